@@ -1,0 +1,190 @@
+"""Addresses and routes: the two words of the routing protocol.
+
+An address is a type and a value; the type says which routing rule resolves it. A route
+is a plain tuple of addresses. Both are tuples on purpose: they are hashed, compared and
+sliced on every hop, and nothing beats a tuple at that.
+
+Text form: `type#value`, and ` => ` between the addresses of a route; read without a `#`,
+an address is local. Values are bytes; those that are not plain text are written with
+percent-escapes, so that parsing and printing are inverse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+from ._errors import AddressError, RouteTooLong
+
+__all__ = [
+    "LOCAL",
+    "MAX_ADDRESS_VALUE",
+    "MAX_ROUTE_LENGTH",
+    "RSOCKET",
+    "TAGS",
+    "TCP",
+    "UDP",
+    "UDS",
+    "WEBSOCKET",
+    "Address",
+    "AddressLike",
+    "Route",
+    "RouteLike",
+    "address",
+    "format_route",
+    "parse_route",
+    "route",
+]
+
+MAX_ROUTE_LENGTH: Final = 64
+"""Most addresses a route may have. It is the loop guard: a relay chain that feeds itself
+grows a route by one address each time round and ends here."""
+
+MAX_ADDRESS_VALUE: Final = 1024
+"""Most bytes an address value may have, read from text or from a wire. Ockam's own are 32
+bytes; a tag query is the longest value in use."""
+
+# Address types. 0 is fixed by the routing protocol, 1 to 5 are Ockam's numbers.
+LOCAL: Final = 0
+TCP: Final = 1
+UDP: Final = 2
+WEBSOCKET: Final = 3
+UDS: Final = 5
+TAGS: Final = 32
+RSOCKET: Final = 33
+
+_PLAIN = re.compile(r"[A-Za-z0-9_\-.:/@,+*~=&?!$()\[\]{}|;^ ]*")
+_HOP = " => "
+
+
+class Address(NamedTuple):
+    """One step of a route.
+
+    Attributes:
+        type: Which routing rule resolves it, 0 to 255; 0 is local to a node.
+        value: What the rule is given, at most `MAX_ADDRESS_VALUE` bytes.
+    """
+
+    type: int
+    value: bytes
+
+    def __str__(self) -> str:
+        return f"{self.type}#{_escape(self.value)}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read `type#value`; without a `#` the type is 0.
+
+        Raises:
+            AddressError: The type is not a number from 0 to 255, there is a second `#`,
+                a percent-escape is broken, or the value is empty or too long.
+        """
+        head, mark, tail = text.strip().partition("#")
+        if not mark:
+            head, tail = "0", head
+        if "#" in tail:
+            raise AddressError(text, "more than one '#'")
+        if not (head.isascii() and head.isdigit()) or len(head) > 3 or int(head) > 255:
+            raise AddressError(text, "the type is not a number from 0 to 255")
+        if re.search(r"%(?![0-9A-Fa-f]{2})", tail):
+            raise AddressError(text, "a '%' without two hexadecimal digits")
+        return checked(cls(int(head), unquote_to_bytes(tail)))
+
+
+Route: TypeAlias = tuple[Address, ...]
+"""Where a message goes, or the way back: the first address is the next step."""
+
+AddressLike: TypeAlias = Address | str | bytes
+"""An address, its text form, or the value of a local address."""
+
+RouteLike: TypeAlias = str | Address | Iterable[AddressLike]
+"""A route, its text form, or any mix of addresses in order."""
+
+
+def checked(address: Address) -> Address:
+    """Return the address if it is within bounds.
+
+    Raises:
+        AddressError: The type or the length of the value is out of range.
+    """
+    if not 0 <= address.type <= 255:
+        raise AddressError(str(address), "the type is not a number from 0 to 255")
+    if not 0 < len(address.value) <= MAX_ADDRESS_VALUE:
+        raise AddressError(
+            str(address)[:80],
+            f"the value has {len(address.value)} bytes, not 1 to {MAX_ADDRESS_VALUE}",
+        )
+    return address
+
+
+def address(given: AddressLike) -> Address:
+    """Make an address of its text form, of a local value, or of an address.
+
+    Raises:
+        AddressError: It cannot be read or is out of range.
+    """
+    if type(given) is Address:
+        return given
+    if isinstance(given, str):
+        return Address.parse(given)
+    if isinstance(given, bytes):
+        return checked(Address(LOCAL, given))
+    raise AddressError(given, "not an address, a str or bytes")
+
+
+def route(*steps: RouteLike) -> Route:
+    """Make a route of addresses, texts and routes, in order.
+
+    `route("relay", "echo")`, `route("relay => echo")` and `route(("relay",), "echo")`
+    are the same route.
+
+    Raises:
+        AddressError: A step cannot be read.
+        RouteTooLong: There are more than `MAX_ROUTE_LENGTH` addresses.
+    """
+    made: list[Address] = []
+    for step in steps:
+        if type(step) is Address:
+            made.append(step)
+        elif isinstance(step, str):
+            made.extend(Address.parse(part) for part in step.split("=>") if step.strip())
+        elif isinstance(step, bytes):
+            made.append(address(step))
+        else:
+            made.extend(address(each) for each in step)
+    if len(made) > MAX_ROUTE_LENGTH:
+        raise RouteTooLong(len(made), MAX_ROUTE_LENGTH)
+    return tuple(made)
+
+
+def parse_route(text: str) -> Route:
+    """Read the text form of a route; empty text is the empty route.
+
+    Raises:
+        AddressError: An address cannot be read.
+        RouteTooLong: There are more than `MAX_ROUTE_LENGTH` addresses.
+    """
+    return route(text)
+
+
+def format_route(steps: Route) -> str:
+    """Write a route as text: the inverse of `parse_route`."""
+    return _HOP.join(map(str, steps))
+
+
+def _escape(value: bytes) -> str:
+    text = value.decode("ascii", "replace")
+    if _PLAIN.fullmatch(text) and text == text.strip() and "=>" not in text:
+        return text
+    return "".join(
+        chr(byte) if chr(byte).isascii() and _SAFE.fullmatch(chr(byte)) else f"%{byte:02X}"
+        for byte in value
+    )
+
+
+_SAFE = re.compile(r"[A-Za-z0-9_\-.:/@,+*~]")

@@ -1,0 +1,289 @@
+"""Every error Onward raises on purpose, as one tree.
+
+```
+OnwardError
+├── ProtocolError                 the input breaks a specification (yours or the peer's)
+│   ├── AddressError              an address cannot be read or is out of range
+│   ├── RouteError                a route cannot be read
+│   │   ├── EmptyRoute            there is nowhere to send to
+│   │   └── RouteTooLong          more addresses than a route may have
+│   ├── PayloadTooBig             a payload over the limit
+│   ├── WireError                 bytes of a node-to-node connection: it must be closed
+│   │   ├── BadPreamble
+│   │   ├── FrameTooBig
+│   │   └── MalformedMessage
+│   ├── RSocketError              bytes of an RSocket connection; carries the code to answer with
+│   └── BrokerFrameError          bytes of a Routing and Forwarding frame
+└── DeliveryError                 a message did not get through
+    ├── NotDelivered              certainly not handed over: it is safe to send it again
+    │   ├── UnknownAddress        no worker has this local address
+    │   ├── UnknownAddressType    no rule for this type of address
+    │   ├── AddressInUse          two workers cannot have one address
+    │   ├── MailboxFull           the worker does not keep up
+    │   ├── NotExposed            from outside, for an address not reachable from there
+    │   ├── NoRoute               no destination carries all the tags
+    │   ├── LinkDown              there is no connection, and none can be had
+    │   └── NodeStopped           the node is stopping or has stopped
+    └── InDoubt                   handed over, outcome unknown: sending it again may do it twice
+        ├── RequestTimeout        no answer in time
+        ├── LinkLost              the connection went while an answer was due
+        └── WorkerStopped         the worker stopped with the message in its mailbox or in hand
+```
+
+The two halves of `DeliveryError` are the one distinction a caller needs for a retry.
+Exceptions carry data; `str()` formats it. RSocket's and the broker's own errors are
+defined beside their codecs and join the tree there.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AddressError",
+    "AddressInUse",
+    "BadPreamble",
+    "DeliveryError",
+    "EmptyRoute",
+    "FrameTooBig",
+    "InDoubt",
+    "LinkDown",
+    "LinkLost",
+    "MailboxFull",
+    "MalformedMessage",
+    "NoRoute",
+    "NodeStopped",
+    "NotDelivered",
+    "NotExposed",
+    "OnwardError",
+    "PayloadTooBig",
+    "ProtocolError",
+    "RequestTimeout",
+    "RouteError",
+    "RouteTooLong",
+    "UnknownAddress",
+    "UnknownAddressType",
+    "WireError",
+    "WorkerStopped",
+]
+
+
+class OnwardError(Exception):
+    """Root of every error Onward raises on purpose."""
+
+
+# --- the input breaks a specification -----------------------------------------------------
+
+
+class ProtocolError(OnwardError, ValueError):
+    """The input breaks a specification."""
+
+
+class AddressError(ProtocolError):
+    """An address cannot be read or is out of range.
+
+    Attributes:
+        text: What was given.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, text: object, reason: str) -> None:
+        super().__init__(text, reason)
+        self.text = text
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"bad address {self.text!r}: {self.reason}"
+
+
+class RouteError(ProtocolError):
+    """A route cannot be used."""
+
+
+class EmptyRoute(RouteError):
+    """There is nowhere to send to."""
+
+    def __str__(self) -> str:
+        return "the onward route is empty"
+
+
+class RouteTooLong(RouteError):
+    """A route has more addresses than the limit, as happens when relays form a loop.
+
+    Attributes:
+        length: How many addresses it would have had.
+        limit: How many it may have.
+    """
+
+    def __init__(self, length: int, limit: int) -> None:
+        super().__init__(length, limit)
+        self.length = length
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"a route of {self.length} addresses is over the limit of {self.limit}"
+
+
+class PayloadTooBig(ProtocolError):
+    """A payload is over the limit.
+
+    Attributes:
+        size: Its size in bytes.
+        limit: The limit in bytes.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(size, limit)
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"a payload of {self.size} bytes is over the limit of {self.limit} bytes"
+
+
+class WireError(ProtocolError):
+    """The bytes of a node-to-node connection are wrong; nothing after them can be trusted."""
+
+
+class BadPreamble(WireError):
+    """The peer does not start with the version byte we speak.
+
+    Attributes:
+        value: The byte it sent.
+    """
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+    def __str__(self) -> str:
+        return f"the peer starts with 0x{self.value:02x}, not with protocol version 0x01"
+
+
+class FrameTooBig(WireError):
+    """A frame announces, or would have, more bytes than the limit.
+
+    Attributes:
+        size: Its size in bytes, without the length prefix.
+        limit: The limit in bytes.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(size, limit)
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"a frame of {self.size} bytes is over the limit of {self.limit} bytes"
+
+
+class MalformedMessage(WireError):
+    """A frame does not hold a message.
+
+    Attributes:
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"malformed message: {self.reason}"
+
+
+# --- a message did not get through --------------------------------------------------------
+
+
+class DeliveryError(OnwardError):
+    """A message did not get through.
+
+    Attributes:
+        target: What it was for, as text; empty where that is not known.
+        detail: More about the reason; may be empty.
+    """
+
+    reason = "not delivered"
+
+    def __init__(self, target: object = "", detail: str = "") -> None:
+        super().__init__(target, detail)
+        self.target = str(target)
+        self.detail = detail
+
+    def __str__(self) -> str:
+        text = f"{self.reason}: {self.target}" if self.target else self.reason
+        return f"{text} ({self.detail})" if self.detail else text
+
+
+class NotDelivered(DeliveryError):
+    """The message was certainly not handed over; it is safe to send it again."""
+
+
+class UnknownAddress(NotDelivered):
+    """No worker of this node has the address."""
+
+    reason = "no such worker"
+
+
+class UnknownAddressType(NotDelivered):
+    """This node has no rule for the type of the address."""
+
+    reason = "no rule for this type of address"
+
+
+class AddressInUse(NotDelivered):
+    """Another worker of the node has the address already."""
+
+    reason = "address in use"
+
+
+class MailboxFull(NotDelivered):
+    """The worker's mailbox is at its limit."""
+
+    reason = "mailbox full"
+
+
+class NotExposed(NotDelivered):
+    """A message came from outside for an address that is not reachable from there."""
+
+    reason = "not exposed"
+
+
+class NoRoute(NotDelivered):
+    """No destination carries all the tags asked for."""
+
+    reason = "no route"
+
+
+class LinkDown(NotDelivered):
+    """There is no connection to send on."""
+
+    reason = "link down"
+
+
+class NodeStopped(NotDelivered):
+    """The node is stopping or has stopped."""
+
+    reason = "node stopped"
+
+
+class InDoubt(DeliveryError):
+    """The message was handed over and the outcome is unknown; a retry may do it twice."""
+
+    reason = "in doubt"
+
+
+class RequestTimeout(InDoubt, TimeoutError):
+    """No answer came in time."""
+
+    reason = "no answer in time"
+
+
+class LinkLost(InDoubt):
+    """The connection was lost while an answer was due."""
+
+    reason = "link lost"
+
+
+class WorkerStopped(InDoubt):
+    """The worker stopped before it finished with the message."""
+
+    reason = "worker stopped"

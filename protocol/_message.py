@@ -1,0 +1,130 @@
+"""The one message model: an onward route, a return route, and a payload nobody changes.
+
+The first onward address is the worker that gets the message, and it stays there while the
+worker handles it. A worker that forwards takes itself off the onward route and puts itself
+on the return route; a worker that replies swaps the two.
+
+A message is an immutable tuple with names. A frozen dataclass would say the same at four
+times the price, and a hop between two workers makes one message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from ._address import MAX_ROUTE_LENGTH, Address, Route, format_route
+from ._errors import EmptyRoute, RouteTooLong
+
+__all__ = ["Context", "Message"]
+
+_new: Final = tuple.__new__
+
+
+class Context(NamedTuple):
+    """What travels with a message inside one node and never inside the payload.
+
+    Attributes:
+        deadline: When the sender stops caring, in seconds of the node's clock, or `None`.
+        trace: The wire's tracing text (Ockam's fourth field), or `None`.
+        meta: Anything a transport or worker attaches, for this node only.
+    """
+
+    deadline: float | None = None
+    trace: str | None = None
+    meta: Any = None
+
+
+class Message(NamedTuple):
+    """A routed message.
+
+    Attributes:
+        onward_route: Where it goes; the first address is the one that has it now.
+        return_route: The way back, as collected by the workers passed. A sender may write
+            anything here: never decide access by it.
+        payload: The sender's bytes. Routers, forwarders and transports do not change them.
+        source: The local worker that sent it, set by the node; `None` from outside code.
+            It never crosses a wire.
+        context: What is local to the node, or `None`.
+    """
+
+    onward_route: Route
+    return_route: Route
+    payload: bytes
+    source: Address | None = None
+    context: Context | None = None
+
+    @property
+    def to(self) -> Address:
+        """Which address the message was delivered to.
+
+        Raises:
+            EmptyRoute: The onward route is empty.
+        """
+        if not self[0]:
+            raise EmptyRoute
+        return self[0][0]
+
+    def forward(self, own: Address | None = None) -> Message:
+        """Return the message as the current worker passes it on.
+
+        Args:
+            own: The address to leave on the return route; the one it was delivered to
+                by default.
+
+        Raises:
+            EmptyRoute: There is no further step.
+            RouteTooLong: The return route is at `MAX_ROUTE_LENGTH`.
+        """
+        onward, back, payload, _, context = self
+        if len(onward) < 2:
+            raise EmptyRoute
+        if len(back) >= MAX_ROUTE_LENGTH:
+            raise RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
+        me = onward[0]
+        return _new(Message, (onward[1:], (own or me, *back), payload, me, context))
+
+    def step(self) -> Message:
+        """Return the message passed on without a trace: the return route stays as it is.
+
+        Raises:
+            EmptyRoute: There is no further step.
+        """
+        onward, back, payload, _, context = self
+        if len(onward) < 2:
+            raise EmptyRoute
+        return _new(Message, (onward[1:], back, payload, onward[0], context))
+
+    def reply(self, payload: bytes, own: Address | None = None) -> Message:
+        """Return the answer to the message, to go back along its return route.
+
+        Args:
+            payload: The answer's bytes.
+            own: The address the answer comes from; the one the message was delivered to
+                by default.
+
+        Raises:
+            EmptyRoute: The message has no return route.
+        """
+        onward, back, _, _, context = self
+        if not back:
+            raise EmptyRoute
+        me = onward[0]
+        return _new(Message, (back, (own or me,), payload, me, context))
+
+    def redirect(self, *onward: Address) -> Message:
+        """Return the message with its first onward address replaced by these.
+
+        Raises:
+            EmptyRoute: Nothing is left to send to.
+            RouteTooLong: The onward route would be over `MAX_ROUTE_LENGTH`.
+        """
+        route = (*onward, *self[0][1:])
+        if not route:
+            raise EmptyRoute
+        if len(route) > MAX_ROUTE_LENGTH:
+            raise RouteTooLong(len(route), MAX_ROUTE_LENGTH)
+        return _new(Message, (route, self[1], self[2], self[3], self[4]))
+
+    def __str__(self) -> str:
+        onward, back = format_route(self[0]), format_route(self[1])
+        return f"[{onward}] <- [{back}] {len(self[2])} bytes"
