@@ -1,0 +1,77 @@
+# Every target sets up what it needs: a virtual environment in .venv and the dependency groups
+# of pyproject.toml. A machine needs Python 3.11 or newer and make, nothing else.
+#
+#   make demo      the main job: a broker, clients and routed workers, through real sockets
+#   make test      every test, and the coverage gates
+#   make check     formatter, linter, two type checkers, documentation
+#   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
+#   make fuzz      random and mutated input through every decoder (FUZZ="--runs 10000000")
+#   make format    format the code and apply the linter's safe fixes
+#   make docs      build the documentation into site/ (make serve: with live reload)
+#   make clean     remove what was made, the virtual environment too
+
+# The first Python on the path that is new enough; or say make PYTHON=/path/to/python3.
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	echo $$python; exit; fi; done)
+endif
+
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP := tools/venv.py
+# Workers of the test run: a number, or auto for one on each core.
+JOBS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench bench-quick fuzz format docs serve clean
+
+help:
+	@sed -n '/^#   make/s/^#   //p' Makefile
+
+# One stamp for each dependency group. Setup takes a lock, so make -j cannot write twice.
+$(VENV)/.%: pyproject.toml $(SETUP)
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Onward needs Python 3.11 or newer: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@"$(PYTHON)" $(SETUP) $(filter-out base,$*)
+
+demo: $(VENV)/.base
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.test
+	@mkdir -p build
+	$(BIN)/coverage erase
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --cov --cov-branch --cov-report=
+	$(BIN)/coverage json --quiet -o build/coverage.json
+	$(BIN)/python tools/coverage_gates.py build/coverage.json
+
+check: $(VENV)/.check
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/basedpyright
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/run.py
+
+bench-quick: $(VENV)/.bench
+	$(BIN)/python benchmarks/run.py --quick
+
+fuzz: $(VENV)/.test
+	@for target in fuzz/fuzz_*.py; do $(BIN)/python $$target $(FUZZ) || exit 1; done
+
+format: $(VENV)/.check
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+serve: $(VENV)/.docs
+	$(BIN)/mkdocs serve
+
+clean:
+	rm -rf $(VENV) .venv.lock build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache \
+		.hypothesis .coverage .coverage.* htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

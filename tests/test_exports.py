@@ -1,0 +1,91 @@
+"""The public surface: every package exports what its modules do, once, and documents it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import tomllib
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+    "packages"
+]
+
+
+def kind_then_name(name: str) -> tuple[int, str]:
+    """Order as the linter does: CONSTANTS, then Classes, then functions."""
+    if name.isupper():
+        return 0, name
+    return (1, name) if name[0].isupper() else (2, name)
+
+
+def underscored_modules(package: ModuleType) -> list[ModuleType]:
+    folder = Path(str(package.__file__)).parent
+    return [
+        importlib.import_module(f"{package.__name__}.{each.name}")
+        for each in pkgutil.iter_modules([str(folder)])
+        if each.name.startswith("_") and each.name != "__main__" and not each.ispkg
+    ]
+
+
+@pytest.fixture(params=PACKAGES)
+def package(request: pytest.FixtureRequest) -> ModuleType:
+    name: str = request.param
+    return importlib.import_module(name)
+
+
+def test_all_is_sorted_unique_and_resolves(package: ModuleType) -> None:
+    names: list[str] = package.__all__
+    assert names == sorted(set(names), key=kind_then_name)
+    assert [name for name in names if not hasattr(package, name)] == []
+
+
+def test_all_is_the_union_of_the_modules(package: ModuleType) -> None:
+    exported = Counter[str]()
+    for module in underscored_modules(package):
+        exported.update(module.__all__)
+    assert [name for name, count in exported.items() if count > 1] == []
+    assert set(exported) == set(package.__all__)
+
+
+def test_a_module_lists_only_what_it_has(package: ModuleType) -> None:
+    for module in underscored_modules(package):
+        missing = [name for name in module.__all__ if not hasattr(module, name)]
+        assert missing == [], module.__name__
+
+
+def test_every_public_name_is_documented(package: ModuleType) -> None:
+    bare = [name for name in package.__all__ if _is_bare(getattr(package, name))]
+    for name in package.__all__:
+        thing = getattr(package, name)
+        if inspect.isclass(thing):
+            bare += [f"{name}.{member}" for member in _bare_members(thing)]
+    assert bare == []
+
+
+def test_every_package_says_what_it_is(package: ModuleType) -> None:
+    assert len(inspect.getdoc(package) or "") > 30
+
+
+def _is_bare(thing: object) -> bool:
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        return False
+    # A dataclass without a docstring is given its signature as one.
+    text = inspect.getdoc(thing) or ""
+    return not text or text.startswith(f"{getattr(thing, '__name__', '')}(")
+
+
+def _bare_members(thing: type) -> list[str]:
+    return [
+        name
+        for name, member in vars(thing).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(member) or isinstance(member, property | classmethod))
+        and not inspect.getdoc(getattr(thing, name))
+    ]

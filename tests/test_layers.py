@@ -1,0 +1,138 @@
+"""The table "who may import whom" of docs/architecture.md, held against the imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("protocol", "actors", "transports", "cli")
+
+
+def layers() -> dict[str, frozenset[str]]:
+    """Read from the architecture page what each folder may import of the others."""
+    allowed: dict[str, frozenset[str]] = {}
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        if row := re.fullmatch(r"\| `(\w+)/` \| `onward\.\1` \|.*\| ([^|]+) \|", line):
+            folder, cell = row.groups()
+            everything = frozenset(FOLDERS) - {folder} if cell == "all" else frozenset[str]()
+            allowed[folder] = everything | frozenset(re.findall(r"`(\w+)`", cell))
+    return allowed
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imports(program: str, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Yield line and absolute module name of each import, wherever in the text it stands."""
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            target = ".".join((*base, *(node.module or "").split("."))).strip(".")
+            if target == "onward":
+                # `from .. import protocol`: the names are the folders.
+                for alias in node.names:
+                    yield node.lineno, f"onward.{alias.name}"
+            else:
+                yield node.lineno, target
+
+
+def imports_of(file: Path) -> Iterator[tuple[int, str]]:
+    return imports(file.read_text(), ("onward", *file.relative_to(ROOT).parent.parts))
+
+
+def absolute_imports_of(file: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.lineno, node.module or ""
+
+
+def test_the_table_names_every_folder() -> None:
+    assert set(layers()) == set(FOLDERS)
+    assert layers()["protocol"] == frozenset()
+    assert layers()["actors"] == {"protocol"}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_imports_only_what_the_table_allows(folder: str) -> None:
+    allowed = layers()[folder] | {folder}
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {module}"
+        for file in sources(folder)
+        for line, module in imports_of(file)
+        if module.split(".")[0] == "onward" and module.split(".")[1] not in allowed
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_imports_of_ours_inside_the_folders_are_relative(folder: str) -> None:
+    # An absolute one would give type checkers two identities of one class.
+    ours = {"onward", *FOLDERS}
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {module}"
+        for file in sources(folder)
+        for line, module in absolute_imports_of(file)
+        if module.split(".")[0] in ours
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", ["tests", "examples", "benchmarks", "fuzz", "docs", "tools"])
+def test_everyone_else_imports_through_onward(folder: str) -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {module}"
+        for file in sources(folder)
+        if "node_modules" not in file.parts
+        for line, module in absolute_imports_of(file)
+        if module.split(".")[0] in FOLDERS
+    ]
+    assert wrong == []
+
+
+def test_examples_use_public_modules_only() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}:{line} imports {module}"
+        for file in sources("examples")
+        for line, module in absolute_imports_of(file)
+        if module.startswith("onward.") and any(part[0] == "_" for part in module.split("."))
+    ]
+    assert wrong == []
+
+
+def test_the_reader_of_imports_sees_every_form() -> None:
+    # The tests above are worth what this is worth.
+    program = (
+        "import onward.cli, os.path\n"
+        "from onward import transports\n"
+        "from . import a\n"
+        "from .b import c\n"
+        "from ..d import e\n"
+        "from ...protocol import f\n"
+        "from ...transports.rsocket import g\n"
+        "from ... import cli\n"
+        "def h():\n    from ...cli import main\n"
+    )
+    assert list(imports(program, ("onward", "actors", "broker"))) == [
+        (1, "onward.cli"),
+        (1, "os.path"),
+        (2, "onward.transports"),
+        (3, "onward.actors.broker"),
+        (4, "onward.actors.broker.b"),
+        (5, "onward.actors.d"),
+        (6, "onward.protocol"),
+        (7, "onward.transports.rsocket"),
+        (8, "onward.cli"),
+        (10, "onward.cli"),
+    ]

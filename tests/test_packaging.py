@@ -1,0 +1,113 @@
+"""The folders, pyproject.toml and what gets installed say the same thing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("actors", "cli", "protocol", "transports")
+
+
+@pytest.fixture(scope="module")
+def config() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_pyproject_lists_every_package(config: dict[str, Any]) -> None:
+    found = {
+        "onward." + ".".join(init.parent.relative_to(ROOT).parts)
+        for folder in FOLDERS
+        for init in (ROOT / folder).rglob("__init__.py")
+    }
+    assert set(config["tool"]["setuptools"]["packages"]) == found
+    mapping = config["tool"]["setuptools"]["package-dir"]
+    assert mapping == {f"onward.{folder}": folder for folder in FOLDERS}
+
+
+def test_every_module_belongs_to_a_package() -> None:
+    strays = [
+        str(file.relative_to(ROOT))
+        for folder in FOLDERS
+        for file in (ROOT / folder).rglob("*.py")
+        if not (file.parent / "__init__.py").exists()
+    ]
+    assert strays == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_type_checkers_find_the_folder(folder: str) -> None:
+    link = ROOT / ".types" / "onward" / folder
+    assert link.resolve() == ROOT / folder
+    assert (ROOT / folder / "py.typed").exists()
+
+
+def test_installed_version_is_that_of_pyproject(config: dict[str, Any]) -> None:
+    assert importlib.metadata.version("onward") == config["project"]["version"]
+
+
+@pytest.mark.parametrize("group", ["console_scripts", "onward.transports"])
+def test_entry_points_resolve(config: dict[str, Any], group: str) -> None:
+    project = config["project"]
+    declared = project["scripts"] if group == "console_scripts" else project["entry-points"][group]
+    installed = {
+        each.name: each
+        for each in importlib.metadata.entry_points(group=group)
+        if each.value.startswith("onward.")
+    }
+    assert {name: each.value for name, each in installed.items()} == declared
+    for each in installed.values():
+        assert callable(each.load())
+
+
+@pytest.mark.slow
+def test_wheel_holds_onward_and_nothing_else(config: dict[str, Any], tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    for folder in (*FOLDERS, "tests", "examples"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.pyc"))
+
+    program = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], cwd=tree, check=True, capture_output=True
+    )
+
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name for name in archive.namelist() if ".dist-info/" not in name}
+        archive.extractall(tmp_path / "site")
+    sources = {
+        "onward/" + str(file.relative_to(ROOT))
+        for folder in FOLDERS
+        for pattern in ("*.py", "py.typed")
+        for file in (ROOT / folder).rglob(pattern)
+    }
+    assert files == sources
+
+    # Imported from the wheel, not from the folders of this repository.
+    where = "import onward.{0}, sys; sys.stdout.write(onward.{0}.__file__)"
+    imported = subprocess.run(
+        [sys.executable, "-c", where.format("protocol")],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "site")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(imported.stdout).is_relative_to(tmp_path / "site")
+
+
+def test_dependencies_have_bounds_that_pip_reads(config: dict[str, Any]) -> None:
+    for requirement in config["project"]["dependencies"]:
+        assert re.match(r"[a-z0-9_-]+>=\d", requirement), requirement
