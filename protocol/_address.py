@@ -128,11 +128,11 @@ def address(given: AddressLike) -> Address:
     Raises:
         AddressError: It cannot be read or is out of range.
     """
-    if type(given) is Address:
+    if isinstance(given, Address):
         return given
     if isinstance(given, str):
         return Address.parse(given)
-    if isinstance(given, bytes):
+    if isinstance(given, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         return checked(Address(LOCAL, given))
     raise AddressError(given, "not an address, a str or bytes")
 
@@ -149,7 +149,7 @@ def route(*steps: RouteLike) -> Route:
     """
     made: list[Address] = []
     for step in steps:
-        if type(step) is Address:
+        if isinstance(step, Address):
             made.append(step)
         elif isinstance(step, str):
             made.extend(Address.parse(part) for part in step.split("=>") if step.strip())

@@ -10,14 +10,20 @@ times the price, and a hop between two workers makes one message.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from ._address import MAX_ROUTE_LENGTH, Address, Route, format_route
 from ._errors import EmptyRoute, RouteTooLong
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = ["Context", "Message"]
 
-_new: Final = tuple.__new__
+_Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
+
+# What a NamedTuple's own constructor calls, without the detour.
+_new: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
 
 
 class Context(NamedTuple):

@@ -1,0 +1,226 @@
+"""One message as the body of a frame: a CBOR array of four.
+
+```
+[onward route, return route, payload, tracing context or null]
+```
+
+A route is an array of addresses, an address the array `[type, value]`, payload and values
+are byte strings. We always write four elements: Rust nodes also take three, Elixir nodes
+take nothing else.
+
+Nearly every message on a connection has one shape: short definite lengths, no tracing, and
+very often the routes of the message before. `MessageDecoder` reads that shape in a straight
+line and hands everything else to the careful `Reader`; both give the same answer for the
+same bytes, always. cbor2 writes; why it does not read is said in `_cbor`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from cbor2 import dumps
+
+from .._address import MAX_ROUTE_LENGTH, Address, Route, checked
+from .._errors import MalformedMessage, RouteTooLong
+from .._message import Context, Message
+from ._cbor import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MessageDecoder", "decode_message", "encode_head", "encode_message", "encode_tail"]
+
+ROUTE_CACHE_SIZE: Final = 512
+"""Most encoded routes kept for the process; the least recently used goes first. With one
+32-byte address each that is about 200 KiB, and never more than 8 MiB."""
+
+MAX_CACHED_ROUTE: Final = 8
+"""Most addresses of a route that is kept; longer ones are encoded each time."""
+
+_Fields: TypeAlias = "tuple[Route, Route, bytes, None, Context | None]"
+
+_ARRAY_OF_FOUR: Final = b"\x84"
+_NULL: Final = 0xF6
+_FIELDS: Final = ("the onward route", "the return route", "the payload")
+
+# What a NamedTuple's own constructor calls, without the detour.
+_new_address: Final = cast("Callable[[type[Address], tuple[int, bytes]], Address]", tuple.__new__)
+_new_message: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
+
+
+# --- writing ------------------------------------------------------------------------------
+
+
+def encode_message(message: Message) -> bytes:
+    """Write a message as the body of a frame, without its length.
+
+    Raises:
+        AddressError: An address of a route is out of range.
+        RouteTooLong: A route has more than `MAX_ROUTE_LENGTH` addresses.
+    """
+    return encode_head(message) + message.payload + encode_tail(message.context)
+
+
+def encode_head(message: Message) -> bytes:
+    """Write what comes before the payload's bytes. The payload itself is not copied.
+
+    Raises:
+        AddressError: An address of a route is out of range.
+        RouteTooLong: A route has more than `MAX_ROUTE_LENGTH` addresses.
+    """
+    onward, back, payload, _, _ = message
+    size = len(payload)
+    return (
+        _ARRAY_OF_FOUR
+        + (_cached_route(onward) if len(onward) <= MAX_CACHED_ROUTE else _encoded_route(onward))
+        + (_cached_route(back) if len(back) <= MAX_CACHED_ROUTE else _encoded_route(back))
+        + (_SHORT_BYTES[size] if size < 256 else _long_bytes(size))
+    )
+
+
+def encode_tail(context: Context | None) -> bytes:
+    """Write what comes after the payload's bytes: the tracing context or null."""
+    return b"\xf6" if context is None else dumps(context.trace)
+
+
+def _encoded_route(route: Route) -> bytes:
+    if len(route) > MAX_ROUTE_LENGTH:
+        raise RouteTooLong(len(route), MAX_ROUTE_LENGTH)
+    return dumps([list(checked(address)) for address in route])
+
+
+_cached_route = lru_cache(ROUTE_CACHE_SIZE)(_encoded_route)
+
+
+def _long_bytes(size: int) -> bytes:
+    if size < 1 << 16:
+        return b"\x59" + size.to_bytes(2)
+    return b"\x5a" + size.to_bytes(4)
+
+
+_SHORT_BYTES: Final = tuple(dumps(bytes(size))[: 1 if size < 24 else 2] for size in range(256))
+
+
+# --- reading ------------------------------------------------------------------------------
+
+
+def decode_message(body: bytes) -> Message:
+    """Read the body of a frame. What follows the array is ignored.
+
+    Raises:
+        MalformedMessage: It does not hold a message.
+    """
+    return MessageDecoder().decode(body)
+
+
+class MessageDecoder:
+    """Reads the bodies of one connection's frames.
+
+    It remembers the bytes of the last two routes. CBOR is read from left to right and says
+    itself where an item ends, so a body that begins with the same bytes has the same routes.
+    """
+
+    __slots__ = ("_onward", "_prefix", "_return")
+
+    def __init__(self) -> None:
+        self._prefix = b"\x84\x80\x80"  # two empty routes
+        self._onward: Route = ()
+        self._return: Route = ()
+
+    def decode(self, body: bytes) -> Message:
+        """Read the body of a frame. What follows the array is ignored.
+
+        Equal routes of consecutive messages are the same object.
+
+        Raises:
+            MalformedMessage: It does not hold a message. The decoder is as before.
+        """
+        prefix = self._prefix
+        if body.startswith(prefix):
+            position = len(prefix)
+        else:
+            position = self._read_routes(body)
+            if not position:
+                return _decode_any(body)
+        start = position + 1
+        size = body[position] - 0x40 if position < len(body) else -1
+        if 24 <= size <= 26:  # the length is in the next 1, 2 or 4 bytes
+            width = 1 << (size - 24)
+            size = int.from_bytes(body[start : start + width])
+            start += width
+        elif not 0 <= size < 24:
+            return _decode_any(body)
+        end = start + size
+        if end >= len(body):
+            return _decode_any(body)
+        context = None if body[end] == _NULL else _context(Reader(body, end).trace())
+        return _new_message(Message, (self._onward, self._return, body[start:end], None, context))
+
+    def _read_routes(self, body: bytes) -> int:
+        """Read both routes if they have the usual shape; return where they end, or 0."""
+        if body[:1] != _ARRAY_OF_FOUR:
+            return 0
+        try:
+            onward, position = _usual_route(body, 1)
+            back, position = _usual_route(body, position)
+        except (_Unusual, IndexError):
+            return 0
+        self._prefix = body[:position]
+        self._onward = onward
+        self._return = back
+        return position
+
+
+class _Unusual(Exception):
+    """The bytes may be right, but the straight line cannot tell."""
+
+
+def _usual_route(body: bytes, position: int) -> tuple[Route, int]:
+    """Read a route of at most 23 addresses, of types up to 23 and values up to 255 bytes."""
+    count = body[position] - 0x80
+    if not 0 <= count < 24:
+        raise _Unusual
+    position += 1
+    made: list[Address] = []
+    for _ in range(count):
+        number = body[position + 1]
+        size = body[position + 2] - 0x40
+        start = position + 3
+        if size == 24:
+            size = body[start]
+            start += 1
+        elif size > 24:
+            raise _Unusual
+        if body[position] != 0x82 or number > 23 or size < 1:
+            raise _Unusual
+        position = start + size
+        if position > len(body):
+            raise _Unusual
+        made.append(_new_address(Address, (number, body[start:position])))
+    return tuple(made), position
+
+
+def _decode_any(body: bytes) -> Message:
+    reader = Reader(body)
+    onward: Route = ()
+    back: Route = ()
+    payload = b""
+    trace: str | None = None
+    index = -1
+    for index in reader.elements("the message", 4):
+        if index == 0:
+            onward = reader.route(_FIELDS[0])
+        elif index == 1:
+            back = reader.route(_FIELDS[1])
+        elif index == 2:
+            payload = reader.payload()
+        else:
+            trace = reader.trace()
+    if index < 2:
+        raise MalformedMessage(f"{_FIELDS[index + 1]} is missing")
+    return Message(onward, back, payload, None, _context(trace))
+
+
+def _context(trace: str | None) -> Context | None:
+    return None if trace is None else Context(trace=trace)

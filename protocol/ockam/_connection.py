@@ -1,0 +1,209 @@
+"""One connection between two nodes: bytes in, messages out, and back.
+
+The wire is Ockam's TCP wire of June 2024 and later:
+
+- each side first writes one byte, 0x01, and never again;
+- then frames: the length of the body (4 bytes, big endian, at most 16 MiB) and the body, one
+  message in CBOR. An oversize length is refused when it is read, before anything is kept;
+- a message with an empty onward route is a heartbeat: it is counted and swallowed;
+- nothing in the stream lets a reader find the next frame after a broken one, so the first
+  error is the last thing a connection does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from .._errors import (
+    BadPreamble,
+    FrameTooBig,
+    LinkDown,
+    MalformedMessage,
+    PayloadTooBig,
+    WireError,
+)
+from .._message import Message
+from ._codec import MessageDecoder, encode_head, encode_tail
+
+__all__ = ["HEARTBEAT", "MAX_FRAME", "PREAMBLE", "WireConnection", "WireLimits"]
+
+PREAMBLE: Final = b"\x01"
+"""The first byte of each direction: the version of the wire."""
+
+MAX_FRAME: Final = 16 * 1024 * 1024
+"""Most bytes a frame's body may have on this wire."""
+
+HEARTBEAT: Final = Message((), (), b"")
+"""A message to nobody. A peer swallows it; sending one keeps a connection in use."""
+
+_LENGTH: Final = Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """What a connection accepts and sends.
+
+    Attributes:
+        max_frame: Most bytes of a frame's body, both ways. The wire's own limit is the
+            default, `MAX_FRAME`; a larger value is not allowed.
+    """
+
+    max_frame: int = MAX_FRAME
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_frame <= MAX_FRAME:
+            raise ValueError(f"max_frame is {self.max_frame}, not 1 to {MAX_FRAME}")
+
+
+class WireConnection:
+    """The state of one connection; it owns no socket and never waits.
+
+    Feed it what the socket reads and write what `data_to_send` gives. The first thing it
+    gives is our preamble, so a side that only listens writes too.
+
+    Args:
+        limits: What to accept and send.
+
+    Attributes:
+        limits: As given.
+        closed: Whether the connection is over: by `close`, by the peer's end of stream,
+            or by an error.
+        error: The error that closed it, or `None`.
+        greeted: Whether the peer's preamble has come.
+        received: Messages given out by `receive_data` so far.
+        sent: Messages taken by `send` so far.
+        heartbeats: Messages with an empty onward route swallowed so far.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_decoder",
+        "_needed",
+        "_out",
+        "closed",
+        "error",
+        "greeted",
+        "heartbeats",
+        "limits",
+        "received",
+        "sent",
+    )
+
+    def __init__(self, limits: WireLimits = WireLimits()) -> None:
+        self.limits = limits
+        self.closed = False
+        self.error: WireError | None = None
+        self.greeted = False
+        self.received = 0
+        self.sent = 0
+        self.heartbeats = 0
+        self._decoder = MessageDecoder()
+        self._buffer = bytearray()  # the start of a frame that is not complete
+        self._needed = 0  # bytes the buffer must have before it is looked at again
+        self._out: list[bytes] = [PREAMBLE]
+
+    def receive_data(self, data: bytes) -> list[Message]:
+        """Take bytes from the peer; return the messages they complete, in order.
+
+        An error does not raise: it closes the connection and is in `error`. The messages
+        before it are returned. Bytes for a closed connection are ignored.
+        """
+        if self.closed:
+            return []
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._needed:
+                return []
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        messages: list[Message] = []
+        try:
+            rest = self._read_frames(data, messages)
+        except WireError as error:
+            self._fail(error)
+        else:
+            self._buffer += data[rest:] if rest else data
+        self.received += len(messages)
+        return messages
+
+    def receive_eof(self) -> None:
+        """Take the peer's end of stream. Inside a frame it is a `MalformedMessage`."""
+        if self.closed:
+            return
+        if self._buffer:
+            self._fail(MalformedMessage("the stream ended inside a frame"))
+        else:
+            self.close()
+
+    def send(self, message: Message) -> None:
+        """Take a message to be sent.
+
+        Raises:
+            LinkDown: The connection is closed.
+            PayloadTooBig: The message does not fit into a frame.
+            AddressError: An address of a route is out of range.
+            RouteTooLong: A route has more addresses than a route may have.
+
+        After an error nothing has been taken and the connection is as before.
+        """
+        if self.closed:
+            raise LinkDown
+        head = encode_head(message)
+        payload = message[2]
+        context = message[4]
+        tail = b"\xf6" if context is None else encode_tail(context)
+        size = len(head) + len(payload) + len(tail)
+        if size > self.limits.max_frame:
+            overhead = size - len(payload)
+            raise PayloadTooBig(len(payload), max(self.limits.max_frame - overhead, 0))
+        self._out += (_LENGTH.pack(size) + head, payload, tail)
+        self.sent += 1
+
+    def data_to_send(self) -> bytes:
+        """Return what to write now, and forget it; empty when there is nothing."""
+        out = self._out
+        if not out:
+            return b""
+        data = b"".join(out)
+        out.clear()
+        return data
+
+    def close(self) -> None:
+        """End the connection. What was taken for sending can still be fetched."""
+        self.closed = True
+        self._buffer.clear()
+
+    def _read_frames(self, data: bytes, messages: list[Message]) -> int:
+        """Read all complete frames; return where the first incomplete one starts."""
+        position = 0
+        if not self.greeted and data:
+            if data[0] != PREAMBLE[0]:
+                raise BadPreamble(data[0])
+            self.greeted = True
+            position = 1
+        end = len(data)
+        length_at = _LENGTH.unpack_from
+        decode = self._decoder.decode
+        limit = self.limits.max_frame
+        while end - position >= 4:
+            (size,) = length_at(data, position)
+            if size > limit:
+                raise FrameTooBig(size, limit)
+            start = position + 4
+            if end - start < size:
+                self._needed = 4 + size
+                return position
+            position = start + size
+            message = decode(data[start:position])
+            if message[0]:
+                messages.append(message)
+            else:
+                self.heartbeats += 1
+        self._needed = 4
+        return position
+
+    def _fail(self, error: WireError) -> None:
+        self.error = error
+        self.close()
