@@ -1,0 +1,324 @@
+"""The tag index: which routes carry all of these tags.
+
+One posting for each tag that any route carries: the dense numbers of its routes, as a
+roaring bitmap. A query is the AND of its postings, from the smallest on. Most tags of a big
+table are carried by one route only (every route has a RouteId), and for those the number
+itself is the posting, at a tenth of a bitmap's memory. No empty posting is ever kept, and
+the numbers of removed routes are used again, so bitmaps stay as dense as the table is.
+
+Answers are kept. A query's answer can only change when a route that carries all of the
+query's tags comes or goes, and every such route carries, in particular, the rarest of
+them. So an answer is filed under that one tag, its *watch*. A change of the table looks at
+the answers filed under the tags of the route that changed, and drops those whose query that
+route matches: exactly the ones that are no longer right. Routes that share no watched tag
+with a query never touch its answer, and there is no version to compare on a look-up.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from pyroaring import BitMap
+
+from ._query import Query
+from ._tags import Tag, TagList, normal_form
+
+__all__ = [
+    "MAX_CACHED_MATCHES",
+    "MAX_CACHED_QUERIES",
+    "MAX_CACHED_TAGS",
+    "Answer",
+    "Matches",
+    "TagIndex",
+    "TagIndexStatistics",
+]
+
+MAX_CACHED_QUERIES: Final = 4096
+"""How many answers are kept, by default; the one made first goes first."""
+
+MAX_CACHED_MATCHES: Final = 4_000_000
+"""How many routes the kept answers may name, all together, by default. A route in an answer
+takes at most two bytes, and eight more once its candidates have been asked for."""
+
+MAX_CACHED_TAGS: Final = 16
+"""An answer to a query of more tags is not kept."""
+
+Matches: TypeAlias = BitMap
+"""Dense numbers of routes. Not to be changed by who gets it."""
+
+
+class _Posting:
+    """The routes of a tag that more than one route carries, or has carried."""
+
+    __slots__ = ("numbers", "tag")
+
+    def __init__(self, tag: Tag, numbers: BitMap) -> None:
+        self.tag: Final = tag
+        self.numbers: Final = numbers
+
+
+class Answer:
+    """A kept answer.
+
+    Attributes:
+        query: What was asked.
+        matches: The numbers of the routes that carry all tags asked for.
+        candidates: What the index's owner makes of `matches`, and keeps as long; `None`
+            until it has.
+    """
+
+    __slots__ = ("candidates", "matches", "query", "watch")
+
+    def __init__(self, query: Query, matches: Matches, watch: Tag | None) -> None:
+        self.query: Final = query
+        self.matches: Final = matches
+        self.watch: Final = watch
+        self.candidates: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TagIndexStatistics:
+    """A tag index at one moment.
+
+    Attributes:
+        routes: How many routes are indexed.
+        tags: How many different tags they carry.
+        numbers: How many dense numbers were ever in use at once: the peak of `routes`.
+        cached_queries: How many answers are kept.
+        cached_matches: How many routes those name, all together.
+        computed: How many answers were computed since the start.
+        invalidated: How many kept answers a change of the table dropped.
+        evicted: How many kept answers a limit dropped.
+    """
+
+    routes: int
+    tags: int
+    numbers: int
+    cached_queries: int
+    cached_matches: int
+    computed: int
+    invalidated: int
+    evicted: int
+
+
+class TagIndex:
+    """Routes by their tags.
+
+    Not safe for use by several threads at once.
+
+    Args:
+        max_cached_queries: See `MAX_CACHED_QUERIES`; 0 keeps no answers.
+        max_cached_matches: See `MAX_CACHED_MATCHES`.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_cached_queries: int = MAX_CACHED_QUERIES,
+        max_cached_matches: int = MAX_CACHED_MATCHES,
+    ) -> None:
+        self._max_queries = max_cached_queries
+        self._max_matches = max_cached_matches
+        self._postings: dict[Tag, int | _Posting] = {}
+        self._tags: list[TagList | None] = []
+        self._free: list[int] = []
+        self._answers: OrderedDict[Query, Answer] = OrderedDict()
+        self._watched: dict[Tag, set[Answer]] = {}
+        self._cached_matches = 0
+        self._computed = 0
+        self._invalidated = 0
+        self._evicted = 0
+
+    # --- routes -----------------------------------------------------------------------------
+
+    def add(self, tags: Iterable[Tag]) -> int:
+        """Index a route and return its number.
+
+        Args:
+            tags: Any tags; their normal form is indexed.
+        """
+        if self._free:
+            number = self._free.pop()
+        else:
+            number = len(self._tags)
+            self._tags.append(None)
+        self._link(number, normal_form(tags))
+        return number
+
+    def replace(self, number: int, tags: Iterable[Tag]) -> None:
+        """Give a route other tags, and none of those it had.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        self._unlink(number)
+        self._link(number, normal_form(tags))
+
+    def remove(self, number: int) -> None:
+        """Take a route out; its number will be used again.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        self._unlink(number)
+        self._tags[number] = None
+        self._free.append(number)
+
+    def tags(self, number: int) -> TagList:
+        """Return a route's tags in normal form.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        tags = self._tags[number] if 0 <= number < len(self._tags) else None
+        if tags is None:
+            raise KeyError(number)
+        return tags
+
+    def _link(self, number: int, tags: TagList) -> None:
+        postings = self._postings
+        # A tag object is kept once however many routes carry an equal one.
+        kept: list[Tag] = []
+        for tag in tags:
+            posting = postings.get(tag)
+            if posting is None:
+                postings[tag] = number
+            elif isinstance(posting, int):
+                tag = next(each for each in self.tags(posting) if each == tag)
+                postings[tag] = _Posting(tag, BitMap((posting, number)))
+            else:
+                posting.numbers.add(number)
+                tag = posting.tag
+            kept.append(tag)
+        self._tags[number] = tuple(kept)
+        self._changed(tags)
+
+    def _unlink(self, number: int) -> None:
+        postings = self._postings
+        tags = self.tags(number)
+        for tag in tags:
+            posting = postings[tag]
+            if not isinstance(posting, int):
+                posting.numbers.discard(number)
+                if posting.numbers:
+                    continue
+            del postings[tag]
+        self._changed(tags)
+
+    # --- queries ----------------------------------------------------------------------------
+
+    def resolve(self, query: Query) -> Matches:
+        """Return the numbers of the routes that carry all tags of a query.
+
+        The result is a snapshot and must not be changed. A query without tags, which
+        every route would match, is answered with no routes.
+        """
+        return self.answer(query).matches
+
+    def cached(self, query: Query) -> Answer | None:
+        """Return the kept answer to a query; `None` if there is none."""
+        return self._answers.get(query)
+
+    def answer(self, query: Query) -> Answer:
+        """Return the answer to a query, and keep it if it is within the limits."""
+        answer = self._answers.get(query)
+        if answer is None:
+            answer = self._compute(query)
+            self._keep(answer)
+        return answer
+
+    def _compute(self, query: Query) -> Answer:
+        self._computed += 1
+        bitmaps: list[tuple[int, Tag, BitMap]] = []
+        single: tuple[int, Tag] | None = None
+        for tag in query:
+            posting = self._postings.get(tag)
+            if posting is None:
+                return Answer(query, BitMap(), tag)
+            if isinstance(posting, int):
+                single = (posting, tag)
+            else:
+                bitmaps.append((len(posting.numbers), tag, posting.numbers))
+        if single is not None:
+            return self._single(query, *single)
+        if not bitmaps:
+            return Answer(query, BitMap(), None)
+        bitmaps.sort(key=_size)
+        _, watch, matches = bitmaps[0]
+        if len(bitmaps) == 1:
+            return Answer(query, matches.copy(), watch)
+        for _, _, bitmap in bitmaps[1:]:
+            matches = matches & bitmap
+            if not matches:
+                break
+        return Answer(query, matches, watch)
+
+    def _single(self, query: Query, number: int, watch: Tag) -> Answer:
+        matches = BitMap((number,)) if query.issubset(self.tags(number)) else BitMap()
+        return Answer(query, matches, watch)
+
+    def _keep(self, answer: Answer) -> None:
+        weight = len(answer.matches)
+        if (
+            answer.watch is None
+            or len(answer.query) > MAX_CACHED_TAGS
+            or weight > self._max_matches
+            or not self._max_queries
+        ):
+            return
+        answers = self._answers
+        while (
+            len(answers) >= self._max_queries or self._cached_matches + weight > self._max_matches
+        ):
+            _, oldest = answers.popitem(last=False)
+            self._forget(oldest)
+            self._evicted += 1
+        answers[answer.query] = answer
+        self._cached_matches += weight
+        self._watched.setdefault(answer.watch, set()).add(answer)
+
+    def _forget(self, answer: Answer) -> None:
+        """Undo what `_keep` did, but for the entry in the table of answers."""
+        assert answer.watch is not None
+        self._cached_matches -= len(answer.matches)
+        watching = self._watched[answer.watch]
+        watching.discard(answer)
+        if not watching:
+            del self._watched[answer.watch]
+
+    def _changed(self, tags: TagList) -> None:
+        """Drop the answers to every query that a route with these tags matches."""
+        watched = self._watched
+        for tag in tags:
+            watching = watched.get(tag)
+            if watching is None:
+                continue
+            for answer in [each for each in watching if each.query.issubset(tags)]:
+                del self._answers[answer.query]
+                self._forget(answer)
+                self._invalidated += 1
+
+    # --- the whole --------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._tags) - len(self._free)
+
+    def statistics(self) -> TagIndexStatistics:
+        """Return the index's figures at this moment."""
+        return TagIndexStatistics(
+            routes=len(self),
+            tags=len(self._postings),
+            numbers=len(self._tags),
+            cached_queries=len(self._answers),
+            cached_matches=self._cached_matches,
+            computed=self._computed,
+            invalidated=self._invalidated,
+            evicted=self._evicted,
+        )
+
+
+def _size(item: tuple[int, Tag, BitMap]) -> int:
+    return item[0]

@@ -1,0 +1,320 @@
+"""The routing table: route ids to routes, found by tags, changed by timestamps.
+
+Section Routing Table: "Updates to the routing table will only be applied if the table
+entry's timestamp is older than the updates' timestamp." A removal leaves a tombstone, so
+that a late ROUTE_ADD cannot bring a route back. Tombstones are bounded in time and number.
+
+The table reads no clock: `now` is an argument, in milliseconds since the Unix epoch like
+the timestamps.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from ._index import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, TagIndex, TagIndexStatistics
+from ._query import Query, QueryReader
+from ._tags import TagList, with_default_tags
+
+__all__ = [
+    "MAX_TOMBSTONES",
+    "TOMBSTONE_LIFETIME",
+    "Entry",
+    "RoutingTable",
+    "RoutingTableStatistics",
+    "Update",
+]
+
+TOMBSTONE_LIFETIME: Final = 600_000
+"""How long a removal is remembered, in milliseconds, by default. It has to be longer than a
+ROUTE_ADD may be under way between brokers."""
+
+MAX_TOMBSTONES: Final = 100_000
+"""How many removals are remembered, by default; at the limit the oldest is forgotten."""
+
+Target = TypeVar("Target")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry(Generic[Target]):
+    """One registration of a route. Two registrations are never equal.
+
+    Attributes:
+        route_id: 16 bytes.
+        broker_id: 16 bytes: the broker the destination is connected to.
+        service_name: The route's name.
+        tags: Its tags in normal form, the default tags included.
+        timestamp: When it was made, in milliseconds since the Unix epoch.
+        target: Whatever the table's owner reaches the destination by.
+        number: Its dense number, which another route may get once this one is gone.
+    """
+
+    route_id: bytes
+    broker_id: bytes
+    service_name: str
+    tags: TagList
+    timestamp: int
+    target: Target
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Generic[Target]):
+    """What an update did.
+
+    Attributes:
+        applied: Whether it changed the table; if not, it was not newer than what the
+            table knows.
+        entry: The route's entry now; `None` if it has none.
+        previous: The entry that an applied update replaced or removed, if there was one.
+    """
+
+    applied: bool
+    entry: Entry[Target] | None
+    previous: Entry[Target] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingTableStatistics:
+    """A routing table at one moment.
+
+    Attributes:
+        routes: How many routes there are.
+        tombstones: How many removals are remembered.
+        applied: How many updates were applied since the start.
+        stale: How many updates were not newer and not applied.
+        tombstones_expired: How many removals were forgotten because of their age.
+        tombstones_evicted: How many removals were forgotten because of their number.
+        index: The tag index.
+    """
+
+    routes: int
+    tombstones: int
+    applied: int
+    stale: int
+    tombstones_expired: int
+    tombstones_evicted: int
+    index: TagIndexStatistics
+
+
+class RoutingTable(Generic[Target]):
+    """Routes by id and by tags.
+
+    Not safe for use by several threads at once.
+
+    Attributes:
+        queries: Reads and remembers raw queries, for `candidates` and `pick`.
+
+    Args:
+        tombstone_lifetime: See `TOMBSTONE_LIFETIME`, in milliseconds.
+        max_tombstones: See `MAX_TOMBSTONES`.
+        max_cached_queries: See `MAX_CACHED_QUERIES`.
+        max_cached_matches: See `MAX_CACHED_MATCHES`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tombstone_lifetime: int = TOMBSTONE_LIFETIME,
+        max_tombstones: int = MAX_TOMBSTONES,
+        max_cached_queries: int = MAX_CACHED_QUERIES,
+        max_cached_matches: int = MAX_CACHED_MATCHES,
+    ) -> None:
+        self.queries: Final = QueryReader(max_cached_queries)
+        self._index = TagIndex(
+            max_cached_queries=max_cached_queries, max_cached_matches=max_cached_matches
+        )
+        self._lifetime = tombstone_lifetime
+        self._max_tombstones = max_tombstones
+        self._routes: dict[bytes, Entry[Target]] = {}
+        self._entries: list[Entry[Target] | None] = []
+        # Route id to (timestamp of the removal, when to forget it), oldest removal first.
+        self._tombstones: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        self._applied = 0
+        self._stale = 0
+        self._expired = 0
+        self._evicted = 0
+
+    # --- updates ----------------------------------------------------------------------------
+
+    def next_timestamp(self, route_id: bytes, now: int) -> int:
+        """Return a timestamp that is newer than all the table knows of a route.
+
+        For the updates a broker itself makes. A client that connects again within the
+        same millisecond, or after the clock was set back, must still replace its route.
+        """
+        return max(now, self._known_timestamp(route_id) + 1)
+
+    def add(
+        self,
+        route_id: bytes,
+        broker_id: bytes,
+        service_name: str,
+        tags: TagList,
+        timestamp: int,
+        target: Target,
+        *,
+        now: int,
+    ) -> Update[Target]:
+        """Add a route or replace it, if the timestamp is newer than what the table knows.
+
+        Args:
+            route_id: 16 bytes.
+            broker_id: 16 bytes.
+            service_name: The route's name.
+            tags: The tags it came with; ServiceName and RouteId are added if absent.
+            timestamp: Of the update, in milliseconds since the Unix epoch.
+            target: Whatever the destination is reached by.
+            now: The time, in milliseconds since the Unix epoch.
+        """
+        self.expire(now)
+        previous = self._routes.get(route_id)
+        if timestamp <= self._known_timestamp(route_id):
+            self._stale += 1
+            return Update(applied=False, entry=previous, previous=None)
+        tags = with_default_tags(tags, service_name, route_id)
+        if previous is None:
+            number = self._index.add(tags)
+            if number == len(self._entries):
+                self._entries.append(None)
+        else:
+            number = previous.number
+            self._index.replace(number, tags)
+        entry = Entry(
+            route_id,
+            broker_id,
+            service_name,
+            self._index.tags(number),
+            timestamp,
+            target,
+            number,
+        )
+        self._routes[route_id] = entry
+        self._entries[number] = entry
+        self._tombstones.pop(route_id, None)
+        self._applied += 1
+        return Update(applied=True, entry=entry, previous=previous)
+
+    def remove(self, route_id: bytes, timestamp: int, *, now: int) -> Update[Target]:
+        """Remove a route if the timestamp is newer than what the table knows of it.
+
+        The removal of a route the table does not have is remembered just as well: its
+        ROUTE_ADD may come later.
+        """
+        self.expire(now)
+        previous = self._routes.get(route_id)
+        if timestamp <= self._known_timestamp(route_id):
+            self._stale += 1
+            return Update(applied=False, entry=previous, previous=None)
+        if previous is not None:
+            self._index.remove(previous.number)
+            self._entries[previous.number] = None
+            del self._routes[route_id]
+        self._bury(route_id, timestamp, now)
+        self._applied += 1
+        return Update(applied=True, entry=None, previous=previous)
+
+    def discard(self, entry: Entry[Target], *, now: int) -> bool:
+        """Remove this registration and no other, as when its connection has closed.
+
+        Returns:
+            Whether it was still in the table. One that was replaced is not, and what
+            replaced it stays.
+        """
+        if self._routes.get(entry.route_id) is not entry:
+            return False
+        return self.remove(
+            entry.route_id, self.next_timestamp(entry.route_id, now), now=now
+        ).applied
+
+    def expire(self, now: int) -> int:
+        """Forget the tombstones whose time is over and return how many those were.
+
+        Every update does this; call it now and then where updates are rare.
+        """
+        tombstones = self._tombstones
+        before = len(tombstones)
+        while tombstones:
+            _, until = next(iter(tombstones.values()))
+            if until > now:
+                break
+            tombstones.popitem(last=False)
+        self._expired += before - len(tombstones)
+        return before - len(tombstones)
+
+    def _known_timestamp(self, route_id: bytes) -> int:
+        """Return the newest timestamp known of a route, living or dead; -1 if none is."""
+        entry = self._routes.get(route_id)
+        if entry is not None:
+            return entry.timestamp
+        tombstone = self._tombstones.get(route_id)
+        return -1 if tombstone is None else tombstone[0]
+
+    def _bury(self, route_id: bytes, timestamp: int, now: int) -> None:
+        tombstones = self._tombstones
+        tombstones[route_id] = (timestamp, now + self._lifetime)
+        tombstones.move_to_end(route_id)
+        if len(tombstones) > self._max_tombstones:
+            tombstones.popitem(last=False)
+            self._evicted += 1
+
+    # --- look-up ----------------------------------------------------------------------------
+
+    def candidates(self, query: Query) -> tuple[Entry[Target], ...]:
+        """Return the routes that carry all tags of a query; repeated, at the cost of one look-up.
+
+        Their order stays as long as the tuple does. After a change that matters to the
+        query the tuple is made anew, in time proportional to its length: where thousands
+        of routes match and come and go all the time, `pick` is the better choice.
+        """
+        answer = self._index.cached(query)
+        if answer is not None and answer.candidates is not None:
+            return answer.candidates
+        answer = self._index.answer(query)
+        entries = self._entries
+        made: tuple[Any, ...] = tuple([entries[number] for number in answer.matches])
+        answer.candidates = made
+        return made
+
+    def count(self, query: Query) -> int:
+        """Return how many routes carry all tags of a query."""
+        return len(self._index.resolve(query))
+
+    def pick(self, query: Query, turn: int) -> Entry[Target] | None:
+        """Return one of the routes that carry all tags of a query; `None` if there is none.
+
+        Args:
+            query: What to look for.
+            turn: Any number from 0 on. Turns that follow one another take the candidates
+                in their order, round and round.
+        """
+        matches = self._index.resolve(query)
+        return self._entries[matches[turn % len(matches)]] if matches else None
+
+    def get(self, route_id: bytes) -> Entry[Target] | None:
+        """Return a route's entry; `None` if the table has none."""
+        return self._routes.get(route_id)
+
+    def __contains__(self, route_id: bytes) -> bool:
+        return route_id in self._routes
+
+    def __iter__(self) -> Iterator[Entry[Target]]:
+        return iter(self._routes.values())
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def statistics(self) -> RoutingTableStatistics:
+        """Return the table's figures at this moment."""
+        return RoutingTableStatistics(
+            routes=len(self._routes),
+            tombstones=len(self._tombstones),
+            applied=self._applied,
+            stale=self._stale,
+            tombstones_expired=self._expired,
+            tombstones_evicted=self._evicted,
+            index=self._index.statistics(),
+        )

@@ -1,0 +1,331 @@
+"""The key/value lists of the frames: tags and metadata.
+
+An entry is a key byte, for a literal key its text, a value byte and the value. The key
+byte's first bit says well-known; the value byte's first bit says that another entry
+follows; the other seven bits are a number or a plain length. Where the specification is
+silent (decisions 2 and 6 of the architecture page):
+
+- No bytes are an empty list. Where a list is followed by something else, the entry `80 00`
+  (No Tag Present, empty, last) is the empty list.
+- A value of length 0 is the empty text. A frame that ends after a key leaves its value
+  null. Null therefore is possible only as the last value of a frame. The reference has no
+  null and fails to read one; for it null is written as the empty value.
+- In the specification's dialect the keys 0x7C and 0x7F are followed by a 16-bit number.
+- A literal key of length 0 is refused.
+
+Tag values are texts, metadata values byte strings. Lists keep order and duplicates;
+`normal_form` is what the table indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from ._dialect import Dialect
+from ._errors import (
+    BadText,
+    BrokerFrameError,
+    FieldTooLong,
+    FrameTruncated,
+    NullNotLast,
+    TooManyTags,
+)
+from ._ids import canonical_id, format_id
+from ._keys import EXTENSION_SPACES, MAX_KEY_SIZE, Key, WellKnownKey, is_key_number, parse_key
+
+__all__ = [
+    "EMPTY_LIST",
+    "MAX_TAGS",
+    "MAX_VALUE_SIZE",
+    "Metadata",
+    "Tag",
+    "TagList",
+    "TagSet",
+    "list_end",
+    "make_tags",
+    "normal_form",
+    "parse_metadata",
+    "parse_tags",
+    "serialize_metadata",
+    "serialize_tags",
+    "tag_set",
+    "with_default_tags",
+]
+
+MAX_TAGS: Final = 256
+"""Most entries of one list. A route costs the table memory for each of its tags."""
+
+MAX_VALUE_SIZE: Final = 127
+"""Most bytes of a value: its length field has 7 bits."""
+
+EMPTY_LIST: Final = b"\x80\x00"
+"""The empty list where another field follows: No Tag Present, empty, last."""
+
+Tag: TypeAlias = tuple[Key, str | None]
+"""A key and its value; `None` is the null value."""
+
+TagList: TypeAlias = tuple[Tag, ...]
+"""Tags in the order of the wire, duplicates included."""
+
+TagSet: TypeAlias = frozenset[Tag]
+"""Tags in normal form, without order: what a query asks for."""
+
+Metadata: TypeAlias = tuple[tuple[Key, bytes | None], ...]
+"""Metadata entries in the order of the wire; `None` is the null value."""
+
+_NO_TAG: Final = int(WellKnownKey.NO_TAG)
+_ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
+_NULL: Final = -1
+
+_Spans: TypeAlias = list[tuple[int, int, int]]
+
+
+# --- reading --------------------------------------------------------------------------------
+
+
+def parse_tags(buffer: bytes, offset: int, dialect: Dialect) -> tuple[TagList, int]:
+    """Read a list of tags.
+
+    Args:
+        buffer: The whole frame, or just the list.
+        offset: Where the list starts.
+        dialect: Whether 0x7C and 0x7F are followed by a 16-bit number.
+
+    Returns:
+        The tags and where the list ends.
+
+    Raises:
+        BrokerFrameError: The list is broken.
+    """
+    spans, end = _scan(buffer, offset, dialect, "tag")
+    if _is_marker(buffer, offset, end, spans):
+        return (), end
+    tags: list[Tag] = []
+    for key, start, stop in spans:
+        value = None if start == _NULL else _text(buffer[start:stop], "tag value")
+        tags.append((_key(buffer, key, dialect, "tag"), value))
+    return tuple(tags), end
+
+
+def parse_metadata(buffer: bytes, offset: int, dialect: Dialect) -> tuple[Metadata, int]:
+    """Read a list of metadata: like `parse_tags`, but the values are bytes.
+
+    Raises:
+        BrokerFrameError: The list is broken.
+    """
+    spans, end = _scan(buffer, offset, dialect, "metadata")
+    if _is_marker(buffer, offset, end, spans):
+        return (), end
+    return tuple(
+        (
+            _key(buffer, key, dialect, "metadata"),
+            None if start == _NULL else buffer[start:stop],
+        )
+        for key, start, stop in spans
+    ), end
+
+
+def list_end(
+    buffer: bytes | bytearray | memoryview, offset: int, dialect: Dialect, what: str = "tag"
+) -> int:
+    """Return where a list ends, without reading its texts.
+
+    Raises:
+        BrokerFrameError: Its lengths are broken.
+    """
+    return _scan(buffer, offset, dialect, what)[1]
+
+
+def _scan(
+    buffer: bytes | bytearray | memoryview, at: int, dialect: Dialect, what: str
+) -> tuple[_Spans, int]:
+    """Check a list's lengths and say where each key, value and value's end is."""
+    size = len(buffer)
+    extended = dialect is Dialect.SPECIFICATION
+    spans: _Spans = []
+    more = at < size
+    while more:
+        if len(spans) == MAX_TAGS:
+            raise TooManyTags(f"{what}s" if what == "tag" else what, MAX_TAGS)
+        if at == size:
+            raise FrameTruncated(f"{what} key", 1, 0)
+        key = at
+        head = buffer[at]
+        at += 1
+        if head < 0x80:
+            at += head
+            if not head:
+                raise BrokerFrameError(f"{what} key", "empty")
+        elif extended and head & 0x7F in EXTENSION_SPACES:
+            at += 2
+        if at >= size:
+            if at > size:
+                raise FrameTruncated(f"{what} key", at - key - 1, size - key - 1)
+            spans.append((key, _NULL, _NULL))
+            break
+        head = buffer[at]
+        value = at + 1
+        at = value + (head & 0x7F)
+        if at > size:
+            raise FrameTruncated(f"{what} value", at - value, size - value)
+        spans.append((key, value, at))
+        more = head >= 0x80
+    return spans, at
+
+
+def _is_marker(buffer: bytes, start: int, end: int, spans: _Spans) -> bool:
+    return len(spans) == 1 and buffer[start:end] == EMPTY_LIST
+
+
+def _key(buffer: bytes, at: int, dialect: Dialect, what: str) -> Key:
+    head = buffer[at]
+    if head < 0x80:
+        return _text(buffer[at + 1 : at + 1 + head], f"{what} key")
+    number = head & 0x7F
+    if dialect is Dialect.SPECIFICATION and number in EXTENSION_SPACES:
+        return number << 16 | buffer[at + 1] << 8 | buffer[at + 2]
+    return number
+
+
+def _text(data: bytes, field: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise BadText(field) from None
+
+
+# --- writing --------------------------------------------------------------------------------
+
+
+def serialize_tags(tags: TagList, dialect: Dialect, *, last: bool = True) -> bytes:
+    """Write a list of tags.
+
+    Args:
+        tags: The tags, in order.
+        dialect: How to write extension keys and null.
+        last: Whether the frame ends with the list. If not, an empty list is written as
+            `EMPTY_LIST`, and null cannot be written.
+
+    Raises:
+        BrokerFrameError: A key or value is over 127 bytes, no number of a key, not to be
+            written as UTF-8, or null where the wire cannot say it; or there are more
+            than `MAX_TAGS`.
+    """
+    encoded = tuple(
+        (key, None if value is None else _bytes(value, "tag value")) for key, value in tags
+    )
+    return _serialize(encoded, dialect, last, "tag")
+
+
+def serialize_metadata(metadata: Metadata, dialect: Dialect, *, last: bool = True) -> bytes:
+    """Write a list of metadata: like `serialize_tags`, but the values are bytes.
+
+    Raises:
+        BrokerFrameError: As in `serialize_tags`.
+    """
+    return _serialize(metadata, dialect, last, "metadata")
+
+
+def _serialize(entries: Metadata, dialect: Dialect, last: bool, what: str) -> bytes:
+    if len(entries) > MAX_TAGS:
+        raise TooManyTags(f"{what}s" if what == "tag" else what, MAX_TAGS)
+    if not entries:
+        return b"" if last else EMPTY_LIST
+    out = bytearray()
+    final = len(entries) - 1
+    for position, (key, value) in enumerate(entries):
+        out += _serialize_key(key, dialect, what)
+        if value is None:
+            if dialect is Dialect.SPECIFICATION:
+                if not last or position != final:
+                    raise NullNotLast(f"{what} value")
+                break
+            value = b""
+        if len(value) > MAX_VALUE_SIZE:
+            raise FieldTooLong(f"{what} value", len(value), MAX_VALUE_SIZE)
+        out.append(len(value) | (0x80 if position != final else 0))
+        out += value
+    return bytes(out)
+
+
+def _serialize_key(key: Key, dialect: Dialect, what: str) -> bytes:
+    field = f"{what} key"
+    if isinstance(key, str):
+        data = _bytes(key, field)
+        if not data:
+            raise BrokerFrameError(field, "empty")
+        if len(data) > MAX_KEY_SIZE:
+            raise FieldTooLong(field, len(data), MAX_KEY_SIZE)
+        return bytes((len(data),)) + data
+    if not is_key_number(key):
+        raise BrokerFrameError(field, "not a number of a key")
+    extended = dialect is Dialect.SPECIFICATION
+    if key > 0x7F:
+        if not extended:
+            raise BrokerFrameError(field, "the reference dialect has no 16-bit keys")
+        return bytes((0x80 | key >> 16, key >> 8 & 0xFF, key & 0xFF))
+    if extended and key in EXTENSION_SPACES:
+        raise BrokerFrameError(field, "an extension key without its 16-bit number")
+    return bytes((0x80 | key,))
+
+
+def _bytes(text: str, field: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise BadText(field) from None
+
+
+# --- meaning --------------------------------------------------------------------------------
+
+
+def normal_form(tags: Iterable[Tag]) -> TagList:
+    """Return the tags that count for routing: each once, in order of appearance.
+
+    No Tag Present entries are left out, and a RouteId is written canonically.
+    """
+    kept: dict[Tag, None] = {}
+    for tag in tags:
+        key, value = tag
+        if key == _ROUTE_ID and value is not None:
+            tag = (_ROUTE_ID, canonical_id(value))
+        if key != _NO_TAG:
+            kept[tag] = None
+    return tuple(kept)
+
+
+def tag_set(tags: Iterable[Tag]) -> TagSet:
+    """Return the normal form of tags without their order."""
+    return frozenset(normal_form(tags))
+
+
+def with_default_tags(tags: TagList, service_name: str, route_id: bytes) -> TagList:
+    """Return a route's tags with ServiceName and RouteId added, each only if absent.
+
+    Section Default Tags: "if they are not already present".
+    """
+    present = {key for key, _ in tags}
+    if _SERVICE_NAME not in present:
+        tags = (*tags, (_SERVICE_NAME, service_name))
+    if _ROUTE_ID not in present:
+        tags = (*tags, (_ROUTE_ID, format_id(route_id)))
+    return tags
+
+
+def make_tags(given: Mapping[Key, str | None] | Iterable[Tag]) -> TagList:
+    """Make checked tags of what a program gives: `{"region": "eu", "colour": "blue"}`.
+
+    Keys that are texts are read as people write them: see `parse_key`.
+
+    Raises:
+        AddressError: A key cannot be read.
+        BrokerFrameError: A value is too long or not to be written as UTF-8, a number is
+            no number of a key, or there are more than `MAX_TAGS`.
+    """
+    pairs = given.items() if isinstance(given, Mapping) else given
+    tags = tuple((parse_key(key) if isinstance(key, str) else key, value) for key, value in pairs)
+    # Null may stand anywhere in a table; only a wire has no way to say it.
+    serialize_tags(tuple((key, value or "") for key, value in tags), Dialect.SPECIFICATION)
+    return tags
