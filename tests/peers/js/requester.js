@@ -1,0 +1,64 @@
+// Send requests to a service through the broker, one after the other.
+//
+//   node requester.js PORT SERVICE INTERACTION=ARGUMENT...
+//
+//   request_response=TEXT     one request, one answer
+//   fire_and_forget=TEXT      one request, no answer
+//   request_stream=COUNT      a stream of COUNT elements; credit is granted five at a time
+//   first_of_stream=COUNT     COUNT elements of a stream without end, which is then canceled
+//   request_channel=A,B,C     the elements A, B and C, each answered by one
+//
+// One line of JSON each: {"interaction", "elements", "outcome"}, where the outcome is "completed"
+// or "failed", the latter with "code" and "message".
+
+import { BrokerRoutingType, Tags, WellKnownKey } from 'rsocket-broker-client-js';
+import { from, take } from 'rxjs';
+
+import { connect, refuse, report } from './client.js';
+
+const USAGE = 'requester.js PORT SERVICE INTERACTION=ARGUMENT...';
+
+const INTERACTIONS = {
+  request_response: ({ client, rsocket }, text, metadata) =>
+    client.requestResponse(rsocket, text, metadata),
+  fire_and_forget: ({ client, rsocket }, text, metadata) =>
+    client.fireAndForget(rsocket, text, metadata),
+  request_stream: ({ client, rsocket }, count, metadata) =>
+    client.requestStream(rsocket, count, metadata),
+  first_of_stream: ({ client, rsocket }, count, metadata) =>
+    client.requestStream(rsocket, 'endless', metadata).pipe(take(Number(count))),
+  request_channel: ({ client, rsocket }, texts, metadata) =>
+    client.requestChannel(rsocket, from(texts.split(',')), metadata),
+};
+
+function addressOf({ client, id }, service) {
+  const noToken = '';
+  const route = 'echo';
+  const noMetadataTags = new Tags();
+  const tags = new Tags([[WellKnownKey.SERVICE_NAME, service]]);
+  return client.addMetadata(noToken, id, route, noMetadataTags, tags, BrokerRoutingType.UNICAST);
+}
+
+function outcomeOf(interaction, answers) {
+  return new Promise((resolve) => {
+    const elements = [];
+    answers.subscribe({
+      next: (element) => elements.push(element),
+      complete: () => resolve({ interaction, elements, outcome: 'completed' }),
+      error: ({ code, message }) =>
+        resolve({ interaction, elements, outcome: 'failed', code, message }),
+    });
+  });
+}
+
+const [port, service, ...requests] = process.argv.slice(2);
+const steps = requests.map((request) => request.split('=', 2));
+if (!steps.length || steps.some(([interaction, argument]) => !(INTERACTIONS[interaction] && argument))) {
+  refuse(USAGE);
+}
+const connection = await connect({ port: Number(port), serviceName: 'javascript-requester' });
+for (const [interaction, argument] of steps) {
+  const answers = INTERACTIONS[interaction](connection, argument, addressOf(connection, service));
+  report(await outcomeOf(interaction, answers));
+}
+connection.rsocket.close();

@@ -1,0 +1,170 @@
+"""A requester and a destination written with the `rsocket` package.
+
+The broker frames are put together here byte by byte, from the specification and not with
+Onward's codec, so that a mistake of that codec cannot hide itself.
+
+The destination answers as `js/destination.js` does, with "python" for "javascript".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Generator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from reactivestreams.publisher import Publisher
+from reactivestreams.subscriber import Subscriber
+from reactivestreams.subscription import Subscription
+from rsocket.awaitable.awaitable_rsocket import AwaitableRSocket
+from rsocket.extensions.composite_metadata import CompositeMetadata
+from rsocket.extensions.helpers import metadata_item, require_route, route
+from rsocket.extensions.mimetypes import WellKnownMimeTypes
+from rsocket.payload import Payload
+from rsocket.request_handler import BaseRequestHandler
+from rsocket.rsocket_client import RSocketClient
+from rsocket.streams.stream_from_generator import StreamFromGenerator
+from rsocket.transports.tcp import TransportTCP
+
+__all__ = ["Destination", "Received", "connect", "request_payload"]
+
+BROKER_FRAME = b"message/x.rsocket.broker.frame.v0"
+ROUTE_SETUP_HEADER = bytes.fromhex("000000010400")
+UNICAST_ADDRESS_HEADER = bytes.fromhex("000000011480")
+SERVICE_NAME = 0x81
+
+
+def encode_route_setup(route_id: uuid.UUID, service: str) -> bytes:
+    """Encode a ROUTE_SETUP frame without tags."""
+    name = service.encode()
+    return ROUTE_SETUP_HEADER + route_id.bytes + bytes([len(name)]) + name
+
+
+def encode_address(origin: uuid.UUID, service: str) -> bytes:
+    """Encode an ADDRESS frame with the unicast flag and the tag ServiceName."""
+    name = service.encode()
+    return UNICAST_ADDRESS_HEADER + origin.bytes + bytes([SERVICE_NAME, len(name)]) + name
+
+
+def request_payload(service: str, text: str) -> Payload:
+    """Return the payload of a request for `service`, with composite metadata."""
+    address = metadata_item(encode_address(uuid.uuid4(), service), BROKER_FRAME)
+    metadata = CompositeMetadata([route("echo"), address])
+    return Payload(text.encode(), metadata.serialize())
+
+
+@asynccontextmanager
+async def connect(
+    port: int, service: str, destination: Destination | None = None
+) -> AsyncGenerator[AwaitableRSocket]:
+    """Connect to the broker as `service`; close the connection at the end."""
+    setup = metadata_item(encode_route_setup(uuid.uuid4(), service), BROKER_FRAME)
+    client = RSocketClient(
+        _transports(port),
+        # The annotation wants a callable with a parameter; it is called without one.
+        handler_factory=lambda _=None: destination or BaseRequestHandler(),
+        metadata_encoding=WellKnownMimeTypes.MESSAGE_RSOCKET_COMPOSITE_METADATA,
+        setup_payload=Payload(b"", CompositeMetadata([setup]).serialize()),
+    )
+    async with AwaitableRSocket(client) as requester:
+        yield requester
+
+
+async def _transports(port: int) -> AsyncGenerator[TransportTCP]:
+    yield TransportTCP(*await asyncio.open_connection("127.0.0.1", port))
+
+
+class Received(NamedTuple):
+    """What a destination was asked: as its report's line is in JavaScript."""
+
+    interaction: str
+    data: str
+    route: str
+
+
+class Destination(BaseRequestHandler):  # type: ignore[misc]
+    """Answers requests, and puts what it was asked into `received`."""
+
+    def __init__(self) -> None:
+        self.received: asyncio.Queue[Received] = asyncio.Queue()
+        self.canceled: asyncio.Queue[int] = asyncio.Queue()
+
+    def _received(self, interaction: str, payload: Any) -> str:
+        text: str = payload.data.decode()
+        name = require_route(CompositeMetadata().parse(payload.metadata))
+        self.received.put_nowait(Received(interaction, text, name))
+        return text
+
+    async def request_response(self, payload: Any) -> Awaitable[Payload]:
+        text = self._received("request_response", payload)
+        answer: asyncio.Future[Payload] = asyncio.get_running_loop().create_future()
+        if text == "fail":
+            answer.set_exception(RuntimeError("refused by python"))
+        elif text != "hold":
+            answer.set_result(Payload(_answer_to(text)))
+        return answer
+
+    async def request_fire_and_forget(self, payload: Payload) -> None:
+        self._received("fire_and_forget", payload)
+
+    async def request_stream(self, payload: Payload) -> Publisher:
+        text = self._received("request_stream", payload)
+        sent = 0
+
+        def elements() -> Generator[tuple[Payload, bool]]:
+            nonlocal sent
+            last = None if text == "endless" else int(text)
+            for sent in itertools.count(1):
+                yield Payload(_answer_to(str(sent))), sent == last
+
+        return StreamFromGenerator(elements, on_cancel=lambda: self.canceled.put_nowait(sent))
+
+    async def request_channel(self, payload: Payload) -> tuple[Publisher, Subscriber]:
+        echo = _EchoChannel(self._received("request_channel", payload))
+        return echo, echo
+
+
+class _EchoChannel(Publisher, Subscriber, Subscription):  # type: ignore[misc]
+    """Answers each element by one.
+
+    The requester's credit for answers is passed on as credit for elements, so nothing waits
+    here. The first element came with the request.
+    """
+
+    def __init__(self, first: str) -> None:
+        self._first: str | None = first
+        self._elements: Any = None
+        self._answers: Any = None
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        self._elements = subscription
+
+    def on_next(self, value: Any, is_complete: bool = False) -> None:
+        self._answers.on_next(Payload(_answer_to(value.data.decode())), is_complete)
+
+    def on_complete(self) -> None:
+        self._answers.on_complete()
+
+    def on_error(self, exception: Exception) -> None:
+        self._answers.on_error(exception)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._answers = subscriber
+        subscriber.on_subscribe(self)
+
+    def request(self, n: int) -> None:
+        if self._first is not None:
+            first, self._first = self._first, None
+            self._answers.on_next(Payload(_answer_to(first)))
+            n -= 1
+        if n:
+            self._elements.request(n)
+
+    def cancel(self) -> None:
+        self._elements.cancel()
+
+
+def _answer_to(text: str) -> bytes:
+    return f"{text} from python".encode()
