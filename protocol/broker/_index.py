@@ -19,12 +19,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyroaring import BitMap
 
-from ._query import Query
+from ._keys import WellKnownKey
 from ._tags import Tag, TagList, normal_form
+
+if TYPE_CHECKING:
+    from ._query import Query
 
 __all__ = [
     "MAX_CACHED_MATCHES",
@@ -49,6 +52,9 @@ MAX_CACHED_TAGS: Final = 16
 Matches: TypeAlias = BitMap
 """Dense numbers of routes. Not to be changed by who gets it."""
 
+_NEVER: Final[Tag] = (int(WellKnownKey.NO_TAG), None)
+# No route carries it in normal form: what is filed under it stays right for ever.
+
 
 class _Posting:
     """The routes of a tag that more than one route carries, or has carried."""
@@ -72,7 +78,7 @@ class Answer:
 
     __slots__ = ("candidates", "matches", "query", "watch")
 
-    def __init__(self, query: Query, matches: Matches, watch: Tag | None) -> None:
+    def __init__(self, query: Query, matches: Matches, watch: Tag) -> None:
         self.query: Final = query
         self.matches: Final = matches
         self.watch: Final = watch
@@ -245,7 +251,7 @@ class TagIndex:
         if single is not None:
             return self._single(query, *single)
         if not bitmaps:
-            return Answer(query, BitMap(), None)
+            return Answer(query, BitMap(), _NEVER)
         bitmaps.sort(key=_size)
         _, watch, matches = bitmaps[0]
         if len(bitmaps) == 1:
@@ -263,8 +269,7 @@ class TagIndex:
     def _keep(self, answer: Answer) -> None:
         weight = len(answer.matches)
         if (
-            answer.watch is None
-            or len(answer.query) > MAX_CACHED_TAGS
+            len(answer.query) > MAX_CACHED_TAGS
             or weight > self._max_matches
             or not self._max_queries
         ):
@@ -282,7 +287,6 @@ class TagIndex:
 
     def _forget(self, answer: Answer) -> None:
         """Undo what `_keep` did, but for the entry in the table of answers."""
-        assert answer.watch is not None
         self._cached_matches -= len(answer.matches)
         watching = self._watched[answer.watch]
         watching.discard(answer)

@@ -148,7 +148,7 @@ def _scan(
     more = at < size
     while more:
         if len(spans) == MAX_TAGS:
-            raise TooManyTags(f"{what}s" if what == "tag" else what, MAX_TAGS)
+            raise TooManyTags(f"{what} list", MAX_TAGS)
         if at == size:
             raise FrameTruncated(f"{what} key", 1, 0)
         key = at
@@ -230,7 +230,7 @@ def serialize_metadata(metadata: Metadata, dialect: Dialect, *, last: bool = Tru
 
 def _serialize(entries: Metadata, dialect: Dialect, last: bool, what: str) -> bytes:
     if len(entries) > MAX_TAGS:
-        raise TooManyTags(f"{what}s" if what == "tag" else what, MAX_TAGS)
+        raise TooManyTags(f"{what} list", MAX_TAGS)
     if not entries:
         return b"" if last else EMPTY_LIST
     out = bytearray()
@@ -314,18 +314,17 @@ def with_default_tags(tags: TagList, service_name: str, route_id: bytes) -> TagL
     return tags
 
 
-def make_tags(given: Mapping[Key, str | None] | Iterable[Tag]) -> TagList:
+def make_tags(given: Mapping[str, str | None]) -> TagList:
     """Make checked tags of what a program gives: `{"region": "eu", "colour": "blue"}`.
 
-    Keys that are texts are read as people write them: see `parse_key`.
+    Keys are read as people write them: see `parse_key`.
 
     Raises:
         AddressError: A key cannot be read.
-        BrokerFrameError: A value is too long or not to be written as UTF-8, a number is
-            no number of a key, or there are more than `MAX_TAGS`.
+        BrokerFrameError: A value is over 127 bytes or not to be written as UTF-8, or there
+            are more than `MAX_TAGS`.
     """
-    pairs = given.items() if isinstance(given, Mapping) else given
-    tags = tuple((parse_key(key) if isinstance(key, str) else key, value) for key, value in pairs)
+    tags = tuple((parse_key(key), value) for key, value in given.items())
     # Null may stand anywhere in a table; only a wire has no way to say it.
     serialize_tags(tuple((key, value or "") for key, value in tags), Dialect.SPECIFICATION)
     return tags
