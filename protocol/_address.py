@@ -102,8 +102,8 @@ Route: TypeAlias = tuple[Address, ...]
 AddressLike: TypeAlias = Address | str | bytes
 """An address, its text form, or the value of a local address."""
 
-RouteLike: TypeAlias = str | Address | Iterable[AddressLike]
-"""A route, its text form, or any mix of addresses in order."""
+RouteLike: TypeAlias = str | bytes | Address | Iterable[AddressLike]
+"""A route, its text form, one address, or any mix of addresses in order."""
 
 
 def checked(address: Address) -> Address:
