@@ -68,6 +68,7 @@ from ._keys import (
 from ._query import (
     MAX_REMEMBERED_QUERIES,
     MAX_REMEMBERED_SIZE,
+    AddressQuery,
     Query,
     QueryReader,
     format_query,
@@ -126,6 +127,7 @@ __all__ = [
     "MINOR_VERSION",
     "TOMBSTONE_LIFETIME",
     "AddressFrame",
+    "AddressQuery",
     "AddressSpans",
     "BadRoutingFlags",
     "BadText",

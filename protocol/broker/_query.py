@@ -9,17 +9,20 @@ written as percent-escapes, so that reading and writing are inverse.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from .._errors import AddressError
 from ._dialect import Dialect
 from ._errors import BrokerFrameError, TrailingBytes
+from ._frames import HEADER_SIZE, RoutingType, locate_address
+from ._ids import ID_SIZE
 from ._keys import Key, escape, format_key, parse_key, unescape
 from ._tags import MAX_TAGS, MAX_VALUE_SIZE, Tag, TagSet, parse_tags, tag_set
 
 __all__ = [
     "MAX_REMEMBERED_QUERIES",
     "MAX_REMEMBERED_SIZE",
+    "AddressQuery",
     "Query",
     "QueryReader",
     "format_query",
@@ -32,8 +35,23 @@ __all__ = [
 Query: TypeAlias = TagSet
 """The tags asked for, in normal form and never empty: hashable, and equal however written."""
 
+
+class AddressQuery(NamedTuple):
+    """What an ADDRESS asks for.
+
+    Attributes:
+        routing: Unicast, multicast or shard.
+        encrypted: Whether the payload is encrypted.
+        query: The tags a destination must carry.
+    """
+
+    routing: RoutingType
+    encrypted: bool
+    query: Query
+
+
 MAX_REMEMBERED_QUERIES: Final = 4096
-"""How many raw queries of each kind a `QueryReader` remembers, by default."""
+"""How many raw queries of each kind and dialect a `QueryReader` remembers, by default."""
 
 MAX_REMEMBERED_SIZE: Final = 1024
 """Most bytes of a raw query that is remembered; a longer one is read each time."""
@@ -102,6 +120,10 @@ def query_from_tags(raw: bytes, dialect: Dialect) -> Query:
     return query
 
 
+_BODY: Final = HEADER_SIZE + ID_SIZE
+_Read = TypeVar("_Read", Query, AddressQuery)
+
+
 class QueryReader:
     """Reads raw queries and remembers what they said, so that a repeated one is not parsed.
 
@@ -109,14 +131,37 @@ class QueryReader:
     the limit the query read first is forgotten.
 
     Args:
-        limit: How many raw queries to remember, for each dialect and for the text form.
+        limit: How many raw queries to remember of each kind and dialect; 0 remembers none.
     """
 
     def __init__(self, limit: int = MAX_REMEMBERED_QUERIES) -> None:
         self._limit = limit
-        self._specification: OrderedDict[bytes, Query] = OrderedDict()
-        self._reference: OrderedDict[bytes, Query] = OrderedDict()
+        self._specification: OrderedDict[bytes, AddressQuery] = OrderedDict()
+        self._reference: OrderedDict[bytes, AddressQuery] = OrderedDict()
+        self._specification_tags: OrderedDict[bytes, Query] = OrderedDict()
+        self._reference_tags: OrderedDict[bytes, Query] = OrderedDict()
         self._text: OrderedDict[bytes, Query] = OrderedDict()
+
+    def from_address(self, frame: bytes, dialect: Dialect) -> AddressQuery:
+        """Return what a whole ADDRESS frame asks for, whoever sent it.
+
+        The frame is remembered without its origin, and only if it wraps no metadata:
+        that differs from request to request. The tags of one that does are remembered.
+
+        Raises:
+            BrokerFrameError: As in `locate_address` and `query_from_tags`.
+        """
+        known = self._reference if dialect is Dialect.REFERENCE else self._specification
+        # A frame too short for tags leaves its header as key, which is never remembered.
+        key = frame[:HEADER_SIZE] + frame[_BODY:]
+        found = known.get(key)
+        if found is None:
+            spans = locate_address(frame, dialect)
+            query = self.from_tags(frame[spans.tags : spans.wrapped], dialect)
+            found = AddressQuery(spans.routing, spans.encrypted, query)
+            if spans.wrapped == len(frame):
+                self._remember(known, key, found)
+        return found
 
     def from_tags(self, raw: bytes, dialect: Dialect) -> Query:
         """Return what the tag list of an ADDRESS asks for.
@@ -124,10 +169,12 @@ class QueryReader:
         Raises:
             BrokerFrameError: As in `query_from_tags`.
         """
-        known = self._reference if dialect is Dialect.REFERENCE else self._specification
+        reference = dialect is Dialect.REFERENCE
+        known = self._reference_tags if reference else self._specification_tags
         query = known.get(raw)
         if query is None:
-            query = self._remember(known, raw, query_from_tags(raw, dialect))
+            query = query_from_tags(raw, dialect)
+            self._remember(known, raw, query)
         return query
 
     def from_text(self, value: bytes) -> Query:
@@ -138,18 +185,25 @@ class QueryReader:
         """
         query = self._text.get(value)
         if query is None:
-            query = self._remember(self._text, value, parse_query(value))
+            query = parse_query(value)
+            self._remember(self._text, value, query)
         return query
 
-    def _remember(self, known: OrderedDict[bytes, Query], raw: bytes, query: Query) -> Query:
+    def _remember(self, known: OrderedDict[bytes, _Read], raw: bytes, read: _Read) -> None:
         if len(raw) <= MAX_REMEMBERED_SIZE:
-            known[raw] = query
+            known[raw] = read
             if len(known) > self._limit:
                 known.popitem(last=False)
-        return query
 
     def __len__(self) -> int:
-        return len(self._specification) + len(self._reference) + len(self._text)
+        """Return how many raw queries are remembered, of all kinds and dialects."""
+        return (
+            len(self._specification)
+            + len(self._reference)
+            + len(self._specification_tags)
+            + len(self._reference_tags)
+            + len(self._text)
+        )
 
 
 def _order(tag: Tag) -> tuple[bool, int, str, bool, str]:
