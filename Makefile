@@ -50,7 +50,7 @@ check: $(VENV)/.check
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/basedpyright
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
@@ -66,10 +66,10 @@ format: $(VENV)/.check
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 serve: $(VENV)/.docs
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 clean:
 	rm -rf $(VENV) .venv.lock build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache \
