@@ -5,7 +5,7 @@
 #   make test      every test, and the coverage gates
 #   make check     formatter, linter, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
-#   make fuzz      random and mutated input through every decoder (FUZZ="--runs 10000000")
+#   make fuzz      random and mutated input through every decoder (FUZZ="--count 10000000")
 #   make format    format the code and apply the linter's safe fixes
 #   make docs      build the documentation into site/ (make serve: with live reload)
 #   make clean     remove what was made, the virtual environment too
@@ -59,7 +59,7 @@ bench-quick: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py --quick
 
 fuzz: $(VENV)/.test
-	@for target in fuzz/fuzz_*.py; do $(BIN)/python $$target $(FUZZ) || exit 1; done
+	@for target in fuzz/[a-z]*.py; do echo "$$target"; $(BIN)/python $$target $(FUZZ) || exit 1; done
 
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix --quiet . || true

@@ -1,0 +1,126 @@
+"""Draw the state machines of the documentation from the tables the code runs on.
+
+MkDocs calls `on_page_markdown` for each page. A line `<!-- drawn: NAME -->` becomes what
+`DRAWINGS` makes of that name, so a diagram cannot say anything the code does not do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, TypeVar
+
+from onward.protocol.rsocket import _states as states
+
+State = TypeVar("State", bound=Enum)
+Input = TypeVar("Input", bound=Enum)
+
+_MARK = re.compile(r"^<!-- drawn: (?P<name>[\w-]+) -->$", re.MULTILINE)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace the marks of a page.
+
+    Raises:
+        KeyError: There is no drawing of that name.
+    """
+    return _MARK.sub(lambda mark: DRAWINGS[mark["name"]](), markdown)
+
+
+def diagram(
+    table: Mapping[tuple[State, Input], State],
+    label: Callable[[Input], str],
+    first: State,
+    last: State,
+) -> str:
+    """Draw a transition table as a Mermaid state diagram.
+
+    Args:
+        table: (state, input) to the next state.
+        label: What to call an input.
+        first: The state to start in.
+        last: The state in which it is over.
+    """
+    edges = defaultdict[tuple[State, State], list[str]](list)
+    for (state, given), after in table.items():
+        edges[state, after].append(label(given))
+    lines = [f"    [*] --> {first.name}", f"    {last.name} --> [*]"]
+    lines += [
+        f"    {state.name} --> {after.name}: {' or '.join(given)}"
+        for (state, after), given in edges.items()
+    ]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```"])
+
+
+def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Write a Markdown table."""
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _connection() -> str:
+    return diagram(
+        states.CONNECTION,
+        lambda given: given.name,
+        states.ConnectionState.AWAIT_SETUP,
+        states.ConnectionState.CLOSED,
+    )
+
+
+def _connection_inputs() -> str:
+    rows = [(f"`{each.name}`", each.value) for each in states.ConnectionInput]
+    return table(("input", "is"), rows)
+
+
+def _direction() -> str:
+    return diagram(
+        states.DIRECTION,
+        lambda given: given.value.split()[0],
+        states.Direction.OPEN,
+        states.Direction.DONE,
+    )
+
+
+def _request_start() -> str:
+    rows = [
+        (_name(kind), _mark(follows), _mark(complete), f"`{start.name}`")
+        for (kind, follows, complete), start in states.REQUEST_START.items()
+    ]
+    return table(("first frame", "F", "C", "requester's direction"), rows)
+
+
+def _interactions() -> str:
+    rows = [
+        (_name(kind), f"`{start.name}`", " and ".join(sorted(each.value for each in ends)))
+        for kind, start in states.RESPONDER_START.items()
+        for ends in (states.ENDS_WITH[kind],)
+    ]
+    return table(("interaction", "responder's direction starts", "over when done"), rows)
+
+
+def _control() -> str:
+    rows = [
+        (_name(kind), side.value, _name(frame), effect.value)
+        for (kind, side, frame), effect in states.CONTROL.items()
+    ]
+    return table(("interaction", "sent by", "frame", "effect"), rows)
+
+
+def _name(frame: Enum) -> str:
+    return f"`{frame.name}`"
+
+
+def _mark(given: bool) -> str:
+    return "yes" if given else ""
+
+
+DRAWINGS: Mapping[str, Callable[[], str]] = {
+    "connection": _connection,
+    "connection-inputs": _connection_inputs,
+    "control": _control,
+    "direction": _direction,
+    "interactions": _interactions,
+    "request-start": _request_start,
+}
