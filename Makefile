@@ -19,7 +19,7 @@ endif
 
 VENV := .venv
 BIN := $(VENV)/bin
-SETUP := tools/venv.py
+SETUP := tools/environment.py
 # Workers of the test run: a number, or auto for one on each core.
 JOBS ?= auto
 

@@ -1,4 +1,4 @@
-"""Make the virtual environment, or bring it up to date: `python tools/venv.py [GROUP ...]`.
+"""Make the virtual environment, or bring it up to date: `python tools/environment.py [GROUP ...]`.
 
 Runs under whatever Python the machine has and uses nothing but the standard library. The
 Makefile calls it with the dependency groups of pyproject.toml that a target needs; what is
@@ -56,7 +56,7 @@ def _pip(*arguments: str) -> None:
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     status = subprocess.run([*command, *arguments], cwd=ROOT, check=False).returncode
     if status:
-        sys.exit(f"venv: pip failed with status {status}")
+        sys.exit(f"environment: pip failed with status {status}")
 
 
 def _stamp_file(name: str) -> Path:
@@ -77,7 +77,7 @@ def _digest() -> str:
 
 
 def _say(text: str) -> None:
-    print(f"venv: {text}", flush=True)
+    print(f"environment: {text}", flush=True)
 
 
 if __name__ == "__main__":
