@@ -55,7 +55,7 @@ def is_limits(thing: object) -> bool:
         and dataclasses.is_dataclass(thing)
         and (
             thing.__name__.endswith(("Limits", "Options", "Config"))
-            or thing.__name__ in {"Mailbox", "Supervision"}
+            or thing.__name__ in {"Backoff", "Mailbox", "Supervision"}
         )
     )
 
@@ -82,9 +82,13 @@ def attributes(thing: type) -> dict[str, str]:
 
 
 def default_text(value: object) -> str:
-    """Write a default for people: `1,000,000`, `64 MiB`, `5.0`."""
+    """Write a default for people: `1,000,000`, `64 Mi`, `2.5`, `None`."""
+    if dataclasses.is_dataclass(value):
+        return f"`{type(value).__name__}()`"
+    if isinstance(value, float):
+        return f"{value:,g}"
     if isinstance(value, bool) or not isinstance(value, int):
-        return f"`{value}`" if not isinstance(value, float) else f"{value:,g}"
+        return f"`{value}`"
     if value >= MEBI and value % MEBI == 0:
         return f"{value // MEBI} Mi"
     if value >= 8 * KIBI and value % KIBI == 0:
@@ -96,8 +100,7 @@ def _fields(thing: Any) -> Iterator[tuple[str, str, str]]:
     texts = attributes(thing)
     for field in dataclasses.fields(thing):
         if field.default_factory is not dataclasses.MISSING:
-            made = field.default_factory()
-            yield field.name, f"`{type(made).__name__}()`", texts[field.name]
+            yield field.name, default_text(field.default_factory()), texts[field.name]
         elif field.default is dataclasses.MISSING:
             yield field.name, "required", texts[field.name]
         else:

@@ -53,7 +53,7 @@ def _lock(path: Path) -> Generator[None]:
 
 def _pip(*arguments: str) -> None:
     _say("installing " + " ".join(each for each in arguments if not each.startswith("-")))
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command = [str(PYTHON), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     status = subprocess.run([*command, *arguments], cwd=ROOT, check=False).returncode
     if status:
         sys.exit(f"environment: pip failed with status {status}")
