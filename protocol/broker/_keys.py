@@ -188,11 +188,11 @@ def unescape(text: str) -> str:
     Raises:
         AddressError: An escape is broken, or the bytes are not UTF-8.
     """
-    if "%" not in text:
+    if "%" not in text and text.isascii():
         return text
     if _BROKEN_ESCAPE.search(text):
         raise AddressError(text[:80], "a '%' without two hexadecimal digits")
     try:
         return unquote_to_bytes(text).decode()
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise AddressError(text[:80], "not UTF-8") from None
