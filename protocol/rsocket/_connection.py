@@ -1,0 +1,326 @@
+"""One RSocket connection without its socket: bytes and times in, events and bytes out.
+
+The I/O layer does five things: hands in what it read (`receive_data`, `receive_eof`), writes
+what `data_to_send` gives, calls `handle_timer` at `get_timer`, acts on the events, and closes
+the transport when `close_expected` says so and everything is written.
+
+`receive_data` handles a whole chunk before its caller sees the first event. So a stream may
+be over by the time its request is looked at, for instance when the same chunk has a CANCEL
+for it: look at `stream.closed` before answering.
+
+The loop in `_receive_frames` runs for every frame of every connection and is written for
+speed: one look-up finds the stream, one finds the transition, and a frame is made without
+calling `Frame.__init__`. All that is rare is in methods of its own.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from ._constants import (
+    HEADER_SIZE,
+    LENGTH_SIZE,
+    MAX_REQUEST_N,
+    MAX_STREAM_ID,
+    METADATA,
+    ErrorCode,
+    FrameType,
+)
+from ._control import Control
+from ._errors import (
+    CreditExceeded,
+    InvalidRequestN,
+    InvalidSetup,
+    MalformedFrame,
+    PeerError,
+    RSocketError,
+)
+from ._events import Event, StreamFailed
+from ._frames import Frame, check_length, unpack_header
+from ._serialize import error_frame
+from ._states import (
+    CHECK,
+    CLOSE,
+    CLOSED,
+    CREDIT,
+    GRANT,
+    KEY_SHIFT,
+    RECEIVE,
+    START,
+    ConnectionState,
+    Role,
+)
+from ._stream import CONNECTION_STREAM, Stream
+
+if TYPE_CHECKING:
+    from ._limits import ConnectionLimits
+
+__all__ = ["Connection"]
+
+_unpack_u32: Final = Struct(">I").unpack_from
+_unpack_u24: Final = Struct(">BH").unpack_from
+_receive_step: Final = RECEIVE.get
+_start_step: Final = START.get
+_new: Final = object.__new__
+_PREFIXED_HEADER: Final = LENGTH_SIZE + HEADER_SIZE
+_PARITY_BITS: Final = 0x80000001
+_OPEN: Final = ConnectionState.OPEN
+
+_REQUESTS: Final[frozenset[int]] = frozenset(
+    {
+        FrameType.REQUEST_RESPONSE,
+        FrameType.REQUEST_FNF,
+        FrameType.REQUEST_STREAM,
+        FrameType.REQUEST_CHANNEL,
+    }
+)
+_FIXED_SIZE: Final[dict[int, int]] = {
+    FrameType.REQUEST_RESPONSE: 6,
+    FrameType.REQUEST_FNF: 6,
+    FrameType.REQUEST_STREAM: 10,
+    FrameType.REQUEST_CHANNEL: 10,
+    FrameType.REQUEST_N: 10,
+    FrameType.PAYLOAD: 6,
+    FrameType.ERROR: 10,
+}
+_PLAIN: Final[frozenset[int]] = frozenset({FrameType.REQUEST_N, FrameType.ERROR})
+"""Frames of streams that carry no metadata, whatever their M flag says."""
+
+
+class Connection(Control):
+    """The state of one connection; `Control` and `Outbound` say the rest.
+
+    Args:
+        role: Which end this is.
+        limits: Its limits.
+        now: The time at which the transport connected, in seconds of any monotonic clock;
+            all other times are of the same clock.
+    """
+
+    __slots__ = ("_needed", "_their_parity")
+
+    def __init__(self, role: Role, limits: ConnectionLimits | None = None, *, now: float) -> None:
+        super().__init__(role, limits, now=now)
+        self._needed = 0
+        self._their_parity = 1 if role is Role.SERVER else 0
+
+    def receive_data(self, data: bytes, now: float) -> list[Event]:
+        """Take bytes from the transport.
+
+        Args:
+            data: What was read: any part of any number of frames. It is kept as long as
+                frames in it are.
+            now: The time.
+
+        Returns:
+            In order: a `Frame` for each frame that was accepted (on streams, and SETUP,
+            METADATA_PUSH and LEASE), `StreamFailed`, and `Closed` as the last one. What the
+            specification says to ignore is counted in `counters`. After an error of the
+            connection, its ERROR frame is in `data_to_send`.
+        """
+        if self.state is ConnectionState.CLOSED:
+            return []
+        self._last_received = now
+        tail = self._tail
+        if tail:
+            tail += data
+            if len(tail) < self._needed:
+                return []
+            data = bytes(tail)
+            tail.clear()
+        events: list[Event] = []
+        try:
+            pos = 0
+            if self.state is ConnectionState.AWAIT_SETUP:
+                pos = self._receive_first(data, events)
+            if self.state is not ConnectionState.AWAIT_SETUP:
+                pos = self._receive_frames(data, pos, events)
+            if pos < len(data):
+                self._keep_tail(data, pos)
+        except PeerError as error:
+            events.append(self._end(error))
+        except RSocketError as error:
+            events.append(self._fail(error))
+        if self.state is ConnectionState.DRAINING:
+            events += self._end_if_drained()
+        if events:
+            self._established = True
+        return events
+
+    def _receive_frames(self, data: bytes, pos: int, events: list[Event]) -> int:
+        """Accept the whole frames from `pos` on and return where the rest starts.
+
+        Raises:
+            RSocketError: The connection is to end.
+        """
+        streams = self.streams
+        find = streams.get
+        add = events.append
+        size = len(data)
+        max_frame = self.limits.max_frame
+        while size - pos >= _PREFIXED_HEADER:
+            high, low, stream_id, word = unpack_header(data, pos)
+            length = high << 16 | low
+            start = pos + LENGTH_SIZE
+            stop = start + length
+            if stop > size or not HEADER_SIZE <= length <= max_frame:
+                break
+            pos = stop
+
+            frame = _new(Frame)
+            frame.buffer = data
+            frame.start = start
+            frame.end = stop
+            frame.stream_id = stream_id
+            frame.word = word
+            frame.type = word >> 10
+            stream = find(stream_id)
+            if stream is None:
+                self._receive_unbound(frame, events)
+                continue
+            frame.stream = stream
+            step = _receive_step(stream.state | word >> KEY_SHIFT)
+            if step is None:
+                self._ignore_on_stream(frame)
+                continue
+            state, actions = step
+            if actions:
+                if actions & CHECK and not self._check(frame, actions, events):
+                    continue
+                if actions & CREDIT:
+                    if stream.receive_credit < 1:
+                        self._credit_exceeded(stream, events)
+                        continue
+                    stream.receive_credit -= 1
+                if actions & CLOSE:
+                    del streams[stream_id]
+            stream.state = state
+            add(frame)
+        return pos
+
+    def _receive_first(self, data: bytes, events: list[Event]) -> int:
+        """Take the frame that must be SETUP, once it is whole; return where the rest starts."""
+        if len(data) < _PREFIXED_HEADER:
+            return 0
+        high, low, stream_id, word = unpack_header(data, 0)
+        end: int = LENGTH_SIZE + (high << 16 | low)
+        if end > len(data) or end < _PREFIXED_HEADER or end - LENGTH_SIZE > self.limits.max_setup:
+            return 0
+        self._receive_setup(Frame(data, LENGTH_SIZE, end, stream_id, word), events)
+        return end
+
+    def _keep_tail(self, data: bytes, pos: int) -> None:
+        """Keep an incomplete frame, and check its length as soon as it is known."""
+        self._needed = LENGTH_SIZE
+        if len(data) - pos >= LENGTH_SIZE:
+            length = int.from_bytes(data[pos : pos + LENGTH_SIZE])
+            if self.state is ConnectionState.AWAIT_SETUP:
+                try:
+                    check_length(length, self.limits.max_setup)
+                except MalformedFrame as error:
+                    raise InvalidSetup(error.text) from None
+            else:
+                check_length(length, self.limits.max_frame)
+            self._needed += length
+        self._tail += memoryview(data)[pos:]
+
+    # --- frames whose id is not that of a live stream --------------------------------------
+
+    def _receive_unbound(self, frame: Frame, events: list[Event]) -> None:
+        """Take a request, or anything else that is not for a live stream."""
+        step = _start_step(frame.word >> KEY_SHIFT)
+        if step is None:
+            frame.stream = CONNECTION_STREAM
+            self._receive_control(frame, events)
+            return
+        stream_id = frame.stream_id
+        if stream_id & _PARITY_BITS != self._their_parity or not stream_id:
+            self._ignore_request(stream_id)
+            return
+        state, actions = step
+        stream = frame.stream = Stream(stream_id, frame.type, False, state)
+        if actions & CHECK and not self._fits(frame):
+            return
+        if actions & GRANT:
+            n = _unpack_u32(frame.buffer, frame.start + 6)[0]
+            if not 0 < n <= MAX_REQUEST_N:
+                self._refuse(stream, ErrorCode.INVALID, f"the initial request-n is {n}")
+                return
+            stream.send_credit = n
+        streams = self.streams
+        if self.state is not _OPEN:
+            self._refuse(stream, ErrorCode.REJECTED, "the connection is closing")
+            return
+        if len(streams) >= self.limits.max_streams:
+            self._refuse(stream, ErrorCode.REJECTED, f"{len(streams)} streams are open already")
+            return
+        if not actions & CLOSE:
+            streams[stream_id] = stream
+        events.append(frame)
+
+    def _ignore_request(self, stream_id: int) -> None:
+        """Count a request on stream 0 or on an id that only our side may open."""
+        if stream_id > MAX_STREAM_ID:
+            raise MalformedFrame("the reserved bit of a stream id is set")
+        self.counters["request_id_not_the_peers" if stream_id else "request_on_stream_0"] += 1
+
+    def _refuse(self, stream: Stream, code: int, text: str) -> None:
+        """Answer a request that is not taken; nothing answers a fire-and-forget."""
+        self.counters["request_refused"] += 1
+        stream.state = CLOSED
+        if stream.kind != FrameType.REQUEST_FNF:
+            self._out += error_frame(stream.id, code, text)
+
+    # --- frames of live streams -----------------------------------------------------------
+
+    def _ignore_on_stream(self, frame: Frame) -> None:
+        """Count a frame that makes no sense on its stream now ("MUST be ignored")."""
+        if self._understood(frame):
+            in_use = frame.type in _REQUESTS
+            self.counters["stream_id_in_use" if in_use else "not_legal_on_stream"] += 1
+
+    def _check(self, frame: Frame, actions: int, events: list[Event]) -> bool:
+        """Check what is inside a frame of a live stream, and book the credit it grants."""
+        if not self._fits(frame):
+            return False
+        if actions & GRANT:
+            n = _unpack_u32(frame.buffer, frame.start + 6)[0]
+            stream = frame.stream
+            if not 0 < n <= MAX_REQUEST_N:
+                error = InvalidRequestN(f"request-n is {n}", stream_id=stream.id)
+                self._fail_stream(stream, error, events)
+                return False
+            # Credit stays at the most one REQUEST_N can say: no number to overflow.
+            stream.send_credit = min(stream.send_credit + n, MAX_REQUEST_N)
+        return True
+
+    def _fits(self, frame: Frame) -> bool:
+        """Check that the fixed fields and the metadata lie within the frame.
+
+        Returns:
+            False for a broken frame that has the I flag; it is counted.
+
+        Raises:
+            MalformedFrame: It is broken and has no I flag.
+        """
+        at = frame.start + _FIXED_SIZE[frame.type]
+        end = frame.end
+        if not frame.word & METADATA or frame.type in _PLAIN:
+            if at <= end:
+                return True
+        elif at + 3 <= end:
+            high, low = _unpack_u24(frame.buffer, at)
+            if at + 3 + (high << 16 | low) <= end:
+                return True
+        return self._inner_fields_fit(frame)
+
+    def _credit_exceeded(self, stream: Stream, events: list[Event]) -> None:
+        error = CreditExceeded("more elements than were requested", stream_id=stream.id)
+        self._fail_stream(stream, error, events)
+
+    def _fail_stream(self, stream: Stream, error: RSocketError, events: list[Event]) -> None:
+        """End a stream because of what the peer did on it, and say so to both sides."""
+        self.counters["stream_failed"] += 1
+        self.terminate(stream, error.code, error.text)
+        events.append(StreamFailed(stream, error))

@@ -1,0 +1,365 @@
+"""What concerns the connection as a whole: SETUP, keepalive, closing, frames of stream 0.
+
+Choices where the specification leaves one:
+
+- A SETUP with the resume flag gets ERROR[REJECTED_SETUP], as the note in "SETUP Frame" says,
+  one with the lease flag ERROR[UNSUPPORTED_SETUP] (unless the limits enable leases).
+- A KEEPALIVE is answered with position 0, which stands for "not supported".
+- Any received byte shows that the peer is alive, not only a KEEPALIVE.
+- A server drops a client that is silent for the lifetime the client itself announced.
+- An ERROR on stream 0 with a code that belongs to streams is ignored, unless it answers SETUP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ._constants import (
+    IGNORE,
+    MAJOR_VERSION,
+    METADATA,
+    MINOR_VERSION,
+    RESPOND,
+    ErrorCode,
+    FrameType,
+)
+from ._errors import (
+    InvalidSetup,
+    KeepaliveTimeout,
+    LocalProtocolError,
+    MalformedFrame,
+    PeerError,
+    RejectedResume,
+    RejectedSetup,
+    RSocketError,
+    SetupTimeout,
+    UnsupportedSetup,
+)
+from ._events import Closed, Event
+from ._frames import Frame, check_frame
+from ._limits import ConnectionLimits
+from ._outbound import Outbound
+from ._serialize import Buffer, error_frame, keepalive_frame
+from ._setup import Setup
+from ._states import CLOSED, CONNECTION, ConnectionInput, ConnectionState, Role
+
+__all__ = ["Control"]
+
+_SETUP_CODES: Final = frozenset(
+    {
+        ErrorCode.INVALID_SETUP,
+        ErrorCode.UNSUPPORTED_SETUP,
+        ErrorCode.REJECTED_SETUP,
+        ErrorCode.REJECTED_RESUME,
+    }
+)
+_STREAM_CODES: Final = frozenset(
+    {
+        ErrorCode.APPLICATION_ERROR,
+        ErrorCode.REJECTED,
+        ErrorCode.CANCELED,
+        ErrorCode.INVALID,
+    }
+)
+
+
+class Control(Outbound):
+    """The life of a `Connection`. Not for use by itself.
+
+    Args:
+        role: Which end this is.
+        limits: Its limits.
+        now: The time at which the transport connected, in seconds of any monotonic clock;
+            all other times are of the same clock.
+
+    Attributes:
+        setup: What the client asked for, once SETUP was accepted or sent.
+        error: Why the connection closed; `None` while it lives, or if it closed in order.
+    """
+
+    __slots__ = (
+        "_connected_at",
+        "_established",
+        "_keepalive_at",
+        "_last_received",
+        "_lifetime",
+        "_tail",
+        "error",
+        "setup",
+    )
+
+    def __init__(self, role: Role, limits: ConnectionLimits | None = None, *, now: float) -> None:
+        super().__init__(role, limits or ConnectionLimits())
+        self.setup: Setup | None = None
+        self.error: RSocketError | None = None
+        self._tail: bytearray = bytearray()
+        self._connected_at = now
+        self._last_received = now
+        self._lifetime = 0.0
+        self._keepalive_at = now
+        self._established = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is over: nothing is accepted, nothing can be sent."""
+        return self.state is ConnectionState.CLOSED
+
+    def close_expected(self) -> bool:
+        """Return whether to write what is pending and then close the transport."""
+        return self.closed or (self.state is ConnectionState.DRAINING and not self.streams)
+
+    # --- opening and closing --------------------------------------------------------------
+
+    def send_setup(self, setup: Setup) -> None:
+        """Send SETUP, as a client. Requests may follow at once.
+
+        Raises:
+            LocalProtocolError: This is a server, SETUP was sent, or a field is out of range.
+            PayloadTooBig: The frame would be over 16 MiB - 1.
+        """
+        if self.role is Role.SERVER or self.state is not ConnectionState.AWAIT_SETUP:
+            raise LocalProtocolError(f"no SETUP from a {self.role.value} that is {self.state.name}")
+        self._out += setup.serialize()
+        self.setup = setup
+        self.state = CONNECTION[self.state, ConnectionInput.SETUP]
+        self._lifetime = setup.lifetime / 1000
+        self._keepalive_at = self._last_received + setup.keepalive / 1000
+
+    def reject_setup(self, text: str) -> list[Event]:
+        """Send ERROR[REJECTED_SETUP] and close, as a server that does not want the client.
+
+        Returns:
+            The `Closed` event.
+
+        Raises:
+            LocalProtocolError: This is a client, or no SETUP was accepted.
+        """
+        if self.role is Role.CLIENT or self.state is not ConnectionState.OPEN:
+            raise LocalProtocolError("only a server that accepted a SETUP can reject it")
+        return self.close(ErrorCode.REJECTED_SETUP, text)
+
+    def close(self, code: int = ErrorCode.CONNECTION_ERROR, text: str = "") -> list[Event]:
+        """Tell the peer that the connection ends.
+
+        Args:
+            code: CONNECTION_CLOSE lets live streams end first, and takes no new ones; any
+                other code ends all.
+            text: Why.
+
+        Returns:
+            The `Closed` event, or nothing if streams are still to end or it was closed.
+        """
+        if self.closed:
+            return []
+        self._out += error_frame(0, code, text)
+        if code == ErrorCode.CONNECTION_CLOSE:
+            return self._drain()
+        return [self._end(None)]
+
+    def receive_eof(self) -> list[Event]:
+        """Take note that the transport ended, or was lost.
+
+        Returns:
+            The `Closed` event, if there was none before.
+        """
+        return [] if self.closed else [self._end(None)]
+
+    def _drain(self) -> list[Event]:
+        state = CONNECTION[self.state, ConnectionInput.CONNECTION_CLOSE]
+        if state is ConnectionState.CLOSED:
+            return [self._end(None)]
+        self.state = state
+        return self._end_if_drained()
+
+    def _end_if_drained(self) -> list[Event]:
+        if self.state is not ConnectionState.DRAINING or self.streams:
+            return []
+        return [self._end(None, ConnectionInput.LAST_STREAM)]
+
+    def _end(
+        self, error: RSocketError | None, reason: ConnectionInput = ConnectionInput.FAIL
+    ) -> Closed:
+        """Forget everything; the peer was told, or cannot be told."""
+        self.state = CONNECTION[self.state, reason]
+        self.error = error
+        streams = tuple(self.streams.values())
+        self.streams.clear()
+        for stream in streams:
+            stream.state = CLOSED
+        self._tail.clear()
+        return Closed(error, streams)
+
+    def _fail(self, error: RSocketError) -> Closed:
+        """Tell the peer what it did, and end."""
+        self._out += error_frame(0, error.code, error.text)
+        return self._end(error)
+
+    # --- time -----------------------------------------------------------------------------
+
+    def get_timer(self) -> float | None:
+        """Return when to call `handle_timer`, or `None` for never.
+
+        The time may move on when data is received; calling `handle_timer` early is harmless.
+        """
+        if self.state is ConnectionState.CLOSED:
+            return None
+        server = self.role is Role.SERVER
+        if self.state is ConnectionState.AWAIT_SETUP:
+            return self._connected_at + self.limits.setup_timeout if server else None
+        deadline = self._last_received + self._lifetime
+        return deadline if server else min(deadline, self._keepalive_at)
+
+    def handle_timer(self, now: float) -> list[Event]:
+        """Do what is due: send KEEPALIVE as a client, give up a silent peer.
+
+        Returns:
+            The `Closed` event, if the peer was silent for too long.
+        """
+        due = self.get_timer()
+        if due is None or now < due:
+            return []
+        if self.state is ConnectionState.AWAIT_SETUP:
+            return [self._fail(SetupTimeout(f"no SETUP within {self.limits.setup_timeout:g} s"))]
+        if now >= self._last_received + self._lifetime:
+            text = f"no keep-alive within {self._lifetime * 1000:.0f} ms"
+            return [self._fail(KeepaliveTimeout(text))]
+        if self.setup is None:
+            raise AssertionError("open without SETUP")
+        self.send_keepalive()
+        self._keepalive_at = now + self.setup.keepalive / 1000
+        return []
+
+    def send_keepalive(self, data: Buffer = b"") -> None:
+        """Send a KEEPALIVE that the peer must answer. A client's timer does it by itself.
+
+        Raises:
+            LocalProtocolError: The connection is not open.
+            PayloadTooBig: The frame would be over 16 MiB - 1.
+        """
+        self._check_live("KEEPALIVE")
+        self._out += keepalive_frame(data, respond=True)
+
+    # --- frames of the connection ---------------------------------------------------------
+
+    def _receive_setup(self, frame: Frame, events: list[Event]) -> None:
+        """Take the first frame, which must be an acceptable SETUP."""
+        if self.role is Role.CLIENT:
+            raise InvalidSetup("a frame before SETUP was sent")
+        if frame.type == FrameType.RESUME and not frame.stream_id:
+            raise RejectedResume("sessions cannot be resumed here")
+        if frame.stream_id:
+            raise InvalidSetup(f"the first frame is {frame!r}, not SETUP on stream 0")
+        setup = Setup.parse(frame)
+        if (setup.major, setup.minor) != (MAJOR_VERSION, MINOR_VERSION):
+            raise UnsupportedSetup(f"version {setup.major}.{setup.minor} is not supported")
+        if setup.token is not None:
+            raise RejectedSetup("sessions cannot be resumed here")
+        if setup.lease and not self.limits.lease:
+            raise UnsupportedSetup("leases are not supported")
+        if setup.keepalive > self.limits.max_keepalive * 1000:
+            longest = f"{self.limits.max_keepalive * 1000:.0f} ms"
+            raise UnsupportedSetup(f"keepalive {setup.keepalive} ms is over {longest}")
+        lifetime = min(setup.lifetime / 1000, self.limits.max_lifetime)
+        self._lifetime = max(lifetime, 2 * setup.keepalive / 1000)
+        self.setup = setup
+        self.state = CONNECTION[self.state, ConnectionInput.SETUP]
+        events.append(frame)
+
+    def _receive_control(self, frame: Frame, events: list[Event]) -> None:
+        """Take a frame that opens no stream and whose id is not that of a live one."""
+        if frame.stream_id > 0x7FFFFFFF:
+            raise MalformedFrame("the reserved bit of a stream id is set")
+        if not self._understood(frame):
+            return
+        handler = _HANDLERS.get(frame.type)
+        if handler is None or (frame.stream_id and frame.type == FrameType.ERROR):
+            self.counters["unknown_stream"] += 1
+        elif frame.stream_id:
+            self.counters["control_frame_on_stream"] += 1
+        else:
+            handler(self, frame, events)
+
+    def _understood(self, frame: Frame) -> bool:
+        """Count a frame of an unknown type that may be ignored; one that may not is fatal."""
+        if frame.type in _UNDERSTOOD:
+            return True
+        if not frame.word & IGNORE:
+            raise MalformedFrame(f"frame type 0x{frame.type:02x} is unknown")
+        self.counters["unknown_type"] += 1
+        return False
+
+    def _inner_fields_fit(self, frame: Frame) -> bool:
+        """Check a frame of the connection; broken ones with the I flag are only counted."""
+        if frame.word & IGNORE:
+            try:
+                check_frame(frame)
+            except MalformedFrame:
+                self.counters["malformed_ignored"] += 1
+                return False
+        check_frame(frame)
+        return True
+
+    def _receive_keepalive(self, frame: Frame, events: list[Event]) -> None:
+        if not self._inner_fields_fit(frame):
+            return
+        size = frame.end - frame.data_offset
+        if size > self.limits.max_keepalive_data:
+            limit = self.limits.max_keepalive_data
+            raise MalformedFrame(f"KEEPALIVE data of {size} bytes is over {limit} bytes")
+        if frame.word & RESPOND:
+            data = frame.buffer[frame.data_offset : frame.end]
+            self._out += keepalive_frame(data, respond=False)
+
+    def _receive_error(self, frame: Frame, events: list[Event]) -> None:
+        """Take an ERROR on stream 0 ("it pertains to the connection")."""
+        if not self._inner_fields_fit(frame):
+            return
+        code = frame.error_code
+        awaited = self.role is Role.CLIENT and not self._established and not events
+        if not awaited and (code in _SETUP_CODES or code in _STREAM_CODES):
+            self.counters["error_ignored"] += 1
+        elif code == ErrorCode.CONNECTION_CLOSE:
+            # `receive_data` ends the connection if no stream is left.
+            self.state = CONNECTION[self.state, ConnectionInput.CONNECTION_CLOSE]
+        else:
+            raise PeerError(frame.error_text, code=code)
+
+    def _receive_metadata_push(self, frame: Frame, events: list[Event]) -> None:
+        if frame.word & METADATA:
+            events.append(frame)
+        else:
+            self.counters["push_without_metadata"] += 1
+
+    def _receive_lease(self, frame: Frame, events: list[Event]) -> None:
+        if self.setup is None or not (self.setup.lease and self.limits.lease):
+            self.counters["lease_ignored"] += 1
+        elif self._inner_fields_fit(frame):
+            events.append(frame)
+
+    def _receive_second_setup(self, frame: Frame, events: list[Event]) -> None:
+        # "A server MUST ignore a SETUP frame after it has accepted a previous SETUP", and
+        # "A client MUST ignore a SETUP frame".
+        self.counters["setup_ignored"] += 1
+
+    def _receive_resume(self, frame: Frame, events: list[Event]) -> None:
+        # "A Server that receives a RESUME frame after a SETUP frame, SHOULD send an
+        # ERROR[CONNECTION_ERROR]".
+        if self.role is Role.SERVER:
+            raise RSocketError("RESUME after SETUP")
+        self.counters["resume_ignored"] += 1
+
+    def _receive_resume_ok(self, frame: Frame, events: list[Event]) -> None:
+        self.counters["resume_ignored"] += 1
+
+
+_UNDERSTOOD: Final[frozenset[int]] = frozenset(FrameType) - {FrameType.EXT}
+_HANDLERS: Final[dict[int, Callable[[Control, Frame, list[Event]], None]]] = {
+    FrameType.SETUP: Control._receive_second_setup,
+    FrameType.LEASE: Control._receive_lease,
+    FrameType.KEEPALIVE: Control._receive_keepalive,
+    FrameType.ERROR: Control._receive_error,
+    FrameType.METADATA_PUSH: Control._receive_metadata_push,
+    FrameType.RESUME: Control._receive_resume,
+    FrameType.RESUME_OK: Control._receive_resume_ok,
+}

@@ -1,0 +1,389 @@
+"""The sending half of a connection: streams of our own, frames we make and frames we relay.
+
+Each send looks its transition up first, so an illegal one raises before anything changed,
+and the peer never sees it. Bytes are gathered in one buffer until the I/O layer takes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from ._constants import MAX_REQUEST_N, MAX_STREAM_ID, FrameType
+from ._errors import LocalProtocolError, TooManyStreams
+from ._serialize import (
+    Buffer,
+    cancel_frame,
+    error_frame,
+    lease_frame,
+    metadata_push_frame,
+    payload_frames,
+    request_frames,
+    request_n_frame,
+)
+from ._states import (
+    CLOSE,
+    CLOSED,
+    CREDIT,
+    GRANT,
+    IDLE,
+    KEY_SHIFT,
+    SEND,
+    ConnectionState,
+    Role,
+    describe,
+)
+from ._stream import Stream
+
+if TYPE_CHECKING:
+    from ._frames import Frame
+    from ._limits import ConnectionLimits
+
+__all__ = ["Outbound"]
+
+_pack_u32: Final = Struct(">I").pack_into
+_unpack_u32: Final = Struct(">I").unpack_from
+_send_step: Final = SEND.get
+_OPEN: Final = ConnectionState.OPEN
+
+
+class Outbound:
+    """What `Connection` does to send. Not for use by itself.
+
+    Attributes:
+        role: Which end of the connection this is.
+        limits: Its limits.
+        state: Where the connection is.
+        streams: The live streams by id. Do not change it.
+        counters: How many received frames were dropped, by reason.
+    """
+
+    __slots__ = ("_next_id", "_out", "counters", "limits", "role", "state", "streams")
+
+    def __init__(self, role: Role, limits: ConnectionLimits) -> None:
+        self.role = role
+        self.limits = limits
+        self.state = ConnectionState.AWAIT_SETUP
+        self.streams: dict[int, Stream] = {}
+        self.counters: Counter[str] = Counter()
+        self._next_id = 1 if role is Role.CLIENT else 2
+        self._out: bytearray = bytearray()
+
+    @property
+    def pending(self) -> int:
+        """Bytes queued since the last `data_to_send`."""
+        return len(self._out)
+
+    def data_to_send(self) -> bytearray:
+        """Hand over the bytes to write, in order; empty if there are none.
+
+        The buffer is the caller's to keep. After the connection closed there may be a last
+        ERROR frame in it.
+        """
+        out = self._out
+        self._out = bytearray()
+        return out
+
+    # --- streams of our own ---------------------------------------------------------------
+
+    def open(self, kind: int) -> Stream:
+        """Allocate a stream for a request of ours. Nothing is sent.
+
+        Follow it with `send_request`, or `relay` of a request frame of the same kind; or
+        with `send_cancel`, which forgets it. Ids go up by two and start again after
+        2**31 - 1, past those in use (section "Stream Identifiers").
+
+        Args:
+            kind: REQUEST_RESPONSE, REQUEST_FNF, REQUEST_STREAM or REQUEST_CHANNEL.
+
+        Raises:
+            LocalProtocolError: The connection is not open, or `kind` is no request.
+            TooManyStreams: `ConnectionLimits.max_streams` are live.
+        """
+        if self.state is not _OPEN:
+            raise LocalProtocolError(f"no request on a connection that is {self.state.name}")
+        state = IDLE.get(kind)
+        if state is None:
+            raise LocalProtocolError(f"frame type {kind} opens no stream")
+        streams = self.streams
+        if len(streams) >= self.limits.max_streams:
+            raise TooManyStreams(self.limits.max_streams)
+        number = self._next_id
+        while number in streams:
+            number = self._id_after(number)
+        self._next_id = self._id_after(number)
+        stream = streams[number] = Stream(number, kind, True, state)
+        return stream
+
+    def _id_after(self, number: int) -> int:
+        if number + 2 <= MAX_STREAM_ID:
+            return number + 2
+        return 1 if self.role is Role.CLIENT else 2
+
+    # --- relayed frames -------------------------------------------------------------------
+
+    def relay(self, stream: Stream, frame: Frame) -> None:
+        """Send a frame that another connection accepted, with this stream's id.
+
+        All other bytes stay as they are: flags, empty metadata, unknown flag bits. Credit
+        is accounted for as if the frame was made here; a request's initial n becomes
+        `stream.receive_credit`.
+
+        Args:
+            stream: A live stream of this connection.
+            frame: A request for a stream fresh from `open`, or a later frame, fragments
+                included.
+
+        Raises:
+            LocalProtocolError: The frame is not legal now, the stream is over, or its
+                credit is used up. Nothing was sent, and the stream is as it was.
+        """
+        step = _send_step(stream.state | frame.word >> KEY_SHIFT)
+        if step is None:
+            raise self._illegal(stream, frame.type)
+        state, actions = step
+        buffer = frame.buffer
+        start = frame.start
+        if actions:
+            if actions & CREDIT:
+                if stream.send_credit < 1:
+                    raise self._no_credit(stream)
+                stream.send_credit -= 1
+            if actions & GRANT:
+                self._grant(stream, _unpack_u32(buffer, start + 6)[0])
+            if actions & CLOSE:
+                del self.streams[stream.id]
+        stream.state = state
+        out = self._out
+        at = len(out) + 3
+        out += buffer[start - 3 : frame.end]
+        _pack_u32(out, at, stream.id)
+
+    def relay_request(self, stream: Stream, frame: Frame, initial_n: int) -> None:
+        """Relay a REQUEST_STREAM or REQUEST_CHANNEL with another first credit.
+
+        Args:
+            stream: A stream fresh from `open`.
+            frame: The request.
+            initial_n: Credit to give instead of the requester's, 1 to 2**31 - 1.
+
+        Raises:
+            LocalProtocolError: As for `relay`, or `initial_n` is out of range, or the
+                frame has no initial n. Nothing was sent.
+        """
+        self._check_n(initial_n)
+        if frame.type not in (FrameType.REQUEST_STREAM, FrameType.REQUEST_CHANNEL):
+            raise LocalProtocolError(f"{frame!r} has no initial request-n")
+        at = len(self._out) + 9
+        self.relay(stream, frame)
+        _pack_u32(self._out, at, initial_n)
+        stream.receive_credit = initial_n
+
+    # --- frames of our own ----------------------------------------------------------------
+
+    def send_request(
+        self,
+        stream: Stream,
+        data: Buffer,
+        metadata: Buffer | None = None,
+        *,
+        initial_n: int = 1,
+        complete: bool = False,
+    ) -> None:
+        """Send the request of a stream fresh from `open`.
+
+        Args:
+            stream: The stream.
+            data: The data.
+            metadata: The metadata; `None` for none, which is not the same as empty.
+            initial_n: Elements to ask for first, 1 to 2**31 - 1 (stream and channel).
+            complete: Whether a channel's request is also our last element.
+
+        Raises:
+            LocalProtocolError: The stream has sent its request, or `initial_n` is out of
+                range. Nothing was sent.
+            PayloadTooBig: One frame does not hold it and `ConnectionLimits.mtu` is `None`.
+                Nothing was sent.
+        """
+        self._check_n(initial_n)
+        self._send(
+            stream,
+            request_frames(
+                stream.kind,
+                stream.id,
+                data,
+                metadata,
+                initial_n=initial_n,
+                complete=complete,
+                mtu=self.limits.mtu,
+            ),
+        )
+
+    def send_payload(
+        self,
+        stream: Stream,
+        data: Buffer = b"",
+        metadata: Buffer | None = None,
+        *,
+        next: bool = True,  # noqa: A002 - the specification's word
+        complete: bool = False,
+    ) -> None:
+        """Send an element, the end of our direction, or both.
+
+        Args:
+            stream: The stream.
+            data: The data.
+            metadata: The metadata; `None` for none, which is not the same as empty.
+            next: Whether this is an element; it costs one credit on a stream or channel.
+            complete: Whether our direction ends with this.
+
+        Raises:
+            LocalProtocolError: Neither `next` nor `complete`, the frame is not legal now,
+                or there is no credit. Nothing was sent.
+            PayloadTooBig: As for `send_request`.
+        """
+        if not next and not complete:
+            raise LocalProtocolError("a PAYLOAD must have next or complete")
+        self._send(
+            stream,
+            payload_frames(
+                stream.id, data, metadata, next=next, complete=complete, mtu=self.limits.mtu
+            ),
+        )
+
+    def send_request_n(self, stream: Stream, n: int) -> None:
+        """Ask for `n` more elements, 1 to 2**31 - 1.
+
+        Raises:
+            LocalProtocolError: Not legal on this stream now, or `n` out of range.
+        """
+        self._check_n(n)
+        self._send(stream, (request_n_frame(stream.id, n),))
+
+    def send_error(self, stream: Stream, code: int, text: str = "") -> None:
+        """End a stream with an error.
+
+        Args:
+            stream: The stream: one we answer, or a channel.
+            code: `ErrorCode` or a number of the application, 0x301 to 0xFFFFFFFE.
+            text: What is wrong.
+
+        Raises:
+            LocalProtocolError: Not legal on this stream now.
+        """
+        self._send(stream, (error_frame(stream.id, code, text),))
+
+    def send_cancel(self, stream: Stream) -> None:
+        """Cancel a stream we opened; as a channel's responder, stop its requester.
+
+        A stream whose request was not sent yet is just forgotten.
+
+        Raises:
+            LocalProtocolError: Not legal on this stream now.
+        """
+        if stream.state == IDLE.get(stream.kind):
+            self._forget(stream)
+        else:
+            self._send(stream, (cancel_frame(stream.id),))
+
+    def terminate(self, stream: Stream, code: int, text: str = "") -> None:
+        """End a stream in the way open to our side: CANCEL as requester, ERROR as responder.
+
+        Does nothing on a stream that is over. A fire-and-forget we respond to is just
+        forgotten, since it has no answer.
+        """
+        if stream.closed:
+            return
+        if stream.requester:
+            self.send_cancel(stream)
+        elif stream.kind == FrameType.REQUEST_FNF:
+            self._forget(stream)
+        else:
+            self.send_error(stream, code, text)
+
+    def send_metadata_push(self, metadata: Buffer) -> None:
+        """Send metadata of the connection.
+
+        Raises:
+            LocalProtocolError: The connection is not open.
+            PayloadTooBig: It is over 16 MiB - 1.
+        """
+        self._check_live("METADATA_PUSH")
+        self._out += metadata_push_frame(metadata)
+
+    def send_lease(
+        self, time_to_live: int, number_of_requests: int, metadata: Buffer | None = None
+    ) -> None:
+        """Allow the peer a number of requests; 0 for either number stops all requests.
+
+        Args:
+            time_to_live: Milliseconds it holds, 0 to 2**31 - 1.
+            number_of_requests: Requests it allows, 0 to 2**31 - 1.
+            metadata: Metadata, or `None` for none.
+
+        Raises:
+            LocalProtocolError: Leases are not enabled by `ConnectionLimits.lease`, the
+                connection is not open, or a number is out of range.
+        """
+        if not self.limits.lease:
+            raise LocalProtocolError("leases are not enabled on this connection")
+        if not min(time_to_live, number_of_requests) >= 0:
+            raise LocalProtocolError("a lease's numbers are 0 to 2**31 - 1")
+        if max(time_to_live, number_of_requests) > MAX_REQUEST_N:
+            raise LocalProtocolError("a lease's numbers are 0 to 2**31 - 1")
+        self._check_live("LEASE")
+        self._out += lease_frame(time_to_live, number_of_requests, metadata)
+
+    # --- shared ---------------------------------------------------------------------------
+
+    def _send(self, stream: Stream, frames: Iterable[bytes]) -> None:
+        """Send the frames of one payload. Only the first can be refused.
+
+        They are made before anything changes, so that one that is too big changes nothing.
+        """
+        for frame in tuple(frames):
+            word = frame[7] << 8 | frame[8]
+            step = _send_step(stream.state | word >> KEY_SHIFT)
+            if step is None:
+                raise self._illegal(stream, word >> 10)
+            state, actions = step
+            if actions & CREDIT:
+                if stream.send_credit < 1:
+                    raise self._no_credit(stream)
+                stream.send_credit -= 1
+            if actions & GRANT:
+                self._grant(stream, _unpack_u32(frame, 9)[0])
+            if actions & CLOSE:
+                del self.streams[stream.id]
+            stream.state = state
+            self._out += frame
+
+    def _grant(self, stream: Stream, n: int) -> None:
+        # Credit is kept at the most one REQUEST_N can say, not above: no number to overflow.
+        stream.receive_credit = min(stream.receive_credit + n, MAX_REQUEST_N)
+
+    def _forget(self, stream: Stream) -> None:
+        del self.streams[stream.id]
+        stream.state = CLOSED
+
+    def _check_live(self, what: str) -> None:
+        if self.state not in (_OPEN, ConnectionState.DRAINING):
+            raise LocalProtocolError(f"no {what} on a connection that is {self.state.name}")
+
+    @staticmethod
+    def _check_n(n: int) -> None:
+        if not 0 < n <= MAX_REQUEST_N:
+            raise LocalProtocolError(f"a request-n is 1 to 2**31 - 1, not {n}")
+
+    @staticmethod
+    def _illegal(stream: Stream, frame_type: int) -> LocalProtocolError:
+        name = FrameType(frame_type).name
+        return LocalProtocolError(
+            f"{name} is not legal on stream {stream.id}: {describe(stream.state)}"
+        )
+
+    @staticmethod
+    def _no_credit(stream: Stream) -> LocalProtocolError:
+        return LocalProtocolError(f"no credit to send an element on stream {stream.id}")
