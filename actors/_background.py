@@ -1,0 +1,202 @@
+"""Nodes for plain synchronous code: a loop of their own on a thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from ..protocol import Address, AddressLike, Context, Message, RouteLike
+from ._errors import WouldDeadlock
+from ._policy import Mailbox, Supervision
+
+if TYPE_CHECKING:
+    from ._cell import Factory
+    from ._node import Node
+    from ._transport import Listener
+
+__all__ = ["BackgroundNode", "default_node", "new_event_loop"]
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("onward.actors")
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Make an event loop: uvloop's where it is installed, asyncio's otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class BackgroundNode:
+    """A node that runs on a thread, with blocking calls. Made by `Node.in_background`.
+
+    ```python
+    with Node.in_background() as background:
+        background.start(Echo, address="echo")
+        answer = background.request("echo", b"hi")
+    ```
+
+    Every call blocks until it is done and raises what the node's own method raises. None
+    may be made on a thread that runs an event loop.
+
+    Attributes:
+        node: The node. Its `spawn`, `send`, `route` and `statistics` are safe from any
+            thread; the rest belongs to its loop.
+    """
+
+    def __init__(
+        self, node: Node, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    ) -> None:
+        self.node = node
+        self._make_loop = loop_factory or new_event_loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_exc_info: object) -> None:
+        self.stop()
+
+    def open(self) -> None:
+        """Start the thread and the node on it."""
+        if self._thread is not None:
+            raise RuntimeError(f"{self.node.name} has been started already")
+        self._loop = self._make_loop()
+        started = threading.Event()
+        # A daemon, as the program's end may come with workers still alive; `default_node`
+        # stops its node at exit, and a `with` block at its end.
+        self._thread = threading.Thread(
+            target=self._run, args=(self._loop, started), name=self.node.name, daemon=True
+        )
+        self._thread.start()
+        started.wait()
+        self.call(self.node.__aenter__)
+
+    def stop(self, *, timeout: float = 5.0) -> None:
+        """Stop the node and its thread. Idempotent.
+
+        Args:
+            timeout: How long its workers may take, in seconds.
+        """
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None or loop.is_closed():
+            return
+        try:
+            self.call(self.node.stop, timeout=timeout)
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def call(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **named: Any) -> T:
+        """Run a coroutine function on the node's loop and return its result.
+
+        Raises:
+            WouldDeadlock: This thread runs an event loop.
+        """
+        if asyncio._get_running_loop() is not None:
+            raise WouldDeadlock(f"BackgroundNode.call({function.__name__})")
+        if self._loop is None:
+            raise RuntimeError(f"{self.node.name} has not been started")
+        return asyncio.run_coroutine_threadsafe(function(*args, **named), self._loop).result()
+
+    def request(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> Message:
+        """Send a message and wait for the answer. See `Node.request`."""
+        return self.call(self.node.request, route, payload, timeout=timeout, context=context)
+
+    def send(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike = (),
+        context: Context | None = None,
+    ) -> None:
+        """Send a message. See `Node.send`."""
+        self.node.send(route, payload, return_route=return_route, context=context)
+
+    def start(
+        self,
+        factory: Factory,
+        *,
+        address: AddressLike | Iterable[AddressLike] | None = None,
+        mailbox: Mailbox | None = None,
+        supervision: Supervision | None = None,
+    ) -> Address:
+        """Start a worker and wait for its `on_start`. See `Node.start`."""
+        return self.call(
+            self.node.start,
+            factory,
+            address=address,
+            mailbox=mailbox or Mailbox(),
+            supervision=supervision or Supervision(),
+        )
+
+    def listen(self, uri: str, *, expose: Iterable[AddressLike] = (), **options: Any) -> Listener:
+        """Accept connections at a URI. See `Node.listen`."""
+        return self.call(self.node.listen, uri, expose=expose, **options)
+
+    def connect(self, uri: str, *, expose: Iterable[AddressLike] = (), **options: Any) -> Address:
+        """Connect to a URI. See `Node.connect`."""
+        return self.call(self.node.connect, uri, expose=expose, **options)
+
+    def _run(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
+        asyncio.set_event_loop(loop)
+        loop.call_soon(started.set)
+        while True:
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                # A handler raised it; on this thread it cannot end the program.
+                _logger.error("%r reached the loop of %s, which goes on", error, self.node.name)
+            else:
+                return
+
+
+class _Default:
+    """The node that pykka-style `SomeWorker.start()` uses, made when first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._background: BackgroundNode | None = None
+
+    def get(self) -> Node:
+        with self._lock:
+            if self._background is None:
+                from ._node import Node
+
+                self._background = Node.in_background("default")
+                self._background.open()
+                atexit.register(self._background.stop)
+            return self._background.node
+
+    def forget(self) -> None:
+        """Start anew: in the child of a fork the node's thread does not exist."""
+        self._lock = threading.Lock()
+        self._background = None
+
+
+_default = _Default()
+os.register_at_fork(after_in_child=_default.forget)
+
+
+def default_node() -> Node:
+    """Return the process's node in the background; started on first use."""
+    return _default.get()

@@ -1,0 +1,106 @@
+"""Dead letters: what could not be delivered, counted by reason and kept for a while."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from ..protocol import Message
+
+__all__ = ["DeadLetter", "DeadLetters"]
+
+_logger = logging.getLogger("onward.actors")
+
+OTHER: Final = "other"
+"""The reason counted once there are as many distinct reasons as are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that did not get through.
+
+    Attributes:
+        message: The message as it was when it failed.
+        reason: Why, in a few words; the same words for the same cause.
+        at: When, in seconds of the node's clock.
+    """
+
+    message: Message
+    reason: str
+    at: float
+
+
+class DeadLetters:
+    """The dead letters of a node. Safe to use from any thread.
+
+    Args:
+        keep: How many are kept; older ones are counted but gone.
+        reasons: How many distinct reasons are counted; further ones count as `other`.
+        clock: What tells the time, in seconds.
+    """
+
+    def __init__(self, *, keep: int, reasons: int, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._reasons = reasons
+        self._counts: dict[str, int] = {}
+        self._recent: deque[DeadLetter] = deque(maxlen=keep)
+        self._subscribers: tuple[Callable[[DeadLetter], object], ...] = ()
+        self._lock = threading.Lock()
+
+    @property
+    def total(self) -> int:
+        """How many there have been."""
+        return sum(self.by_reason.values())
+
+    @property
+    def by_reason(self) -> Mapping[str, int]:
+        """How many there have been for each reason: a snapshot."""
+        with self._lock:
+            return MappingProxyType(dict(self._counts))
+
+    @property
+    def recent(self) -> tuple[DeadLetter, ...]:
+        """Those kept, oldest first."""
+        with self._lock:
+            return tuple(self._recent)
+
+    def add(self, message: Message, reason: str) -> None:
+        """Count and keep a message, and show it to the subscribers."""
+        letter = DeadLetter(message, reason, self._clock())
+        with self._lock:
+            counts = self._counts
+            if reason not in counts and len(counts) >= self._reasons:
+                reason = OTHER
+            counts[reason] = counts.get(reason, 0) + 1
+            self._recent.append(letter)
+        _logger.debug("dead letter: %s: %s", letter.reason, message)
+        for subscriber in self._subscribers:
+            try:
+                subscriber(letter)
+            except Exception:
+                _logger.exception("a subscriber to dead letters failed")
+
+    def subscribe(self, subscriber: Callable[[DeadLetter], object]) -> Callable[[], None]:
+        """Call a function with every dead letter from now on.
+
+        It is called on whatever thread the message failed on and must not block; what it
+        raises is logged.
+
+        Returns:
+            A function that ends the subscription.
+        """
+        with self._lock:
+            self._subscribers = (*self._subscribers, subscriber)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._subscribers = tuple(
+                    each for each in self._subscribers if each is not subscriber
+                )
+
+        return unsubscribe

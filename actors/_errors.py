@@ -1,0 +1,88 @@
+"""Errors of the runtime itself; those of routing are in `onward.protocol`.
+
+```
+OnwardError
+├── LimitReached          a named limit of the node or a worker
+├── UnknownScheme         no transport for this kind of URI
+├── WouldDeadlock         a blocking call on the thread that has to answer it
+└── DeliveryError
+    └── NotDelivered
+        ├── RoutingLoop       the rules sent a message round in circles
+        └── TooManyRequests   the node waits for too many answers already
+```
+"""
+
+from __future__ import annotations
+
+from ..protocol import NotDelivered, OnwardError
+
+__all__ = [
+    "LimitReached",
+    "RoutingLoop",
+    "TooManyRequests",
+    "UnknownScheme",
+    "WouldDeadlock",
+]
+
+
+class LimitReached(OnwardError):
+    """Something that may not grow without a bound has reached its bound.
+
+    Attributes:
+        what: What is limited, as named in `NodeLimits`.
+        limit: How many there may be.
+    """
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(what, limit)
+        self.what = what
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"the limit of {self.limit} {self.what} is reached"
+
+
+class UnknownScheme(OnwardError, ValueError):
+    """No transport is registered for the scheme of a URI.
+
+    Attributes:
+        uri: What was asked for.
+        known: The schemes there are transports for.
+    """
+
+    def __init__(self, uri: str, known: tuple[str, ...]) -> None:
+        super().__init__(uri, known)
+        self.uri = uri
+        self.known = known
+
+    def __str__(self) -> str:
+        return f"no transport for {self.uri!r}; there are: {', '.join(self.known) or 'none'}"
+
+
+class WouldDeadlock(OnwardError, RuntimeError):
+    """A blocking call on an event loop's thread, which would stop every worker of the loop.
+
+    Await instead, or make the call from a `ThreadWorker`.
+
+    Attributes:
+        call: What was called.
+    """
+
+    def __init__(self, call: str) -> None:
+        super().__init__(call)
+        self.call = call
+
+    def __str__(self) -> str:
+        return f"{self.call} would block the event loop it waits for; await it instead"
+
+
+class RoutingLoop(NotDelivered):
+    """Rules rewrote a message again and again without reaching a worker."""
+
+    reason = "rerouted too often"
+
+
+class TooManyRequests(NotDelivered):
+    """The node waits for as many answers as it may; nothing was sent."""
+
+    reason = "too many requests in flight"

@@ -1,0 +1,388 @@
+"""How workers start, fail, restart and stop.
+
+Each step is taken at once where user code is plain functions, and in a task of the worker
+where it is coroutines or where children have to stop first. A worker in such a step is
+not `RUNNING` and so takes no messages; they wait in its mailbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pykka
+
+from ..protocol import Message, WorkerStopped
+from . import _cell as cells
+from ._policy import OnFailure
+from ._pykka import adopt_identity, join_inbox, mark_stopped
+from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
+from ._thread import OwnThread
+
+if TYPE_CHECKING:
+    from ._cell import Cell, Target
+    from ._worker import Worker
+
+logger = logging.getLogger("onward.actors")
+_pykka_logger = logging.getLogger("pykka")
+
+
+# --- start ----------------------------------------------------------------------------
+
+
+def bind(cell: Cell, worker: Worker) -> None:
+    """Join a worker's instance to its cell."""
+    cell.worker = worker
+    cell.handle = None
+    if worker._needs_thread and cell.thread is None:
+        cell.thread = OwnThread(str(cell))
+    worker._join(cell)
+
+
+def bound_handler(cell: Cell) -> Callable[[Message], object]:
+    """Return what is called with each message of the worker."""
+    assert cell.worker is not None
+    handler = cell.worker.handle_message
+    return handler if cell.thread is None else partial(cell.thread.run, handler)
+
+
+def start(cell: Cell) -> None:
+    """Call `on_start`; the worker takes messages when that is done."""
+    assert cell.worker is not None
+    cell.state = BUSY
+    try:
+        result = cell.call(cell.worker.on_start)
+    except BaseException as error:  # noqa: BLE001 - user code
+        _start_failed(cell, error)
+        return
+    if not cell.suspend(result, partial(_start_done, cell)):
+        _start_succeeded(cell)
+
+
+def _start_done(cell: Cell, task: asyncio.Task[Any]) -> None:
+    if not cell.resumed(task):
+        return
+    error = cells.task_error(task)
+    if error is not None:
+        _start_failed(cell, error)
+        return
+    _start_succeeded(cell)
+    cell.look_again()
+
+
+def _start_succeeded(cell: Cell) -> None:
+    cell.state = RUNNING
+    if cell.started is not None and not cell.started.done():
+        cell.started.set_result(None)
+
+
+def _start_failed(cell: Cell, error: BaseException) -> None:
+    cell.failed += 1
+    if cell.started is not None and not cell.started.done():
+        cell.started.set_exception(error)
+    else:
+        log_failure(cell, error, "did not start")
+    stop(cell, error, hook=False)
+    if cells.is_fatal(error):
+        _spread(cell, error)
+
+
+# --- failure --------------------------------------------------------------------------
+
+
+def log_failure(cell: Cell, error: BaseException, what: str = "failed") -> None:
+    """Log a failure of a worker with its traceback."""
+    if cell.registered:
+        # Users of Pykka look for these words of this logger.
+        _pykka_logger.error("Unhandled exception in %s:", cell.worker, exc_info=error)
+    else:
+        logger.error("%s %s", cell, what, exc_info=error)
+
+
+def log_returned(cell: Cell, error: BaseException) -> None:
+    """Log a failure that the caller gets as the answer."""
+    _pykka_logger.info("Exception returned from %s to caller:", cell.worker, exc_info=error)
+
+
+def fail(cell: Cell, error: BaseException) -> None:
+    """Restart, stop or escalate, as the worker's policy says."""
+    policy = cell.supervision.on_failure
+    if cell.deadline is not None:
+        policy = OnFailure.STOP  # it is stopping anyway
+    if policy is OnFailure.RESTART and _may_restart(cell):
+        log_failure(cell, error, "failed and is restarted")
+        _cancel_timers(cell)
+        cell.suspend(_restart(cell, error), partial(_restart_done, cell))
+    elif policy is OnFailure.STOP:
+        log_failure(cell, error, "failed and is stopped")
+        stop(cell, error)
+    else:
+        log_failure(cell, error, "failed and is stopped; its parent takes over")
+        if cell.parent is not None:
+            cell.parent.post(ChildFailed(error), first=True)
+        stop(cell, error)
+
+
+def fatal(cell: Cell, error: BaseException) -> None:
+    """Stop a worker for an error that is meant for the whole program."""
+    if cell.registered:
+        _pykka_logger.debug("%r in %s. Stopping all actors.", error, cell.worker)
+    else:
+        logger.error("%s ends with %r", cell, error)
+    stop(cell)
+    _spread(cell, error)
+
+
+def _spread(cell: Cell, error: BaseException) -> None:
+    if cell.registered:
+        # Pykka's own actors wait here for all others, which on one loop would be for ever.
+        pykka.ActorRegistry.stop_all(block=False)
+    else:
+        # Out of the loop from a callback of its own, so that no turn is left half done. A
+        # task has let it out already: then this finds a loop that is ending.
+        cell.node.loop.call_soon(_raise, error)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class ChildFailed:
+    """The failure of a child, handled as the parent's own."""
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def perform(self, cell: Cell) -> None:
+        """Apply the parent's policy."""
+        cell.raised(self._error)
+
+
+# --- restart --------------------------------------------------------------------------
+
+
+def _may_restart(cell: Cell) -> bool:
+    now = cell.node.loop.time()
+    if cell.factory is None:
+        return False
+    if cell.failures is None:
+        cell.failures = deque()
+    failures = cell.failures
+    while failures and failures[0] <= now - cell.supervision.within:
+        failures.popleft()
+    failures.append(now)
+    return len(failures) <= cell.supervision.max_restarts
+
+
+async def _restart(cell: Cell, error: BaseException) -> None:
+    if cell.children:
+        await _stop_children(cell)
+    result = _last_words(cell, error)
+    if result is not None:
+        await _finish(cell, result)
+    assert cell.factory is not None
+    old, worker = cell.worker, cell.factory()
+    assert old is not None
+    adopt_identity(old, worker)
+    bind(cell, worker)
+    join_inbox(worker, cell)
+    result = cell.call(worker.on_start)
+    if isinstance(result, Coroutine):
+        await result
+
+
+def _restart_done(cell: Cell, task: asyncio.Task[Any]) -> None:
+    if not cell.resumed(task):
+        return
+    error = cells.task_error(task)
+    if error is not None:
+        cell.failed += 1
+        fail(cell, error)
+        return
+    cell.restarts += 1
+    cell.look_again()
+
+
+# --- stop -----------------------------------------------------------------------------
+
+
+class Stop:
+    """The request to stop, in its place among the messages."""
+
+    __slots__ = ()
+
+    def perform(self, cell: Cell) -> None:
+        """Stop the worker."""
+        stop(cell)
+
+
+def stop(cell: Cell, error: BaseException | None = None, *, hook: bool = True) -> None:
+    """Stop a worker that has nothing in hand.
+
+    Args:
+        cell: Whose worker.
+        error: The failure that is the cause: then `on_failure` is called, not `on_stop`.
+        hook: Whether either is called at all.
+    """
+    cell.state = STOPPING
+    _cancel_timers(cell)
+    mark_stopped(cell)
+    if cell.children:
+        _wind_down(cell, _stop_slowly(cell, error, hook=hook))
+        return
+    result = _last_words(cell, error) if hook else None
+    if result is None:
+        close(cell)
+    else:
+        _wind_down(cell, _finish(cell, result))
+
+
+def _wind_down(cell: Cell, work: Coroutine[Any, Any, None]) -> None:
+    cell.suspend(work, partial(_stop_done, cell))
+    cell.state = STOPPING
+
+
+def _stop_done(cell: Cell, task: asyncio.Task[Any]) -> None:
+    if cell.resumed(task):
+        error = cells.task_error(task)
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            _last_words_failed(cell, error)
+        close(cell)
+
+
+async def _stop_slowly(cell: Cell, error: BaseException | None, *, hook: bool) -> None:
+    await _stop_children(cell)
+    result = _last_words(cell, error) if hook else None
+    if result is not None:
+        await _finish(cell, result)
+
+
+async def _stop_children(cell: Cell) -> None:
+    now = cell.node.loop.time()
+    left = (cell.deadline - now) / 2 if cell.deadline else cell.node.limits.stop_timeout
+    await stop_in_order(reversed(list(cell.children or ())), now + left)
+
+
+def _last_words(cell: Cell, error: BaseException | None) -> Coroutine[Any, Any, object] | None:
+    """Call `on_stop` or `on_failure`; return what is left to await."""
+    worker = cell.worker
+    assert worker is not None
+    try:
+        if error is None:
+            result = cell.call(worker.on_stop)
+        else:
+            result = cell.call(worker.on_failure, type(error), error, error.__traceback__)
+    except BaseException as failure:  # noqa: BLE001 - user code
+        _last_words_failed(cell, failure)
+        return None
+    return result if isinstance(result, Coroutine) else None
+
+
+async def _finish(cell: Cell, last_words: Coroutine[Any, Any, object]) -> None:
+    try:
+        await last_words
+    except Exception as failure:  # noqa: BLE001 - user code
+        _last_words_failed(cell, failure)
+
+
+def _last_words_failed(cell: Cell, failure: BaseException) -> None:
+    cell.failed += 1
+    log_failure(cell, failure, "failed to stop")
+    if cells.is_fatal(failure):
+        _spread(cell, failure)
+
+
+def close(cell: Cell) -> None:
+    """Take a worker off the table; what waits becomes dead letters."""
+    if cell.state == STOPPED:
+        return
+    cell.state = STOPPED
+    cell.task = None
+    for child in list(cell.children or ()):
+        # Its stop was cut short; it must not outlive its parent.
+        cell.node.abandoned += 1
+        close(child)
+    mark_stopped(cell)
+    _cancel_timers(cell)
+    cell.node.forget(cell)
+    if cell.parent is not None and cell.parent.children is not None:
+        cell.parent.children.pop(cell, None)
+    cell.flush()
+    cell.wake_waiters()
+    if cell.thread is not None:
+        cell.thread.quit()
+    if cell.started is not None and not cell.started.done():
+        cell.started.set_exception(WorkerStopped(cell.address))
+    if cell.done is not None:
+        cell.done.set_result(None)
+    cell.handle = None
+
+
+def _cancel_timers(cell: Cell) -> None:
+    for timer in list(cell.timers or ()):
+        timer.cancel()
+
+
+def close_late(target: Target) -> None:
+    """Close a worker whose event loop is closed."""
+    if isinstance(target, cells.Cell):
+        close(target)
+        target.flush()
+
+
+async def stop_in_order(stopping: Iterable[Cell], deadline: float) -> None:
+    """Stop workers one after the other, without handling what is left in their mailboxes."""
+    for number, cell in enumerate(stopping):
+        await stop_within(cell, deadline, drain=False)
+        if number % 1000 == 999:
+            await asyncio.sleep(0)
+
+
+async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
+    """Stop a worker, by force if it does not stop by itself.
+
+    A worker may use half of the time that is left; then what it does is cancelled, and it
+    may use half of the rest; then it is given up: off the table, reported and counted. So
+    one that hangs never takes all the time from the others.
+
+    Args:
+        cell: Whose worker.
+        deadline: When it has to be over, on the loop's clock.
+        drain: Whether the messages waiting for it are handled first.
+    """
+    if cell.state == STOPPED:
+        return
+    cell.deadline = deadline
+    if cell.state == NEW and not drain:
+        stop(cell, hook=False)
+    elif cell.state == RUNNING and not (drain and cell.queue):
+        cell.scheduled = True
+        stop(cell)
+    elif cell.state != STOPPING:
+        cell.post(Stop(), first=not drain)
+    if await _stopped_in_half(cell, deadline):
+        return
+    logger.warning("%s does not stop in time and is cancelled", cell)
+    if cell.state != STOPPING:
+        cell.post(Stop(), first=True)
+    if cell.task is not None:
+        cell.task.cancel()
+    if await _stopped_in_half(cell, deadline):
+        return
+    logger.error("%s cannot be stopped and is given up", cell)
+    cell.node.abandoned += 1
+    close(cell)
+
+
+async def _stopped_in_half(cell: Cell, deadline: float) -> bool:
+    # A property of the cell that other tasks change; the early way out saves a task switch.
+    if cell.state != STOPPED:
+        left = max(0.0, deadline - cell.node.loop.time())
+        await asyncio.wait([cell.when_done()], timeout=left / 2)
+    return cell.state == STOPPED

@@ -1,0 +1,111 @@
+"""What a worker and a node may use, and what happens at the limit: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+__all__ = ["Mailbox", "NodeLimits", "OnFailure", "Overflow", "Supervision"]
+
+
+class Overflow(Enum):
+    """What a mailbox at its limit does with one more message."""
+
+    FAIL = auto()
+    """The sender gets `MailboxFull`."""
+
+    WAIT = auto()
+    """A sender that awaits (`send_wait`, `route_wait`, `request`) waits for room; one that
+    does not await gets `MailboxFull`."""
+
+    DROP_OLDEST = auto()
+    """The message that has waited longest becomes a dead letter."""
+
+    DROP_NEWEST = auto()
+    """The message that came becomes a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """How many messages may wait for a worker.
+
+    Attributes:
+        limit: Messages that may wait. Checked without a lock: each other thread that sends
+            at the same instant can exceed it by one.
+        overflow: What happens at the limit.
+
+    Raises:
+        ValueError: The limit is less than 1.
+    """
+
+    limit: int = 1000
+    overflow: Overflow = Overflow.FAIL
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"a mailbox of {self.limit} messages can take none")
+
+
+class OnFailure(Enum):
+    """What becomes of a worker whose handler raised."""
+
+    RESUME = auto()
+    """Log and count it; go on with the next message and the same instance."""
+
+    RESTART = auto()
+    """Go on with a new instance at the same address, with the same mailbox."""
+
+    STOP = auto()
+    """Stop the worker; what waits in its mailbox becomes dead letters."""
+
+    ESCALATE = auto()
+    """Stop the worker and treat the failure as its parent's. Without a parent: stop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """What becomes of a worker that fails.
+
+    Attributes:
+        on_failure: The policy.
+        max_restarts: Restarts allowed within the window; one more is treated as `ESCALATE`.
+        within: Length of the window, in seconds.
+    """
+
+    on_failure: OnFailure = OnFailure.RESUME
+    max_restarts: int = 5
+    within: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimits:
+    """Everything in a node that could grow, and how far it may.
+
+    Attributes:
+        addresses: Addresses of workers in the table. More: `LimitReached`.
+        batch: Messages a worker handles before the next worker has its turn.
+        drain: Messages a node handles before its event loop does other things.
+        reroutes: Times the rules may rewrite one message. More: `RoutingLoop`.
+        requests: Requests that wait for an answer. More: `TooManyRequests`.
+        late_answers: Requests given up that are remembered, so that an answer to one is
+            known to be late. Older ones are forgotten: their answer has no such worker.
+        timers: Timers of one worker. More: `LimitReached`.
+        waiting_senders: Senders waiting for room in one mailbox. More: `MailboxFull`.
+        dead_letters: Dead letters kept; all are counted.
+        dead_letter_reasons: Distinct reasons counted; further ones count as "other".
+        payload: Size of a payload sent from this node, in bytes. More: `PayloadTooBig`.
+        stop_timeout: Time a worker that stops by itself gives its children, in seconds.
+    """
+
+    addresses: int = 1_000_000
+    batch: int = 64
+    drain: int = 1024
+    reroutes: int = 8
+    requests: int = 100_000
+    late_answers: int = 10_000
+    timers: int = 10_000
+    waiting_senders: int = 1000
+    dead_letters: int = 100
+    dead_letter_reasons: int = 64
+    payload: int = 16 * 1024 * 1024
+    stop_timeout: float = 5.0

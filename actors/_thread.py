@@ -1,0 +1,74 @@
+"""The thread of a `ThreadWorker`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+__all__ = ["OwnThread"]
+
+_Job: TypeAlias = (
+    "tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, asyncio.Future[Any]]"
+)
+
+
+class OwnThread:
+    """Runs a worker's code, one call at a time, on a thread that may block.
+
+    The worker's cell awaits each call before it makes the next, so the queue of calls
+    never holds more than one call and the word to quit.
+
+    Args:
+        name: Name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        # A daemon: a handler that hangs must not keep the interpreter from ending.
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function on the thread; what it returns, if a coroutine, is run there too.
+
+        Cancelling this does not interrupt the function: a thread cannot be interrupted.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._jobs.put((function, args, loop, answer))
+        return await answer
+
+    def quit(self) -> None:
+        """End the thread after the call it is in."""
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            while (job := self._jobs.get()) is not None:
+                function, args, loop, answer = job
+                value: Any = None
+                error: BaseException | None = None
+                try:
+                    value = function(*args)
+                    if isinstance(value, Coroutine):
+                        value = runner.run(value)
+                except BaseException as raised:  # noqa: BLE001 - handed to the worker's cell
+                    error = raised
+                with contextlib.suppress(RuntimeError):  # the node's loop is closed
+                    loop.call_soon_threadsafe(_settle, answer, value, error)
+                del job, function, args, value, error
+
+
+def _settle(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(value)
+    elif isinstance(error, StopIteration):
+        # A future cannot hold one.
+        answer.set_exception(RuntimeError(f"{error!r} from a handler"))
+    else:
+        answer.set_exception(error)

@@ -1,0 +1,301 @@
+"""`Worker`: what users derive from. A Pykka actor whose turns run on a node's event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pykka
+
+from ..protocol import (
+    MAX_ROUTE_LENGTH,
+    Address,
+    AddressLike,
+    Context,
+    EmptyRoute,
+    Message,
+    Route,
+    RouteLike,
+    RouteTooLong,
+)
+from ._background import default_node
+from ._cell import Cell, Factory
+from ._future import LoopFuture
+from ._lifecycle import Stop
+from ._policy import Mailbox, Supervision
+from ._pykka import Inbox, Late
+from ._timer import Timer
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from ._node import Node
+
+__all__ = ["ThreadWorker", "Worker"]
+
+_new: Final = tuple.__new__
+_MAILBOX: Final = Mailbox()
+_SUPERVISION: Final = Supervision()
+
+
+class Worker(pykka.Actor):
+    """A worker with an address, a mailbox and one message at a time.
+
+    Override what you need; each of these may be `def` or `async def`:
+
+    - `handle_message`: a routed message came;
+    - `on_start`, `on_stop`: the first and the last thing it does;
+    - `on_failure`: in place of `on_stop`, when a failure stops or restarts it;
+    - `on_receive`, or any method called through a proxy: a message of Pykka's came.
+
+    A plain `def` runs on the node's event loop and must not block; an `async def` runs in a
+    task, in the worker's own `contextvars` context, and the worker takes no further message
+    until it ends. Workers are spawned on a node, `node.spawn(Echo)`; `Echo.start()` as in
+    Pykka runs one on a node in the background, where, as in Pykka, a failed `tell` stops it.
+
+    Attributes:
+        node: The node it runs on. This and the next are there from `on_start` on.
+        address: Its primary address.
+    """
+
+    node: Node
+    address: Address
+    _cell: Cell
+    _needs_thread: ClassVar[bool] = False
+
+    actor_urn: str = Late[str]()  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+    actor_inbox: Inbox = Late[Inbox]()  # type: ignore[assignment]  # pyright: ignore
+    actor_stopped: Event = Late["Event"]()  # type: ignore[assignment]  # pyright: ignore
+    _actor_ref: pykka.ActorRef[Any] = Late["pykka.ActorRef[Any]"]()  # type: ignore[assignment]  # pyright: ignore
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        # Pykka makes a URN, an inbox, an event and a ref here; see `_pykka`.
+        pass
+
+    def _join(self, cell: Cell) -> None:
+        self._cell = cell
+        self.node = cell.node
+        self.address = cell.addresses[0]
+
+    def _has_start(self) -> bool:
+        return type(self).on_start is not Worker.on_start
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All its addresses, the primary one first."""
+        return self._cell.addresses
+
+    # --- what users override ----------------------------------------------------------
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        """Handle a routed message. By default it becomes a dead letter, "unhandled"."""
+        self.node.dead_letter(message, "unhandled")
+        return None
+
+    def on_start(self) -> Awaitable[None] | None:  # type: ignore[override]
+        """Prepare, before the first message. If it raises, the worker does not start."""
+
+    def on_stop(self) -> Awaitable[None] | None:  # type: ignore[override]
+        """Clean up, after the last message and after the children have stopped.
+
+        Not called when a failure is the cause: see `on_failure`. What it raises is logged.
+        """
+
+    def on_failure(  # type: ignore[override]
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Awaitable[None] | None:
+        """Clean up before a failure stops or restarts the worker; not called on `RESUME`."""
+
+    # --- messages ---------------------------------------------------------------------
+
+    def forward(self, message: Message, own: Address | None = None) -> None:
+        """Pass a message on: off the onward route, onto the return route.
+
+        Args:
+            message: As it came to this worker.
+            own: The address to leave on the return route; the one it came to by default.
+
+        Raises:
+            EmptyRoute: There is no further step.
+            RouteTooLong: The return route is at its limit.
+            DeliveryError: As `Node.route`.
+        """
+        # Message.forward, written out: a call less on the path that is taken most.
+        onward, back, payload, _, context = message
+        if len(onward) < 2:
+            raise EmptyRoute
+        if len(back) >= MAX_ROUTE_LENGTH:
+            raise RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
+        me = onward[0]
+        self.node.route(_new(Message, (onward[1:], (own or me, *back), payload, me, context)))
+
+    def step(self, message: Message) -> None:
+        """Pass a message on and leave the return route as it is.
+
+        Raises:
+            EmptyRoute: There is no further step.
+            DeliveryError: As `Node.route`.
+        """
+        self.node.route(message.step())
+
+    def reply(self, message: Message, payload: bytes, own: Address | None = None) -> None:
+        """Answer a message along its return route.
+
+        Args:
+            message: As it came to this worker.
+            payload: The answer.
+            own: The address the answer comes from; the one the message came to by default.
+
+        Raises:
+            EmptyRoute: The message has no return route.
+            PayloadTooBig: The payload is over the node's limit.
+            DeliveryError: As `Node.route`.
+        """
+        node = self.node
+        if len(payload) > node.limits.payload:
+            node.check_payload(payload)
+        node.route(message.reply(payload, own))
+
+    def send(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike | None = None,
+        context: Context | None = None,
+    ) -> None:
+        """Send a new message.
+
+        Args:
+            route: Where to.
+            payload: What.
+            return_route: The way back; this worker by default.
+            context: What travels with it inside the node.
+
+        Raises:
+            PayloadTooBig: The payload is over the node's limit.
+            DeliveryError: As `Node.route`.
+        """
+        node = self.node
+        back: Route = (self.address,) if return_route is None else node.route_of(return_route)
+        node.check_payload(payload)
+        node.route(Message(node.route_of(route), back, payload, self.address, context))
+
+    async def send_wait(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike | None = None,
+        context: Context | None = None,
+    ) -> None:
+        """Send a new message; wait for room where the mailbox's policy is to wait."""
+        node = self.node
+        back: Route = (self.address,) if return_route is None else node.route_of(return_route)
+        node.check_payload(payload)
+        message = Message(node.route_of(route), back, payload, self.address, context)
+        await node.route_wait(message)
+
+    def route(self, message: Message) -> None:
+        """Send a message that is complete but for its source, which is this worker.
+
+        Raises:
+            DeliveryError: As `Node.route`.
+        """
+        onward, back, payload, _, context = message
+        self.node.route(_new(Message, (onward, back, payload, self.address, context)))
+
+    def request(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> Coroutine[Any, Any, Message]:
+        """Send a message and await the answer. See `Node.request`."""
+        return self.node.request_from(self.address, route, payload, timeout, context)
+
+    # --- children, timers, the end ----------------------------------------------------
+
+    def spawn(
+        self,
+        factory: Factory,
+        *,
+        address: AddressLike | Iterable[AddressLike] | None = None,
+        mailbox: Mailbox = _MAILBOX,
+        supervision: Supervision = _SUPERVISION,
+    ) -> Address:
+        """Spawn a child: a worker that stops before this one does. See `Node.spawn`."""
+        return self.node.spawn_child(self._cell, factory, address, mailbox, supervision)
+
+    def start_child(
+        self,
+        factory: Factory,
+        *,
+        address: AddressLike | Iterable[AddressLike] | None = None,
+        mailbox: Mailbox = _MAILBOX,
+        supervision: Supervision = _SUPERVISION,
+    ) -> Coroutine[Any, Any, Address]:
+        """Spawn a child and await its `on_start`. See `Node.start`."""
+        return self.node.start_child(self._cell, factory, address, mailbox, supervision)
+
+    def after(self, seconds: float, action: Callable[[], object]) -> Timer:
+        """Do something once, as a turn of this worker, after so many seconds.
+
+        Args:
+            seconds: How long to wait; 0 is as soon as what waits already has been handled.
+            action: What to do, `def` or `async def`.
+
+        Raises:
+            LimitReached: The worker has as many timers as it may.
+        """
+        return Timer(self._cell, seconds, action, repeat=False)
+
+    def every(self, seconds: float, action: Callable[[], object]) -> Timer:
+        """Do something again and again, each time as a turn of this worker.
+
+        Args:
+            seconds: From one time to the next; more than 0. The first is after one period.
+            action: What to do, `def` or `async def`. While it waits or runs, the times
+                that pass are skipped.
+
+        Raises:
+            LimitReached: The worker has as many timers as it may.
+        """
+        return Timer(self._cell, seconds, action, repeat=True)
+
+    def stop(self) -> None:
+        """Stop this worker once it has handled what waits for it now. From any thread."""
+        self._cell.post(Stop())
+
+    # --- what Pykka asks of a kind of actor -------------------------------------------
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} ({self.actor_urn})"
+
+    @staticmethod
+    def _create_actor_inbox() -> Inbox:
+        return Inbox(None)
+
+    @staticmethod
+    def _create_future() -> pykka.Future[Any]:
+        return LoopFuture()
+
+    def _start_actor_loop(self) -> None:
+        default_node().adopt(self)
+
+
+class ThreadWorker(Worker):
+    """A worker whose code runs on a thread of its own, where it may block.
+
+    Everything else is as for `Worker`: the mailbox, one message at a time, supervision. An
+    `async def` handler runs on an event loop of that thread. A thread cannot be
+    interrupted: a handler that hangs is given up when the worker is stopped, and reported.
+    """
+
+    _needs_thread: ClassVar[bool] = True
