@@ -1,0 +1,116 @@
+"""The gates and the benchmark runner fail when they should."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools import coverage_gates
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def summary(lines: tuple[int, int], branches: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "summary": {
+            "covered_lines": lines[0],
+            "num_statements": lines[1],
+            "covered_branches": branches[0],
+            "num_branches": branches[1],
+        },
+        "missing_lines": [7] * (lines[1] - lines[0]),
+        "missing_branches": [[8, -1]] * (branches[1] - branches[0]),
+    }
+
+
+def gates(tmp_path: Path, files: dict[str, Any]) -> int:
+    report = tmp_path / "coverage.json"
+    report.write_text(json.dumps({"files": files}))
+    return coverage_gates.main(report)
+
+
+FULL = {
+    "protocol/_a.py": summary((10, 10), (4, 4)),
+    "protocol/ockam/_b.py": summary((10, 10), (0, 0)),
+    "actors/_c.py": summary((95, 100), (19, 20)),
+    "transports/_d.py": summary((100, 100), (20, 20)),
+}
+
+
+def test_the_gates_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gates(tmp_path, FULL) == 0
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert printed[1:3] == [
+        ["protocol/", "20/20", "100%", "4/4", "100%", "100%", "ok"],
+        ["actors/", "95/100", "95%", "19/20", "95%", "95%", "ok"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "each", "named"),
+    [
+        ("protocol/_a.py", summary((9, 10), (4, 4)), "protocol/_a.py: lines [7]"),
+        ("protocol/_a.py", summary((10, 10), (3, 4)), "branches [8->-1]"),
+        ("actors/_c.py", summary((94, 100), (20, 20)), "actors/_c.py: lines [7"),
+        ("transports/_d.py", summary((100, 100), (18, 20)), "transports/_d.py"),
+        ("transports/_d.py", summary((0, 0), (0, 0)), "transports/"),
+    ],
+)
+def test_a_gate_that_does_not_hold_says_where(
+    path: str,
+    each: dict[str, Any],
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert gates(tmp_path, {**FULL, path: each}) == 1
+    printed = capsys.readouterr().out
+    assert named in printed
+    assert "coverage gates: 1 MISSED" in printed
+
+
+def test_a_share_is_never_rounded_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    almost = summary((99_999, 100_000), (0, 0))
+    assert gates(tmp_path, {**FULL, "protocol/_a.py": almost}) == 1
+    assert "99.99%" in capsys.readouterr().out
+
+
+BENCHMARK = """
+import sys
+sys.path.insert(0, {folder!r})
+from _report import Report
+report = Report("made up", noise=0.02)
+report.figure("quick", float("--quick" in sys.argv), "")
+report.target("ratio", {value}, "x", at_most=3.0)
+report.print(as_json="--json" in sys.argv)
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "status", "closing"),
+    [
+        ("2.5", (), 0, "benchmarks: 1 targets met, 0 missed"),
+        ("3.5", (), 0, "benchmarks: 0 targets met, 1 missed"),
+        ("3.5", ("--strict",), 1, "benchmarks: 0 targets met, 1 missed"),
+        ("3.5", ("--quick",), 0, "benchmarks: 1 of 1 ran"),
+        ("1 / 0", (), 1, "made_up: FAILED"),
+    ],
+)
+def test_the_benchmark_runner_sums_up(
+    value: str, options: tuple[str, ...], status: int, closing: str, tmp_path: Path
+) -> None:
+    for name in ("run.py", "_report.py"):
+        (tmp_path / name).write_text((ROOT / "benchmarks" / name).read_text())
+    (tmp_path / "made_up.py").write_text(BENCHMARK.format(folder=str(tmp_path), value=value))
+    run = subprocess.run(
+        [sys.executable, str(tmp_path / "run.py"), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stdout.splitlines()[-1]) == (status, closing)
