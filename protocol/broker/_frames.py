@@ -20,21 +20,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from struct import Struct
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from ._dialect import Dialect
-from ._errors import (
-    BadRoutingFlags,
-    BadText,
-    BrokerFrameError,
-    FieldTooLong,
-    FrameTruncated,
-    NullNotLast,
-    TrailingBytes,
-    UnexpectedFrameType,
-    UnsupportedVersion,
+from ._errors import BadRoutingFlags, BrokerFrameError, FrameTruncated, NullNotLast
+from ._fields import (
+    HEADER_SIZE,
+    Buffer,
+    FrameType,
+    check_header,
+    expect_end,
+    frame_type,
+    header,
+    read_id,
+    read_name,
+    read_timestamp,
+    write_id,
+    write_name,
+    write_timestamp,
 )
 from ._ids import ID_SIZE
 from ._tags import (
@@ -50,54 +54,20 @@ from ._tags import (
 
 __all__ = [
     "FLAG_ENCRYPTED",
-    "HEADER_SIZE",
-    "MAJOR_VERSION",
-    "MAX_SERVICE_NAME_SIZE",
-    "MAX_TIMESTAMP",
-    "MINOR_VERSION",
     "AddressFrame",
     "AddressSpans",
     "BrokerFrame",
     "BrokerInfo",
-    "Buffer",
-    "FrameType",
     "RouteAdd",
     "RouteRemove",
     "RouteSetup",
     "RoutingType",
-    "frame_type",
     "locate_address",
     "parse_frame",
 ]
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
-
-MAJOR_VERSION: Final = 0
-MINOR_VERSION: Final = 1
-HEADER_SIZE: Final = 6
-"""Bytes before a frame's first own field."""
-
-MAX_SERVICE_NAME_SIZE: Final = 255
-"""Most bytes of a service name: its length field has 8 bits."""
-
-MAX_TIMESTAMP: Final = 2**63 - 1
-"""Latest timestamp, in milliseconds since the Unix epoch: the reference's is signed."""
-
 FLAG_ENCRYPTED: Final = 0x100
 """ADDRESS: the payload is encrypted. 0x200 and the low five bits mean nothing."""
-
-_HEADER: Final = Struct(">HHH")
-_TIMESTAMP: Final = Struct(">Q")
-
-
-class FrameType(IntEnum):
-    """Frame types, by the specification's names (its ROUTE_JOIN is ROUTE_ADD). 0 is reserved."""
-
-    ROUTE_SETUP = 0x01
-    ROUTE_ADD = 0x02
-    ROUTE_REMOVE = 0x03
-    BROKER_INFO = 0x04
-    ADDRESS = 0x05
 
 
 class RoutingType(IntEnum):
@@ -133,13 +103,14 @@ class RouteSetup:
         Raises:
             BrokerFrameError: It is not a well-formed ROUTE_SETUP.
         """
-        data = _open(buffer, FrameType.ROUTE_SETUP, dialect)
-        route_id, at = _read_id(data, HEADER_SIZE, "route id")
-        service_name, at = _read_name(data, at)
+        check_header(buffer, FrameType.ROUTE_SETUP, dialect)
+        data = bytes(buffer)
+        route_id, at = read_id(data, HEADER_SIZE, "route id")
+        service_name, at = read_name(data, at)
         if not service_name:
             raise BrokerFrameError("service name", "empty")
         tags, at = parse_tags(data, at, dialect)
-        _expect_end(data, at, "ROUTE_SETUP")
+        expect_end(data, at, "ROUTE_SETUP")
         return cls(route_id, service_name, tags)
 
     def serialize(self, dialect: Dialect) -> bytes:
@@ -152,9 +123,9 @@ class RouteSetup:
             raise BrokerFrameError("service name", "empty")
         return b"".join(
             (
-                _header(FrameType.ROUTE_SETUP),
-                _write_id(self.route_id, "route id"),
-                _write_name(self.service_name),
+                header(FrameType.ROUTE_SETUP),
+                write_id(self.route_id, "route id"),
+                write_name(self.service_name),
                 serialize_tags(self.tags, dialect),
             )
         )
@@ -185,13 +156,14 @@ class RouteAdd:
         Raises:
             BrokerFrameError: It is not a well-formed ROUTE_ADD.
         """
-        data = _open(buffer, FrameType.ROUTE_ADD, dialect)
-        broker_id, at = _read_id(data, HEADER_SIZE, "broker id")
-        route_id, at = _read_id(data, at, "route id")
-        timestamp, at = _read_timestamp(data, at)
-        service_name, at = _read_name(data, at)
+        check_header(buffer, FrameType.ROUTE_ADD, dialect)
+        data = bytes(buffer)
+        broker_id, at = read_id(data, HEADER_SIZE, "broker id")
+        route_id, at = read_id(data, at, "route id")
+        timestamp, at = read_timestamp(data, at)
+        service_name, at = read_name(data, at)
         tags, at = parse_tags(data, at, dialect)
-        _expect_end(data, at, "ROUTE_ADD")
+        expect_end(data, at, "ROUTE_ADD")
         return cls(broker_id, route_id, timestamp, service_name, tags)
 
     def serialize(self, dialect: Dialect) -> bytes:
@@ -202,11 +174,11 @@ class RouteAdd:
         """
         return b"".join(
             (
-                _header(FrameType.ROUTE_ADD),
-                _write_id(self.broker_id, "broker id"),
-                _write_id(self.route_id, "route id"),
-                _write_timestamp(self.timestamp),
-                _write_name(self.service_name),
+                header(FrameType.ROUTE_ADD),
+                write_id(self.broker_id, "broker id"),
+                write_id(self.route_id, "route id"),
+                write_timestamp(self.timestamp),
+                write_name(self.service_name),
                 serialize_tags(self.tags, dialect),
             )
         )
@@ -233,11 +205,12 @@ class RouteRemove:
         Raises:
             BrokerFrameError: It is not a well-formed ROUTE_REMOVE.
         """
-        data = _open(buffer, FrameType.ROUTE_REMOVE, dialect)
-        broker_id, at = _read_id(data, HEADER_SIZE, "broker id")
-        route_id, at = _read_id(data, at, "route id")
-        timestamp, at = _read_timestamp(data, at)
-        _expect_end(data, at, "ROUTE_REMOVE")
+        check_header(buffer, FrameType.ROUTE_REMOVE, dialect)
+        data = bytes(buffer)
+        broker_id, at = read_id(data, HEADER_SIZE, "broker id")
+        route_id, at = read_id(data, at, "route id")
+        timestamp, at = read_timestamp(data, at)
+        expect_end(data, at, "ROUTE_REMOVE")
         return cls(broker_id, route_id, timestamp)
 
     def serialize(self, dialect: Dialect) -> bytes:
@@ -249,10 +222,10 @@ class RouteRemove:
         del dialect
         return b"".join(
             (
-                _header(FrameType.ROUTE_REMOVE),
-                _write_id(self.broker_id, "broker id"),
-                _write_id(self.route_id, "route id"),
-                _write_timestamp(self.timestamp),
+                header(FrameType.ROUTE_REMOVE),
+                write_id(self.broker_id, "broker id"),
+                write_id(self.route_id, "route id"),
+                write_timestamp(self.timestamp),
             )
         )
 
@@ -278,11 +251,12 @@ class BrokerInfo:
         Raises:
             BrokerFrameError: It is not a well-formed BROKER_INFO.
         """
-        data = _open(buffer, FrameType.BROKER_INFO, dialect)
-        broker_id, at = _read_id(data, HEADER_SIZE, "broker id")
-        timestamp, at = _read_timestamp(data, at)
+        check_header(buffer, FrameType.BROKER_INFO, dialect)
+        data = bytes(buffer)
+        broker_id, at = read_id(data, HEADER_SIZE, "broker id")
+        timestamp, at = read_timestamp(data, at)
         metadata, at = parse_metadata(data, at, dialect)
-        _expect_end(data, at, "BROKER_INFO")
+        expect_end(data, at, "BROKER_INFO")
         return cls(broker_id, timestamp, metadata)
 
     def serialize(self, dialect: Dialect) -> bytes:
@@ -293,9 +267,9 @@ class BrokerInfo:
         """
         return b"".join(
             (
-                _header(FrameType.BROKER_INFO),
-                _write_id(self.broker_id, "broker id"),
-                _write_timestamp(self.timestamp),
+                header(FrameType.BROKER_INFO),
+                write_id(self.broker_id, "broker id"),
+                write_timestamp(self.timestamp),
                 serialize_metadata(self.metadata, dialect),
             )
         )
@@ -374,8 +348,8 @@ class AddressFrame:
             field = "metadata" if self.metadata else "wrapped metadata"
             raise BrokerFrameError(field, "not in the reference dialect")
         flags = self.routing | (FLAG_ENCRYPTED if self.encrypted else 0)
-        origin = _write_id(self.origin_route_id, "origin route id")
-        return b"".join((_header(FrameType.ADDRESS, flags), origin, lists, self.wrapped))
+        origin = write_id(self.origin_route_id, "origin route id")
+        return b"".join((header(FrameType.ADDRESS, flags), origin, lists, self.wrapped))
 
 
 def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
@@ -388,7 +362,7 @@ def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
         BrokerFrameError: It is not an ADDRESS, its flags or lengths are broken, it has no
             tags, or bytes follow in the reference dialect.
     """
-    flags = _check_header(buffer, FrameType.ADDRESS, dialect)
+    flags = check_header(buffer, FrameType.ADDRESS, dialect)
     routing = _ROUTING.get(flags & _ROUTING_MASK)
     if routing is None:
         raise BadRoutingFlags(flags)
@@ -401,7 +375,7 @@ def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
         raise BrokerFrameError("tags", "an ADDRESS needs at least one")
     end = list_end(buffer, tags, dialect)
     if dialect is Dialect.REFERENCE:
-        _expect_end(buffer, end, "ADDRESS")
+        expect_end(buffer, end, "ADDRESS")
     return AddressSpans(routing, bool(flags & FLAG_ENCRYPTED), first, tags, end)
 
 
@@ -427,108 +401,6 @@ def parse_frame(buffer: Buffer, dialect: Dialect) -> BrokerFrame:
     return _PARSERS[frame_type(buffer)](buffer, dialect)
 
 
-def frame_type(buffer: Buffer) -> FrameType:
-    """Return a frame's type; nothing else of it is checked.
-
-    Raises:
-        BrokerFrameError: The buffer has not even a header, or the type is unknown.
-    """
-    number = _unpack_header(buffer)[2] >> 10
-    try:
-        return FrameType(number)
-    except ValueError:
-        raise UnexpectedFrameType(number) from None
-
-
-# --- fields ---------------------------------------------------------------------------------
-
-
-def _unpack_header(buffer: Buffer) -> tuple[int, int, int]:
-    if len(buffer) < HEADER_SIZE:
-        raise FrameTruncated("header", HEADER_SIZE, len(buffer))
-    major, minor, rest = _HEADER.unpack_from(buffer)
-    return major, minor, rest
-
-
-def _check_header(buffer: Buffer, expected: FrameType, dialect: Dialect) -> int:
-    """Check version and type and return the flags."""
-    major, minor, rest = _unpack_header(buffer)
-    if rest >> 10 != expected:
-        raise UnexpectedFrameType(rest >> 10, expected)
-    # The JavaScript client writes 0.7169, and the reference reads any version.
-    if major != MAJOR_VERSION and dialect is Dialect.SPECIFICATION:
-        raise UnsupportedVersion(major, minor)
-    return rest & 0x3FF
-
-
-def _open(buffer: Buffer, expected: FrameType, dialect: Dialect) -> bytes:
-    _check_header(buffer, expected, dialect)
-    return bytes(buffer)
-
-
-def _header(kind: FrameType, flags: int = 0) -> bytes:
-    return _HEADER.pack(MAJOR_VERSION, MINOR_VERSION, kind << 10 | flags)
-
-
-def _expect_end(buffer: Buffer, at: int, frame: str) -> None:
-    if at != len(buffer):
-        raise TrailingBytes(frame, len(buffer) - at)
-
-
 def _expect_tags(tags: TagList) -> None:
     if not tag_set(tags):
         raise BrokerFrameError("tags", "an ADDRESS needs at least one")
-
-
-def _read_id(data: bytes, at: int, field: str) -> tuple[bytes, int]:
-    end = at + ID_SIZE
-    if len(data) < end:
-        raise FrameTruncated(field, ID_SIZE, len(data) - at)
-    return data[at:end], end
-
-
-def _write_id(value: bytes, field: str) -> bytes:
-    if len(value) != ID_SIZE:
-        raise BrokerFrameError(field, f"{len(value)} bytes, not {ID_SIZE}")
-    return value
-
-
-def _read_timestamp(data: bytes, at: int) -> tuple[int, int]:
-    end = at + _TIMESTAMP.size
-    if len(data) < end:
-        raise FrameTruncated("timestamp", _TIMESTAMP.size, len(data) - at)
-    (timestamp,) = _TIMESTAMP.unpack_from(data, at)
-    return _checked_timestamp(timestamp), end
-
-
-def _write_timestamp(timestamp: int) -> bytes:
-    return _TIMESTAMP.pack(_checked_timestamp(timestamp))
-
-
-def _checked_timestamp(timestamp: int) -> int:
-    if not 0 < timestamp <= MAX_TIMESTAMP:
-        raise BrokerFrameError("timestamp", "not between 1 and 2^63 - 1")
-    return timestamp
-
-
-def _read_name(data: bytes, at: int) -> tuple[str, int]:
-    if at == len(data):
-        raise FrameTruncated("service name", 1, 0)
-    start = at + 1
-    end = start + data[at]
-    if end > len(data):
-        raise FrameTruncated("service name", end - start, len(data) - start)
-    try:
-        return data[start:end].decode(), end
-    except UnicodeDecodeError:
-        raise BadText("service name") from None
-
-
-def _write_name(name: str) -> bytes:
-    try:
-        data = name.encode()
-    except UnicodeEncodeError:
-        raise BadText("service name") from None
-    if len(data) > MAX_SERVICE_NAME_SIZE:
-        raise FieldTooLong("service name", len(data), MAX_SERVICE_NAME_SIZE)
-    return bytes((len(data),)) + data

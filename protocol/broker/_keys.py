@@ -18,13 +18,11 @@ from urllib.parse import quote, unquote_to_bytes
 from .._errors import AddressError
 
 __all__ = [
-    "EXTENSION_SPACES",
     "MAX_KEY_SIZE",
     "Key",
     "WellKnownKey",
     "extension_key",
     "format_key",
-    "is_key_number",
     "parse_key",
 ]
 

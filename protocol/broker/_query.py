@@ -14,7 +14,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from .._errors import AddressError
 from ._dialect import Dialect
 from ._errors import BrokerFrameError, TrailingBytes
-from ._frames import HEADER_SIZE, RoutingType, locate_address
+from ._fields import HEADER_SIZE
+from ._frames import RoutingType, locate_address
 from ._ids import ID_SIZE
 from ._keys import Key, escape, format_key, parse_key, unescape
 from ._tags import MAX_TAGS, MAX_VALUE_SIZE, Tag, TagSet, parse_tags, tag_set

@@ -42,7 +42,6 @@ __all__ = [
     "Tag",
     "TagList",
     "TagSet",
-    "list_end",
     "make_tags",
     "normal_form",
     "parse_metadata",
