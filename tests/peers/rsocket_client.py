@@ -19,6 +19,9 @@ from reactivestreams.publisher import Publisher
 from reactivestreams.subscriber import Subscriber
 from reactivestreams.subscription import Subscription
 from rsocket.awaitable.awaitable_rsocket import AwaitableRSocket
+from rsocket.awaitable.collector_subscriber import CollectorSubscriber
+from rsocket.error_codes import ErrorCode
+from rsocket.exceptions import RSocketProtocolError
 from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.extensions.helpers import metadata_item, require_route, route
 from rsocket.extensions.mimetypes import WellKnownMimeTypes
@@ -28,12 +31,14 @@ from rsocket.rsocket_client import RSocketClient
 from rsocket.streams.stream_from_generator import StreamFromGenerator
 from rsocket.transports.tcp import TransportTCP
 
-__all__ = ["Destination", "Received", "connect", "request_payload"]
+__all__ = ["Destination", "Outcome", "Received", "ask", "connect"]
 
 BROKER_FRAME = b"message/x.rsocket.broker.frame.v0"
 ROUTE_SETUP_HEADER = bytes.fromhex("000000010400")
 UNICAST_ADDRESS_HEADER = bytes.fromhex("000000011480")
 SERVICE_NAME = 0x81
+
+CREDIT = 5
 
 
 def encode_route_setup(route_id: uuid.UUID, service: str) -> bytes:
@@ -55,10 +60,18 @@ def request_payload(service: str, text: str) -> Payload:
     return Payload(text.encode(), metadata.serialize())
 
 
+class Outcome(NamedTuple):
+    """What became of a request: the elements that came, and the error that ended it, if any."""
+
+    elements: list[str]
+    code: int | None = None
+    message: str | None = None
+
+
 @asynccontextmanager
 async def connect(
     port: int, service: str, destination: Destination | None = None
-) -> AsyncGenerator[AwaitableRSocket]:
+) -> AsyncGenerator[RSocketClient]:
     """Connect to the broker as `service`; close the connection at the end."""
     setup = metadata_item(encode_route_setup(uuid.uuid4(), service), BROKER_FRAME)
     client = RSocketClient(
@@ -68,8 +81,56 @@ async def connect(
         metadata_encoding=WellKnownMimeTypes.MESSAGE_RSOCKET_COMPOSITE_METADATA,
         setup_payload=Payload(b"", CompositeMetadata([setup]).serialize()),
     )
-    async with AwaitableRSocket(client) as requester:
-        yield requester
+    async with client:
+        yield client
+
+
+async def ask(rsocket: RSocketClient, service: str, interaction: str, argument: str) -> Outcome:
+    """Send one request, named as in `js/requester.js`, and wait for what becomes of it.
+
+    Credit is granted five elements at a time, as there.
+    """
+    try:
+        payloads = await _answers(rsocket, service, interaction, argument)
+    except RSocketProtocolError as error:
+        return Outcome([], int(error.error_code), error.data)
+    except RuntimeError as error:  # what the package makes of APPLICATION_ERROR
+        return Outcome([], ErrorCode.APPLICATION_ERROR, str(error))
+    return Outcome([_text_of(payload) for payload in payloads])
+
+
+async def _answers(
+    rsocket: RSocketClient, service: str, interaction: str, argument: str
+) -> list[Payload]:
+    # Half of the package's methods have no annotations.
+    requester: Any = AwaitableRSocket(rsocket)
+    payloads: list[Payload] = []
+    match interaction:
+        case "request_response":
+            payloads = [await requester.request_response(request_payload(service, argument))]
+        case "fire_and_forget":
+            await requester.fire_and_forget(request_payload(service, argument))
+        case "request_stream":
+            payload = request_payload(service, argument)
+            payloads = await requester.request_stream(payload, limit_rate=CREDIT)
+        case "first_of_stream":
+            first: Any = CollectorSubscriber(limit_rate=CREDIT, limit_count=int(argument))
+            stream: Any = rsocket.request_stream(request_payload(service, "endless"))
+            stream.initial_request_n(CREDIT).subscribe(first)
+            payloads = await first.run()
+        case "request_channel":
+            text, *others = argument.split(",")
+            rest = StreamFromGenerator(lambda: _elements(others))
+            payload = request_payload(service, text)
+            payloads = await requester.request_channel(payload, rest, limit_rate=CREDIT)
+        case _:
+            raise AssertionError(f"no such interaction: {interaction}")
+    return payloads
+
+
+def _elements(texts: list[str]) -> Generator[tuple[Payload, bool]]:
+    for position, text in enumerate(texts, start=1):
+        yield Payload(text.encode()), position == len(texts)
 
 
 async def _transports(port: int) -> AsyncGenerator[TransportTCP]:
@@ -92,7 +153,7 @@ class Destination(BaseRequestHandler):  # type: ignore[misc]
         self.canceled: asyncio.Queue[int] = asyncio.Queue()
 
     def _received(self, interaction: str, payload: Any) -> str:
-        text: str = payload.data.decode()
+        text = _text_of(payload)
         name = require_route(CompositeMetadata().parse(payload.metadata))
         self.received.put_nowait(Received(interaction, text, name))
         return text
@@ -142,7 +203,7 @@ class _EchoChannel(Publisher, Subscriber, Subscription):  # type: ignore[misc]
         self._elements = subscription
 
     def on_next(self, value: Any, is_complete: bool = False) -> None:
-        self._answers.on_next(Payload(_answer_to(value.data.decode())), is_complete)
+        self._answers.on_next(Payload(_answer_to(_text_of(value))), is_complete)
 
     def on_complete(self) -> None:
         self._answers.on_complete()
@@ -164,6 +225,11 @@ class _EchoChannel(Publisher, Subscriber, Subscription):  # type: ignore[misc]
 
     def cancel(self) -> None:
         self._elements.cancel()
+
+
+def _text_of(payload: Any) -> str:
+    text: str = payload.data.decode()
+    return text
 
 
 def _answer_to(text: str) -> bytes:

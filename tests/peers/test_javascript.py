@@ -1,0 +1,300 @@
+"""Clients of the JavaScript package `rsocket-broker-client-js` through the broker, both roles.
+
+Each test runs for three pairs of requester and destination: JavaScript and JavaScript, and
+JavaScript with the `rsocket` package of Python both ways. All of them are other processes, or
+other people's code, on real sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import re
+import shutil
+import subprocess
+import uuid
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.peers import rsocket_client
+from tests.peers.programs import TIMEOUT, Program, running_broker
+from tests.peers.rsocket_client import Outcome, Received
+
+pytestmark = pytest.mark.peer
+
+FOLDER = Path(__file__).with_name("js")
+OLDEST_NODE = 18
+INSTALL_TIMEOUT = 180.0
+"""Seconds."""
+
+APPLICATION_ERROR = 0x201
+CANCELED = 0x203
+
+Ask = Callable[[str, str], Awaitable[Outcome]]
+"""Sends one request, an interaction and its argument, to the service of the test."""
+
+
+class Destination(Protocol):
+    """A destination of either language."""
+
+    async def received(self) -> Received:
+        """Wait for the next request it got."""
+        ...
+
+    async def canceled(self) -> int:
+        """Wait until a stream is canceled; return how many elements it had sent by then."""
+        ...
+
+    async def kill(self) -> None:
+        """End its connection in the middle of whatever it does."""
+        ...
+
+
+@pytest.fixture(scope="session")
+def javascript() -> str:
+    """The path of Node, with the packages of `js/package.json` installed."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if not node or not npm:
+        pytest.skip("JavaScript peer: node and npm are not installed")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    if int(re.findall(r"\d+", version)[0]) < OLDEST_NODE:
+        pytest.skip(f"JavaScript peer: node {version.strip()} is older than {OLDEST_NODE}")
+    if problem := install_packages(npm):
+        pytest.skip(f"JavaScript peer: npm install failed: {problem}")
+    return node
+
+
+def install_packages(npm: str) -> str | None:
+    """Install what `package.json` names, once; return what went wrong.
+
+    Test processes that run side by side wait for the first one of them.
+    """
+    modules = FOLDER / "node_modules"
+    modules.mkdir(exist_ok=True)
+    wanted = (FOLDER / "package.json").read_text()
+    installed = modules / ".installed"
+    with (modules / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if installed.exists() and installed.read_text() == wanted:
+            return None
+        # Without the network npm would try for minutes.
+        impatient = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000"]
+        quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
+        command = [npm, "install", "--no-package-lock", "--ignore-scripts", *impatient, *quiet]
+        try:
+            subprocess.run(
+                command,
+                cwd=FOLDER,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=INSTALL_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            return f"no end after {INSTALL_TIMEOUT} s"
+        except subprocess.CalledProcessError as error:
+            return str(error.stderr).strip().partition("\n")[0]
+        installed.write_text(wanted)
+        return None
+
+
+@pytest.fixture(scope="module")
+def broker() -> Generator[int]:
+    """The port of a broker. The tests share it, each with a service of its own."""
+    with running_broker() as port:
+        yield port
+
+
+@pytest.fixture
+def service() -> str:
+    return f"orders-{uuid.uuid4().hex}"
+
+
+class JavascriptDestination:
+    """The program `destination.js`, whose lines arrive in the order of the events."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    async def received(self) -> Received:
+        match await self._program.report():
+            case {"event": "received", "interaction": interaction, "data": data, "route": route}:
+                return Received(interaction, data, route)
+            case other:
+                raise AssertionError(f"not a request: {other}")
+
+    async def canceled(self) -> int:
+        match await self._program.report():
+            case {"event": "canceled", "sent": int(sent)}:
+                return sent
+            case other:
+                raise AssertionError(f"not a cancellation: {other}")
+
+    async def kill(self) -> None:
+        await self._program.kill()
+
+
+class PythonDestination:
+    """A client of the `rsocket` package, in this process."""
+
+    def __init__(self, destination: rsocket_client.Destination, stack: AsyncExitStack) -> None:
+        self._destination = destination
+        self._stack = stack
+
+    async def received(self) -> Received:
+        async with asyncio.timeout(TIMEOUT):
+            return await self._destination.received.get()
+
+    async def canceled(self) -> int:
+        async with asyncio.timeout(TIMEOUT):
+            return await self._destination.canceled.get()
+
+    async def kill(self) -> None:
+        await self._stack.aclose()
+
+
+async def start_destination(
+    language: str, node: str, port: int, service: str, stack: AsyncExitStack
+) -> Destination:
+    """Start a destination; the stack stops it."""
+    if language == "javascript":
+        command = [node, str(FOLDER / "destination.js"), str(port), service]
+        program = await stack.enter_async_context(Program.running(*command))
+        assert await program.report() == {"event": "ready"}
+        return JavascriptDestination(program)
+    destination = rsocket_client.Destination()
+    own_stack = await stack.enter_async_context(AsyncExitStack())
+    await own_stack.enter_async_context(rsocket_client.connect(port, service, destination))
+    return PythonDestination(destination, own_stack)
+
+
+async def ask_from_javascript(
+    node: str, port: int, service: str, interaction: str, argument: str
+) -> Outcome:
+    """Run `requester.js` with one request."""
+    request = f"{interaction}={argument}"
+    command = [node, str(FOLDER / "requester.js"), str(port), service, request]
+    async with Program.running(*command) as program:
+        report = await program.report()
+        assert await program.finished() == 0
+    assert report["interaction"] == interaction
+    assert (report["outcome"] == "failed") == ("code" in report)
+    return Outcome(report["elements"], report.get("code"), report.get("message"))
+
+
+PAIRS = [("javascript", "javascript"), ("javascript", "python"), ("python", "javascript")]
+
+
+@pytest.fixture(params=PAIRS, ids="-".join)
+def languages(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The languages of the requester and of the destination."""
+    pair: tuple[str, str] = request.param
+    return pair
+
+
+@pytest.fixture
+def answerer(languages: tuple[str, str]) -> str:
+    """The language of the destination, which its answers name."""
+    return languages[1]
+
+
+@pytest.fixture
+async def stack() -> AsyncGenerator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def destination(
+    javascript: str, broker: int, service: str, languages: tuple[str, str], stack: AsyncExitStack
+) -> Destination:
+    return await start_destination(languages[1], javascript, broker, service, stack)
+
+
+@pytest.fixture
+async def ask(
+    javascript: str, broker: int, service: str, languages: tuple[str, str], stack: AsyncExitStack
+) -> Ask:
+    if languages[0] == "javascript":
+        return lambda interaction, argument: ask_from_javascript(
+            javascript, broker, service, interaction, argument
+        )
+    rsocket = await stack.enter_async_context(rsocket_client.connect(broker, "python-requester"))
+    return lambda interaction, argument: rsocket_client.ask(rsocket, service, interaction, argument)
+
+
+async def test_request_response(ask: Ask, destination: Destination, answerer: str) -> None:
+    outcome = await ask("request_response", "hello")
+    assert outcome == Outcome([f"hello from {answerer}"])
+    # The metadata beside the ADDRESS came along.
+    assert await destination.received() == Received("request_response", "hello", "echo")
+
+
+async def test_fire_and_forget(ask: Ask, destination: Destination) -> None:
+    assert await ask("fire_and_forget", "note") == Outcome([])
+    assert await destination.received() == Received("fire_and_forget", "note", "echo")
+
+
+async def test_request_stream(ask: Ask, destination: Destination, answerer: str) -> None:
+    outcome = await ask("request_stream", "12")
+    assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 13)])
+    assert await destination.received() == Received("request_stream", "12", "echo")
+
+
+async def test_a_canceled_stream_stops_within_its_credit(
+    ask: Ask, destination: Destination, answerer: str
+) -> None:
+    outcome = await ask("first_of_stream", "3")
+    assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 4)])
+    await destination.received()
+    # It would send for ever; the requester granted five.
+    assert 3 <= await destination.canceled() <= rsocket_client.CREDIT
+
+
+async def test_request_channel(ask: Ask, destination: Destination, answerer: str) -> None:
+    outcome = await ask("request_channel", "a,b,c,d,e,f,g,h")
+    assert outcome == Outcome([f"{letter} from {answerer}" for letter in "abcdefgh"])
+    assert await destination.received() == Received("request_channel", "a", "echo")
+
+
+async def test_the_error_of_a_destination_arrives_unchanged(
+    ask: Ask, destination: Destination, answerer: str
+) -> None:
+    outcome = await ask("request_response", "fail")
+    assert outcome == Outcome([], APPLICATION_ERROR, f"refused by {answerer}")
+    await destination.received()
+
+
+async def test_a_request_whose_destination_is_lost_is_canceled(
+    ask: Ask, destination: Destination
+) -> None:
+    pending = asyncio.ensure_future(ask("request_response", "hold"))
+    assert await destination.received() == Received("request_response", "hold", "echo")
+    await destination.kill()
+    assert (await pending).code == CANCELED
+
+
+async def test_destinations_of_one_service_take_turns(
+    javascript: str, broker: int, service: str, stack: AsyncExitStack
+) -> None:
+    for language in ("javascript", "python"):
+        await start_destination(language, javascript, broker, service, stack)
+    rsocket = await stack.enter_async_context(rsocket_client.connect(broker, "python-requester"))
+
+    async def answerers(count: int) -> Counter[str]:
+        outcomes = [
+            await rsocket_client.ask(rsocket, service, "request_response", "hello")
+            for _ in range(count)
+        ]
+        return Counter(element for outcome in outcomes for element in outcome.elements)
+
+    # Nothing tells a destination when the broker has registered it.
+    async with asyncio.timeout(TIMEOUT):
+        while len(await answerers(2)) < 2:
+            pass
+    assert await answerers(6) == {"hello from javascript": 3, "hello from python": 3}
