@@ -1,1 +1,27 @@
-"""To be written."""
+"""Transports: workers that own sockets and join nodes, and what to derive your own from."""
+
+from ._base import Listener, Transport
+from ._gate import MAX_RETURNS, Gate
+from ._link import Link
+from ._memory import MemoryLink, MemoryListener, MemoryTransport
+from ._options import Backoff, TcpOptions
+from ._tcp import ListenerStatistics, TcpListener, TcpTransport
+from ._tcp_link import LinkState, LinkStatistics
+
+__all__ = [
+    "MAX_RETURNS",
+    "Backoff",
+    "Gate",
+    "Link",
+    "LinkState",
+    "LinkStatistics",
+    "Listener",
+    "ListenerStatistics",
+    "MemoryLink",
+    "MemoryListener",
+    "MemoryTransport",
+    "TcpListener",
+    "TcpOptions",
+    "TcpTransport",
+    "Transport",
+]

@@ -137,8 +137,11 @@ class WireConnection:
         else:
             self.close()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message) -> int:
         """Take a message to be sent.
+
+        Returns:
+            How many bytes it takes on the wire.
 
         Raises:
             LinkDown: The connection is closed.
@@ -160,6 +163,7 @@ class WireConnection:
             raise PayloadTooBig(len(payload), max(self.limits.max_frame - overhead, 0))
         self._out += (_LENGTH.pack(size) + head, payload, tail)
         self.sent += 1
+        return 4 + size
 
     def data_to_send(self) -> bytes:
         """Return what to write now, and forget it; empty when there is nothing."""

@@ -42,7 +42,7 @@ def greeted(limits: WireLimits | None = None) -> WireConnection:
 
 def test_the_preamble_is_the_first_thing_sent_and_is_sent_once() -> None:
     wire = WireConnection()
-    wire.send(HELLO)
+    assert wire.send(HELLO) == len(HELLO_FRAME)
     assert wire.data_to_send() == PREAMBLE + HELLO_FRAME
     wire.send(HELLO)
     assert wire.data_to_send() == HELLO_FRAME

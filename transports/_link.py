@@ -1,0 +1,234 @@
+"""The worker at one end of a connection between two nodes.
+
+As in the specification's session example: what a link is sent goes to the other end without
+the link's own address at the front of the onward route; what comes from the other end gets
+it at the front of the return route. So an answer finds the same link again, and the two
+links are the identity of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from ..actors import Worker
+from ..actors._requests import Reply
+from ..protocol import (
+    MAX_ROUTE_LENGTH,
+    Address,
+    EmptyRoute,
+    LinkLost,
+    MailboxFull,
+    Message,
+    NotExposed,
+    OnwardError,
+    Route,
+    RouteTooLong,
+)
+from ._gate import MAX_RETURNS, Gate
+
+if TYPE_CHECKING:
+    from ..protocol import Context
+
+__all__ = ["Link"]
+
+_Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
+# What a NamedTuple's own constructor calls, without the detour.
+_new_message: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
+
+FIRST_RETRY: Final = 0.001
+LONGEST_RETRY: Final = 0.05
+"""How soon, in seconds, a full mailbox is tried again: doubling, between these two."""
+
+
+class Link(Worker):
+    """One end of a connection to another node; derive from it to make a transport.
+
+    A subclass implements `transmit`, and calls `arrive` with what the other end transmitted.
+    It does not override `handle_message`.
+
+    When a local mailbox is full, what arrives is kept, in order, and `hold` is called: the
+    subclass should stop taking from the other end until `release` is called. After
+    `stall_timeout` the messages for that mailbox become dead letters.
+
+    Args:
+        expose: What the other end may send to; see `Gate`.
+        max_returns: Most ways back remembered; see `Gate`.
+        arrivals: Messages kept while a mailbox is full; more become dead letters.
+        stall_timeout: How long a full mailbox may hold the link up, in seconds.
+
+    Attributes:
+        taken: Messages taken for the other end.
+        arrived: Messages that came from the other end, those refused included.
+        refused: Messages of them for an address that is not exposed.
+    """
+
+    def __init__(
+        self,
+        *,
+        expose: frozenset[Address] = frozenset(),
+        max_returns: int = MAX_RETURNS,
+        arrivals: int = 10_000,
+        stall_timeout: float = 5.0,
+    ) -> None:
+        super().__init__()
+        self.taken = 0
+        self.arrived = 0
+        self.refused = 0
+        self._gate = Gate(expose, max_returns=max_returns)
+        self._arrivals: deque[Message] = deque()
+        self._max_arrivals = arrivals
+        self._stall_timeout = stall_timeout
+        self._stalled_at = 0.0
+        self._retry: asyncio.TimerHandle | None = None
+        self._last_return: Route = ()
+        self._last_returned: Route = ()
+
+    # --- towards the other end ----------------------------------------------------------
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        """Send a message to the other end. Not to be overridden."""
+        onward, back, payload, _, context = message
+        if len(onward) < 2:
+            self.undelivered(message, EmptyRoute())
+            return None
+        if back:
+            self._gate.note(back[0], self.node.is_ephemeral)
+        self.taken += 1
+        return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
+
+    @abstractmethod
+    def transmit(self, message: Message) -> Awaitable[None] | None:
+        """Move a message to the other end, where it goes into `arrive`.
+
+        Called on the node's loop, one message at a time. Of the context only `trace` may
+        leave the node. What cannot be sent goes to `undelivered`.
+
+        Returns:
+            `None`, or what to await before the worker takes the next message: the way to
+            slow senders down.
+        """
+
+    def undelivered(self, message: Message, error: OnwardError) -> None:
+        """Say that a message taken for the other end cannot be delivered.
+
+        It becomes a dead letter; if it is a request of this node, the request ends with
+        the error.
+        """
+        self.node.dead_letter(message, error)
+        if message.return_route:
+            self._fail_request(message.return_route[0], error)
+
+    # --- from the other end -------------------------------------------------------------
+
+    def arrive(self, messages: Iterable[Message]) -> None:
+        """Deliver what the other end transmitted, in order. Call it on the node's loop."""
+        if self._arrivals:
+            for message in messages:
+                self._keep(message)
+            return
+        route, admits, exposed = self.node.route, self._gate.admits, self._gate.exposed
+        own = self.address
+        arrivals = iter(messages)
+        for message in arrivals:
+            self.arrived += 1
+            onward, back, payload, _, context = message
+            if back is not self._last_return:
+                self._last_return = back
+                self._last_returned = (own, *back)
+            returned = self._last_returned
+            inward = _new_message(Message, (onward, returned, payload, own, context))
+            first = onward[0]
+            if first not in exposed and not admits(first):
+                self.refused += 1
+                self.node.dead_letter(inward, NotExposed(first))
+            elif len(returned) > MAX_ROUTE_LENGTH:
+                self.node.dead_letter(inward, RouteTooLong(len(returned), MAX_ROUTE_LENGTH))
+            else:
+                try:
+                    route(inward)
+                except MailboxFull:
+                    self._stall(inward)
+                    self.arrive(arrivals)
+                except OnwardError as error:
+                    self.node.dead_letter(inward, error)
+
+    def hold(self) -> None:
+        """Stop taking from the other end, if that can be done: a mailbox is full."""
+
+    def release(self) -> None:
+        """Take from the other end again."""
+
+    def _keep(self, message: Message) -> None:
+        """Keep a message behind those that wait for room in a mailbox."""
+        self.arrived += 1
+        onward, back, payload, _, context = message
+        inward = Message(onward, (self.address, *back), payload, self.address, context)
+        if not self._gate.admits(onward[0]):
+            self.refused += 1
+            self.node.dead_letter(inward, NotExposed(onward[0]))
+        elif len(inward.return_route) > MAX_ROUTE_LENGTH:
+            error = RouteTooLong(len(inward.return_route), MAX_ROUTE_LENGTH)
+            self.node.dead_letter(inward, error)
+        elif len(self._arrivals) >= self._max_arrivals:
+            self.node.dead_letter(inward, MailboxFull(onward[0]))
+        else:
+            self._arrivals.append(inward)
+
+    def _stall(self, message: Message) -> None:
+        self._arrivals.append(message)
+        self._stalled_at = self.node.loop.time()
+        self._retry = self.node.loop.call_later(FIRST_RETRY, self._try_again, FIRST_RETRY)
+        self.hold()
+
+    def _try_again(self, waited: float) -> None:
+        """Deliver what was kept, as far as there is room or patience is at an end."""
+        now = self.node.loop.time()
+        patient = now - self._stalled_at < self._stall_timeout
+        arrivals = self._arrivals
+        while arrivals:
+            try:
+                self.node.route(arrivals[0])
+            except MailboxFull as error:
+                if patient:
+                    self._retry_later(waited)
+                    return
+                self.node.dead_letter(arrivals[0], error)
+            except OnwardError as error:
+                self.node.dead_letter(arrivals[0], error)
+            arrivals.popleft()
+            waited = 0.0
+            self._stalled_at = now  # the next in line has its own time
+        self._retry = None
+        self.release()
+
+    def _retry_later(self, waited: float) -> None:
+        wait = min(2 * waited, LONGEST_RETRY) or FIRST_RETRY
+        self._retry = self.node.loop.call_later(wait, self._try_again, wait)
+
+    # --- the end ------------------------------------------------------------------------
+
+    def on_stop(self) -> None:
+        """Give up what is kept. A subclass that overrides this calls it."""
+        if self._retry is not None:
+            self._retry.cancel()
+        while self._arrivals:
+            self.node.dead_letter(self._arrivals.popleft(), MailboxFull.reason)
+        self.lost("the link was closed")
+
+    def lost(self, detail: str) -> None:
+        """End the requests that went over the link and have had no answer: `LinkLost`.
+
+        A subclass calls it when the connection goes; so nobody waits for nothing.
+        """
+        for mailbox in self._gate.take_waiting():
+            self._fail_request(mailbox, LinkLost(self.address, detail))
+
+    def _fail_request(self, mailbox: Address, error: OnwardError) -> None:
+        """End a request of this node; if the address is none of one, do nothing."""
+        reply = self.node.table.get(mailbox)
+        if isinstance(reply, Reply) and not reply.future.done():
+            reply.future.set_exception(error)

@@ -1,0 +1,124 @@
+"""The options of the `tcp` transport, and how addresses of sockets are written."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from ..actors import Mailbox
+from ..protocol import AddressError
+from ..protocol.ockam import MAX_FRAME, WireLimits
+
+__all__ = ["Backoff", "TcpOptions", "format_endpoint", "parse_endpoint", "parse_uri"]
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before connecting again: exponential, with full jitter.
+
+    The n-th wait is evenly distributed from 0 to `min(longest, first * 2 ** n)`, so that
+    peers cut off together do not come back together.
+
+    Attributes:
+        first: Upper end of the first wait, in seconds.
+        longest: Upper end of any wait, in seconds.
+        random: Gives numbers from 0 up to 1; inject it for repeatable waits.
+    """
+
+    first: float = 0.1
+    longest: float = 30.0
+    random: Callable[[], float] = field(default=random.random, repr=False)
+
+    def wait(self, attempt: int) -> float:
+        """Return the wait after this many failed attempts in a row, in seconds."""
+        # 2 ** 64 seconds is long enough; beyond 1023 a float would overflow.
+        return self.random() * min(self.longest, self.first * 2 ** min(attempt, 64))
+
+
+_BACKOFF: Final = Backoff()
+_MAILBOX: Final = Mailbox()
+
+
+@dataclass(frozen=True, slots=True)
+class TcpOptions:
+    """What a TCP link or listener may use. Sizes are in bytes, times in seconds.
+
+    Attributes:
+        max_frame: Most bytes of a message on the wire, routes included, both ways.
+        max_connections: Connections a listener has at a time; more are closed at once.
+        preamble_timeout: Time the peer has for its first byte.
+        connect_timeout: Time to connect, without the preamble.
+        idle_timeout: A link over which no message has gone for this long, or up to twice as
+            long, is closed; `None`: never. Links opened by an address of type 1 have 300.
+        reconnect: Whether a link made by `connect` is connected again when it is lost, at
+            the same address.
+        backoff: How long to wait before that.
+        queue: Messages kept while a link is not connected; they become dead letters
+            ("link down") when the next attempt fails. More do at once.
+        mailbox: The mailbox of the link's worker. It fills while the socket is slow.
+        high_water: Bytes waiting for the socket above which the worker takes no message
+            until most are written.
+        max_pending: Bytes waiting for the socket above which the link is closed.
+        write_timeout: Time the socket may be above `high_water` before the link is closed.
+        arrivals: Messages kept while a local mailbox is full; the socket is not read then.
+        stall_timeout: Time a full local mailbox holds the link up; then the messages for it
+            become dead letters ("mailbox full").
+        max_returns: Most ways back remembered; see `Gate`.
+    """
+
+    max_frame: int = MAX_FRAME
+    max_connections: int = 1000
+    preamble_timeout: float = 5.0
+    connect_timeout: float = 10.0
+    idle_timeout: float | None = None
+    reconnect: bool = True
+    backoff: Backoff = _BACKOFF
+    queue: int = 1000
+    mailbox: Mailbox = _MAILBOX
+    high_water: int = 256 * 1024
+    max_pending: int = 64 * 1024 * 1024
+    write_timeout: float = 30.0
+    arrivals: int = 10_000
+    stall_timeout: float = 5.0
+    max_returns: int = 10_000
+
+    @property
+    def wire_limits(self) -> WireLimits:
+        """The limits of the wire."""
+        return WireLimits(max_frame=self.max_frame)
+
+
+def parse_uri(uri: str, scheme: str) -> tuple[str, int]:
+    """Return host and port of `scheme://host:port`.
+
+    Raises:
+        ValueError: It is no such URI.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme != scheme or parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError(f"{uri!r} is not {scheme}://host:port")
+    return parse_endpoint(parts.netloc)
+
+
+def parse_endpoint(text: str) -> tuple[str, int]:
+    """Return host and port of `host:port`; an IPv6 address is written in brackets.
+
+    Raises:
+        AddressError: It is no such text.
+    """
+    host, mark, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if not mark or not host or (":" in host) != bracketed:
+        raise AddressError(text, "not host:port")
+    if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
+        raise AddressError(text, "the port is not a number from 0 to 65535")
+    return host, int(port)
+
+
+def format_endpoint(host: str, port: int) -> str:
+    """Write host and port: the inverse of `parse_endpoint`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

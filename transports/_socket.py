@@ -1,0 +1,241 @@
+"""One TCP socket that speaks the node-to-node wire.
+
+Messages are written once per tick of the loop, however many there are. The rest is limits:
+the time for the peer's first byte, the bytes waiting to be written, and how long they may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from ..protocol.ockam import WireConnection
+
+if TYPE_CHECKING:
+    from ..protocol import Message
+    from ._options import TcpOptions
+
+__all__ = ["Owner", "WireSocket"]
+
+# A dead host is noticed after about two minutes of silence, where the system lets us say so.
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+
+
+class Owner(Protocol):
+    """What a socket tells the link it belongs to. All calls are on the loop."""
+
+    def socket_open(self, wire_socket: WireSocket) -> None:
+        """The socket is connected; the peer has not said anything yet."""
+        ...
+
+    def socket_ready(self, wire_socket: WireSocket) -> None:
+        """The peer has greeted us: it speaks the same."""
+        ...
+
+    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
+        """The socket is gone; called once, ready or not."""
+        ...
+
+    def arrive(self, messages: Sequence[Message], /) -> None:
+        """The peer has sent messages."""
+        ...
+
+
+class WireSocket(asyncio.Protocol):
+    """The socket and the wire's state of one connection.
+
+    Args:
+        owner: Whom to tell.
+        options: The limits.
+        loop: The loop it runs on.
+
+    Attributes:
+        wire: The state of the wire, with its counts.
+        bytes_in: Bytes read.
+        bytes_out: Bytes given to the socket.
+        peer: The other end's `host:port`, once connected.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_deadline",
+        "_drained",
+        "_flush_due",
+        "_loop",
+        "_options",
+        "_owner",
+        "_reason",
+        "_transport",
+        "bytes_in",
+        "bytes_out",
+        "peer",
+        "wire",
+    )
+
+    def __init__(self, owner: Owner, options: TcpOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.wire = WireConnection(options.wire_limits)
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.peer = ""
+        self._owner = owner
+        self._options = options
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Future[None] | None = None  # while above the high water
+        self._flush_due = False
+        self._batch = 0  # bytes taken since the last write
+        self._reason = ""
+
+    # --- for the link ---------------------------------------------------------------------
+
+    def send(self, message: Message) -> Awaitable[None] | None:
+        """Take a message; it is written at the end of this tick of the loop.
+
+        Returns:
+            What to await before sending more if too much waits to be written, or `None`.
+
+        Raises:
+            LinkDown: The socket is closed.
+            PayloadTooBig: The message does not fit into a frame.
+            AddressError: An address of a route is out of range.
+            RouteTooLong: A route has too many addresses.
+        """
+        self._batch += self.wire.send(message)
+        if self._batch > self._options.high_water:
+            self.flush()
+        elif not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self.flush)
+        if self._drained is not None:
+            return self._until_drained(self._drained)
+        return None
+
+    def flush(self) -> None:
+        """Write what has been taken."""
+        self._flush_due = False
+        self._batch = 0
+        transport = self._transport
+        data = self.wire.data_to_send()
+        if transport is None or not data:
+            return
+        self.bytes_out += len(data)
+        transport.write(data)
+        if self.pending > self._options.max_pending:
+            self.abort(f"more than {self._options.max_pending} bytes wait to be written")
+
+    @property
+    def pending(self) -> int:
+        """Bytes taken and not yet written."""
+        written = self._transport.get_write_buffer_size() if self._transport else 0
+        return self._batch + written
+
+    def close(self, reason: str) -> None:
+        """Close the socket once everything is written; at most `write_timeout` later."""
+        self._reason = self._reason or reason
+        if self._transport is None or self._transport.is_closing():
+            return
+        self.flush()
+        self.wire.close()
+        self._transport.close()
+        self._set_deadline(self._options.write_timeout, "the peer does not read")
+
+    def abort(self, reason: str) -> None:
+        """Close the socket now; what has not been written is lost."""
+        self._reason = self._reason or reason
+        self.wire.close()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def hold(self) -> None:
+        """Stop reading."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def release(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # --- for the loop ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet the peer, and give it some time to do the same."""
+        self._transport = made = cast("asyncio.Transport", transport)
+        made.set_write_buffer_limits(high=self._options.high_water)
+        name = made.get_extra_info("peername")
+        self.peer = f"{name[0]}:{name[1]}" if name else "unknown"
+        _tune(made.get_extra_info("socket"))
+        self.flush()
+        timeout = self._options.preamble_timeout
+        self._set_deadline(timeout, f"the peer said nothing for {timeout:g} s")
+        self._owner.socket_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Read messages; the first error closes the socket."""
+        self.bytes_in += len(data)
+        wire = self.wire
+        greeted = wire.greeted
+        messages = wire.receive_data(data)
+        if not greeted and wire.greeted:
+            self._clear_deadline()
+            self._owner.socket_ready(self)
+        if messages:
+            self._owner.arrive(messages)
+        if wire.error is not None:
+            self.abort(str(wire.error))
+
+    def eof_received(self) -> None:
+        """Close too: a connection that goes one way only carries no answers."""
+        self.wire.receive_eof()
+        self._reason = self._reason or str(self.wire.error or "the peer closed the connection")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the link."""
+        self._clear_deadline()
+        self.wire.close()
+        self.resume_writing()
+        self._owner.socket_closed(self, self._reason or str(exc or "the connection was lost"))
+
+    def pause_writing(self) -> None:
+        """Note that the socket is slow; the link stops sending."""
+        self._drained = self._loop.create_future()
+        self._set_deadline(self._options.write_timeout, "the peer does not read")
+
+    def resume_writing(self) -> None:
+        """Note that the socket has caught up."""
+        drained, self._drained = self._drained, None
+        if drained is not None:
+            self._clear_deadline()
+            if not drained.done():
+                drained.set_result(None)
+
+    @staticmethod
+    async def _until_drained(drained: asyncio.Future[None]) -> None:
+        # Shielded: a worker that is cancelled must not cancel what others wait for.
+        await asyncio.shield(drained)
+
+    def _set_deadline(self, seconds: float, reason: str) -> None:
+        self._clear_deadline()
+        self._deadline = self._loop.call_later(seconds, self.abort, reason)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def _tune(sock: socket.socket | None) -> None:
+    if sock is None:
+        return
+    # A socket that is closed already refuses; the loop will say so soon enough.
+    with contextlib.suppress(OSError):
+        # A batch is one write: waiting for more would only add delay.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

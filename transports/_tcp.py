@@ -1,0 +1,284 @@
+"""The `tcp` transport: nodes joined by TCP, on the wire of Ockam."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from ..actors import Worker
+from ..protocol import TCP, Address, AddressError, LinkDown, Message, OnwardError, PayloadTooBig
+from ._base import Listener, Transport
+from ._options import TcpOptions, format_endpoint, parse_endpoint, parse_uri
+from ._socket import WireSocket
+from ._tcp_link import AcceptedLink, DialledLink, LinkStatistics, TcpLink
+
+if TYPE_CHECKING:
+    from ..actors import Node
+
+__all__ = ["ListenerStatistics", "TcpListener", "TcpTransport"]
+
+MAX_REASONS: Final = 64
+"""Most distinct reasons for closing a listener counts; further ones count as "other"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerStatistics:
+    """One TCP listener at one moment."""
+
+    uri: str
+    """Where it listens."""
+
+    links: tuple[LinkStatistics, ...]
+    """The links that are open, oldest first."""
+
+    accepted: int
+    """Connections accepted so far."""
+
+    turned_away: int
+    """Connections closed at once because there were `max_connections`."""
+
+    closed: Mapping[str, int]
+    """Connections that have ended, by reason."""
+
+
+class ListenerWorker(Worker):
+    """Owns the listening socket; the links of its connections are its children."""
+
+    def __init__(
+        self, host: str, port: int, expose: frozenset[Address], options: TcpOptions
+    ) -> None:
+        super().__init__()
+        self.uri = ""
+        self._where = (host, port)
+        self._expose = expose
+        self._options = options
+        self._server: asyncio.Server | None = None
+        self._links: dict[TcpLink, None] = {}
+        self._accepted = 0
+        self._turned_away = 0
+        self._closed: Counter[str] = Counter()
+
+    async def on_start(self) -> None:
+        """Listen."""
+        host, port = self._where
+        server = await self.node.loop.create_server(self._accept, host, port, backlog=1024)
+        self._server = server
+        self.uri = f"tcp://{format_endpoint(host, server.sockets[0].getsockname()[1])}"
+
+    async def on_stop(self) -> None:
+        """Stop listening; the links have stopped before."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    def statistics(self) -> ListenerStatistics:
+        """Return what has been counted so far."""
+        return ListenerStatistics(
+            uri=self.uri,
+            links=tuple(link.statistics() for link in self._links),
+            accepted=self._accepted,
+            turned_away=self._turned_away,
+            closed=dict(self._closed),
+        )
+
+    def _accept(self) -> asyncio.Protocol:
+        if len(self._links) >= self._options.max_connections:
+            self._turned_away += 1
+            return _TurnedAway()
+        link = AcceptedLink(self._expose, self._options, self._link_closed)
+        try:
+            self.spawn(lambda: link, mailbox=self._options.mailbox)
+        except OnwardError:
+            # The node is stopping or full.
+            self._turned_away += 1
+            return _TurnedAway()
+        self._links[link] = None
+        self._accepted += 1
+        return WireSocket(link, self._options, self.node.loop)
+
+    def _link_closed(self, link: TcpLink) -> None:
+        self._links.pop(link, None)
+        reason = link.reason or "the link was closed"
+        if reason not in self._closed and len(self._closed) >= MAX_REASONS:
+            reason = "other"
+        self._closed[reason] += 1
+
+
+class _TurnedAway(asyncio.Protocol):
+    """A connection we have no room for."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class TcpListener(Listener):
+    """A listening TCP socket."""
+
+    def __init__(self, node: Node, worker: ListenerWorker) -> None:
+        self._node = node
+        self._worker = worker
+
+    @property
+    def uri(self) -> str:
+        """Where it listens, with the port it really has."""
+        return self._worker.uri
+
+    @property
+    def address(self) -> Address:
+        """The address of its worker."""
+        return self._worker.address
+
+    def statistics(self) -> ListenerStatistics:
+        """Return what has been counted so far."""
+        return self._worker.statistics()
+
+    async def close(self) -> None:
+        """Stop listening and close the connections accepted. Idempotent."""
+        if self._node.has(self.address):
+            await self._node.stop_worker(self.address)
+
+
+class TcpTransport(Transport):
+    """Joins nodes by TCP.
+
+    - `node.listen("tcp://127.0.0.1:0", expose=["echo"])` accepts connections.
+    - `node.connect("tcp://127.0.0.1:4000")` opens one and keeps it open: when it is lost it is
+      connected again, after a wait, and the link's address stays the same.
+    - An address `1#127.0.0.1:4000` in a route uses the link to that peer, or opens one that is
+      closed when it has been idle.
+
+    The options of `listen` and `connect` are the attributes of `TcpOptions`; `options=` gives
+    them all at once.
+
+    Attributes:
+        options: What links opened by an address of type 1 use.
+        max_dialled: Links to other nodes at a time; more are refused with `LinkDown`.
+    """
+
+    scheme: ClassVar[str] = "tcp"
+    address_type: ClassVar[int | None] = TCP
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.options = TcpOptions(reconnect=False, idle_timeout=300.0)
+        self.max_dialled = 1000
+        self._listeners: dict[Address, TcpListener] = {}
+        self._dialled: dict[TcpLink, None] = {}
+        self._by_peer: dict[str, DialledLink] = {}
+
+    async def listen(
+        self,
+        uri: str,
+        *,
+        expose: frozenset[Address] = frozenset(),
+        options: TcpOptions | None = None,
+        **changes: Any,
+    ) -> TcpListener:
+        """Accept connections at `tcp://host:port`; port 0 is any free one.
+
+        Args:
+            uri: Where.
+            expose: What the peers may send to; see `Gate`.
+            options: The options; the defaults if not given.
+            **changes: Attributes of `TcpOptions` that differ from them.
+
+        Raises:
+            OSError: It cannot be listened there.
+            ValueError: The URI is wrong.
+            TypeError: There is no such option.
+        """
+        host, port = parse_uri(uri, self.scheme)
+        worker = ListenerWorker(host, port, expose, replace(options or TcpOptions(), **changes))
+        await self.node.start(lambda: worker)
+        listener = TcpListener(self.node, worker)
+        self._listeners[worker.address] = listener
+        return listener
+
+    async def connect(
+        self,
+        uri: str,
+        *,
+        expose: frozenset[Address] = frozenset(),
+        options: TcpOptions | None = None,
+        **changes: Any,
+    ) -> Address:
+        """Connect to `tcp://host:port`, and again whenever the connection is lost.
+
+        Args:
+            uri: Where to.
+            expose: What the peer may send to; see `Gate`.
+            options: The options; the defaults if not given.
+            **changes: Attributes of `TcpOptions` that differ from them.
+
+        Returns:
+            The address of the link's worker.
+
+        Raises:
+            LinkDown: Nobody is there, or nobody who speaks the same, or there are too many
+                links.
+            ValueError: The URI is wrong.
+            TypeError: There is no such option.
+        """
+        host, port = parse_uri(uri, self.scheme)
+        link = self._new_link(host, port, expose, replace(options or TcpOptions(), **changes))
+        address = await self.node.start(lambda: link, mailbox=link.options.mailbox)
+        self._by_peer.setdefault(link.peer, link)
+        try:
+            await link.first_attempt()
+        except BaseException:
+            if self.node.has(address):
+                await self.node.stop_worker(address)
+            raise
+        return address
+
+    def resolve(self, message: Message) -> Message:
+        """Replace an address of type 1 by that of the link to the peer.
+
+        Raises:
+            AddressError: It is not `host:port`.
+            PayloadTooBig: The payload alone is larger than a frame may be.
+            LinkDown: There are too many links.
+        """
+        if len(message[2]) > self.options.max_frame:
+            raise PayloadTooBig(len(message[2]), self.options.max_frame)
+        try:
+            peer = message[0][0].value.decode("ascii")
+        except UnicodeDecodeError:
+            raise AddressError(message[0][0], "not host:port") from None
+        link = self._by_peer.get(peer)
+        if link is not None:
+            return message.redirect(link.address)
+        host, port = parse_endpoint(peer)
+        link = self._new_link(host, port, frozenset(), self.options)
+        address = self.node.spawn(lambda: link, mailbox=self.options.mailbox)
+        self._by_peer[peer] = link
+        return message.redirect(address)
+
+    def statistics(self) -> tuple[LinkStatistics, ...]:
+        """Return what the links to other nodes have counted, oldest first."""
+        return tuple(link.statistics() for link in self._dialled)
+
+    async def stop(self) -> None:
+        """Close every listener and link."""
+        for listener in list(self._listeners.values()):
+            await listener.close()
+        self._listeners.clear()
+        for address in [link.address for link in self._dialled]:
+            await self.node.stop_worker(address)
+
+    def _new_link(
+        self, host: str, port: int, expose: frozenset[Address], options: TcpOptions
+    ) -> DialledLink:
+        if len(self._dialled) >= self.max_dialled:
+            raise LinkDown(format_endpoint(host, port), f"there are {self.max_dialled} links")
+        link = DialledLink(host, port, expose, options, self._link_closed)
+        self._dialled[link] = None
+        return link
+
+    def _link_closed(self, link: TcpLink) -> None:
+        self._dialled.pop(link, None)
+        if self._by_peer.get(link.peer) is link:
+            del self._by_peer[link.peer]

@@ -1,0 +1,396 @@
+"""Links over TCP: one that was accepted, and one that connects, and connects again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from ..protocol import Address, LinkDown, Message, OnwardError
+from ._link import Link
+from ._options import TcpOptions, format_endpoint
+from ._socket import WireSocket
+
+__all__ = ["AcceptedLink", "DialledLink", "LinkState", "LinkStatistics", "TcpLink"]
+
+_logger = logging.getLogger("onward.transports")
+
+
+class LinkState(Enum):
+    """What a TCP link is doing."""
+
+    CONNECTING = "connecting"
+    """An attempt is under way; messages are kept."""
+
+    UP = "up"
+    """The peer has greeted us."""
+
+    WAITING = "waiting"
+    """The connection is lost and the next attempt is due later; messages are kept."""
+
+    CLOSED = "closed"
+    """It is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatistics:
+    """One TCP link at one moment. The counts are for all its connections together."""
+
+    address: Address
+    """The address of its worker."""
+
+    peer: str
+    """The other end, as `host:port`."""
+
+    state: LinkState
+    """What it is doing."""
+
+    sent: int
+    """Messages given to the socket."""
+
+    received: int
+    """Messages that came, those refused included."""
+
+    refused: int
+    """Messages that came for an address that is not exposed."""
+
+    heartbeats: int
+    """Messages with an empty onward route that came."""
+
+    bytes_in: int
+    """Bytes read."""
+
+    bytes_out: int
+    """Bytes given to the socket."""
+
+    pending: int
+    """Bytes waiting for the socket."""
+
+    queued: int
+    """Messages waiting for a connection."""
+
+    held: int
+    """Messages waiting for room in a local mailbox; while there are any, nothing is read."""
+
+    connects: int
+    """Connections so far on which the peer has greeted us."""
+
+    failures: int
+    """Attempts to connect that failed in a row; 0 when it is up."""
+
+    reason: str
+    """Why the last connection or attempt ended; empty if none has."""
+
+
+class TcpLink(Link):
+    """What both kinds of TCP link have in common.
+
+    Args:
+        expose: What the peer may send to.
+        options: The limits.
+        on_closed: Called once with the link when it is over.
+    """
+
+    def __init__(
+        self,
+        expose: frozenset[Address],
+        options: TcpOptions,
+        on_closed: Callable[[TcpLink], object],
+    ) -> None:
+        super().__init__(
+            expose=expose,
+            max_returns=options.max_returns,
+            arrivals=options.arrivals,
+            stall_timeout=options.stall_timeout,
+        )
+        self.options = options
+        self.state = LinkState.CONNECTING
+        self.peer = ""
+        self.reason = ""
+        self._on_closed = on_closed
+        self._socket: WireSocket | None = None
+        self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of sockets before
+        self._connects = 0
+        self._failures = 0
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def on_start(self) -> Awaitable[None] | None:
+        """Begin to watch for idleness."""
+        self._watch_idleness(-1)
+        return None
+
+    def on_stop(self) -> Awaitable[None] | None:
+        """Close the socket after what was taken is written."""
+        self.state = LinkState.CLOSED
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._socket is not None:
+            self._socket.close("the link was closed")
+        super().on_stop()
+        self._on_closed(self)
+        return None
+
+    def transmit(self, message: Message) -> Awaitable[None] | None:
+        """Write a message to the socket; slow the senders down while it is slow."""
+        wire_socket = self._socket
+        if wire_socket is None:
+            self.keep(message)
+            return None
+        try:
+            return wire_socket.send(message)
+        except OnwardError as error:
+            self.undelivered(message, error)
+            return None
+
+    def keep(self, message: Message) -> None:
+        """Do something with a message while there is no socket."""
+        self.undelivered(message, LinkDown(self.peer, self.reason))
+
+    def hold(self) -> None:
+        """Stop reading from the socket."""
+        if self._socket is not None:
+            self._socket.hold()
+
+    def release(self) -> None:
+        """Read from the socket again."""
+        if self._socket is not None:
+            self._socket.release()
+
+    # --- told by the socket ---------------------------------------------------------------
+
+    def socket_open(self, wire_socket: WireSocket) -> None:
+        """The socket is connected."""
+        self._socket = wire_socket
+        self.peer = self.peer or wire_socket.peer
+
+    def socket_ready(self, wire_socket: WireSocket) -> None:
+        """The peer has greeted us."""
+        self.state = LinkState.UP
+        self._connects += 1
+        self._failures = 0
+
+    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
+        """The socket is gone: fail what waits for an answer over it."""
+        if self._socket is wire_socket:
+            self._socket = None
+        wire = wire_socket.wire
+        counts = (wire.sent, wire.heartbeats, wire_socket.bytes_in, wire_socket.bytes_out)
+        self._past = [past + more for past, more in zip(self._past, counts, strict=True)]
+        self.reason = reason
+        level = logging.WARNING if wire.error is not None else logging.INFO
+        _logger.log(level, "connection with %s closed: %s", self.peer, reason)
+        self.lost(reason)
+
+    # --- statistics, idleness -------------------------------------------------------------
+
+    def statistics(self) -> LinkStatistics:
+        """Return what has been counted so far."""
+        sent, heartbeats, bytes_in, bytes_out = self._past
+        pending = 0
+        if self._socket is not None:
+            sent += self._socket.wire.sent
+            heartbeats += self._socket.wire.heartbeats
+            bytes_in += self._socket.bytes_in
+            bytes_out += self._socket.bytes_out
+            pending = self._socket.pending
+        return LinkStatistics(
+            address=self.address,
+            peer=self.peer,
+            state=self.state,
+            sent=sent,
+            received=self.arrived,
+            refused=self.refused,
+            heartbeats=heartbeats,
+            bytes_in=bytes_in,
+            bytes_out=bytes_out,
+            pending=pending,
+            queued=self.queued,
+            held=len(self._arrivals),
+            connects=self._connects,
+            failures=self._failures,
+            reason=self.reason,
+        )
+
+    @property
+    def queued(self) -> int:
+        """Messages waiting for a connection."""
+        return 0
+
+    def _watch_idleness(self, before: int) -> None:
+        """Stop if no message has come or gone since the last look."""
+        timeout = self.options.idle_timeout
+        if timeout is None:
+            return
+        now = self.taken + self.arrived
+        if now == before:
+            self.reason = f"no message for {timeout:g} s"
+            self.stop()
+            return
+        loop = self.node.loop
+        self._idle_timer = loop.call_later(timeout, self._watch_idleness, now)
+
+
+class AcceptedLink(TcpLink):
+    """The link of a connection that came to a listener; it ends with the connection."""
+
+    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
+        """The socket is gone, and the link with it."""
+        super().socket_closed(wire_socket, reason)
+        self.state = LinkState.CLOSED
+        self.stop()
+
+
+class DialledLink(TcpLink):
+    """A link that connects. Its address stays the same however often it does.
+
+    Args:
+        host: Where to connect.
+        port: Where to connect.
+        expose: What the peer may send to.
+        options: The limits, and whether and when to connect again.
+        on_closed: Called once with the link when it is over.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        expose: frozenset[Address],
+        options: TcpOptions,
+        on_closed: Callable[[TcpLink], object],
+    ) -> None:
+        super().__init__(expose, options, on_closed)
+        self.peer = format_endpoint(host, port)
+        self._where = (host, port)
+        self._queue: deque[Message] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None  # of the attempt under way
+        self._gone: asyncio.Future[None] | None = None  # of the connection
+        self._first: asyncio.Future[None] | None = None  # of the first attempt
+
+    @property
+    def queued(self) -> int:
+        """Messages waiting for a connection."""
+        return len(self._queue)
+
+    def on_start(self) -> Awaitable[None] | None:
+        """Begin to connect."""
+        loop = self.node.loop
+        self._first = loop.create_future()
+        self._task = loop.create_task(self._keep_connected())
+        return super().on_start()
+
+    async def on_stop(self) -> None:
+        """Give up connecting."""
+        self._refuse_queued()
+        super().on_stop()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def first_attempt(self) -> None:
+        """Wait for the first attempt to connect.
+
+        Raises:
+            LinkDown: It failed; the link stops.
+        """
+        if self._first is not None:
+            await asyncio.shield(self._first)
+
+    def keep(self, message: Message) -> None:
+        """Keep a message for the connection to come."""
+        if self.state is not LinkState.CLOSED and len(self._queue) < self.options.queue:
+            self._queue.append(message)
+        else:
+            super().keep(message)
+
+    def socket_open(self, wire_socket: WireSocket) -> None:
+        """Wait for the greeting: nothing is sent to a peer that may speak another language."""
+
+    def socket_ready(self, wire_socket: WireSocket) -> None:
+        """The peer has greeted us: send what has been kept."""
+        super().socket_open(wire_socket)
+        super().socket_ready(wire_socket)
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+        while self._queue:
+            message = self._queue.popleft()
+            try:
+                wire_socket.send(message)
+            except OnwardError as error:
+                self.undelivered(message, error)
+
+    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
+        """The socket is gone; connect again, or end."""
+        if self._socket is wire_socket:
+            super().socket_closed(wire_socket, reason)
+            if self._gone is not None and not self._gone.done():
+                self._gone.set_result(None)
+        elif self._ready is not None and not self._ready.done():
+            self._ready.set_exception(ConnectionError(reason))
+
+    async def _keep_connected(self) -> None:
+        while True:
+            try:
+                gone = await self._connect()
+            except OSError as error:  # TimeoutError is one
+                self._attempt_failed(error)
+            else:
+                self._settle_first(None)
+                await gone
+            if self.state is LinkState.CLOSED or not self._connects or not self.options.reconnect:
+                break
+            self.state = LinkState.WAITING
+            await asyncio.sleep(self.options.backoff.wait(self._failures))
+            self.state = LinkState.CONNECTING
+        self.state = LinkState.CLOSED
+        self.stop()
+
+    async def _connect(self) -> asyncio.Future[None]:
+        """Connect, and wait for the peer's greeting.
+
+        Returns:
+            What is done when the connection is gone.
+
+        Raises:
+            OSError: It did not work, the peer's greeting included.
+        """
+        loop = self.node.loop
+        self._ready = loop.create_future()
+        self._gone = gone = loop.create_future()
+        async with asyncio.timeout(self.options.connect_timeout):
+            _, wire_socket = await loop.create_connection(
+                lambda: WireSocket(self, self.options, loop), *self._where
+            )
+        try:
+            await self._ready
+        except asyncio.CancelledError:
+            wire_socket.abort("the link was closed")
+            raise
+        return gone
+
+    def _attempt_failed(self, error: OSError) -> None:
+        self._failures += 1
+        self.reason = str(error) or "no connection in time"
+        _logger.info("no connection with %s: %s", self.peer, self.reason)
+        self._refuse_queued()
+        self._settle_first(LinkDown(self.peer, self.reason))
+
+    def _settle_first(self, error: LinkDown | None) -> None:
+        first = self._first
+        if first is None or first.done():
+            return
+        if error is None:
+            first.set_result(None)
+        else:
+            first.set_exception(error)
+            first.exception()  # it is an error for whoever waits, and no leak if nobody does
+
+    def _refuse_queued(self) -> None:
+        while self._queue:
+            self.undelivered(self._queue.popleft(), LinkDown(self.peer, self.reason))
