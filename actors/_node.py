@@ -627,6 +627,20 @@ class Node:
         work = self._requests.request(self.route_of(route), payload, timeout, source, context)
         return await self._on_loop(work)
 
+    def fail_request(self, address: Address, error: OnwardError) -> bool:
+        """Raise an error where a request waits, in place of an answer. Call it on the loop.
+
+        For rules and transports that learn that no answer will come.
+
+        Args:
+            address: The mailbox of the request: the last step of its way back.
+            error: What `request` is to raise.
+
+        Returns:
+            Whether a request waits there.
+        """
+        return self._requests.fail(address, error)
+
     def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
         """Count and keep a message that cannot be delivered. Safe from any thread.
 

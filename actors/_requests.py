@@ -17,6 +17,7 @@ from ..protocol import (
     MailboxFull,
     Message,
     NodeStopped,
+    OnwardError,
     RequestTimeout,
     Route,
     format_route,
@@ -138,6 +139,14 @@ class Requests:
             node.table.pop(address, None)
             if not future.done() or future.cancelled() or future.exception() is not None:
                 self._give_up(address)
+
+    def fail(self, address: Address, error: OnwardError) -> bool:
+        """Raise an error where a request waits for its answer; say whether one does."""
+        reply = self._waiting.get(address)
+        if reply is None or reply.future.done():
+            return False
+        reply.future.set_exception(error)
+        return True
 
     def fail_all(self, name: str) -> None:
         """Fail every request that still waits: the node stops."""

@@ -1,1 +1,25 @@
-"""To be written."""
+"""The broker's workers: tag index, routes, forwarder, and the broker that holds them."""
+
+from ._broker import Broker, BrokerStatistics, Registration
+from ._exchange import Exchange, exchange_of
+from ._index import TagIndex
+from ._management import MANAGEMENT_SERVICE, Management
+from ._options import BrokerOptions
+from ._route import Destination, RouteStatistics, RouteWorker
+from ._unicast import Unicast
+
+__all__ = [
+    "MANAGEMENT_SERVICE",
+    "Broker",
+    "BrokerOptions",
+    "BrokerStatistics",
+    "Destination",
+    "Exchange",
+    "Management",
+    "Registration",
+    "RouteStatistics",
+    "RouteWorker",
+    "TagIndex",
+    "Unicast",
+    "exchange_of",
+]

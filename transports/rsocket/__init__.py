@@ -1,1 +1,13 @@
-"""To be written."""
+"""RSocket for the broker: listeners whose connections bring in destinations and requesters."""
+
+from ._listener import ListenerStatistics, RSocketListener, RSocketTcpTransport
+from ._local import DestinationError
+from ._options import LinkOptions
+
+__all__ = [
+    "DestinationError",
+    "LinkOptions",
+    "ListenerStatistics",
+    "RSocketListener",
+    "RSocketTcpTransport",
+]

@@ -1,0 +1,234 @@
+"""The broker: the parts put together, and what a program asks of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from ...protocol import Address, AddressLike, NotDelivered, address
+from ...protocol.broker import Entry, Key, RouteSetup, TagList, make_tags
+from .._worker import Worker
+from ._exchange import exchange_of
+from ._index import TagIndex, readable
+from ._management import MANAGEMENT_SERVICE, Management
+from ._options import BrokerOptions
+from ._route import Destination, RouteStatistics, RouteWorker
+
+if TYPE_CHECKING:
+    from .._dead_letters import DeadLetter
+    from .._node import Node
+
+__all__ = ["Broker", "BrokerStatistics", "Registration"]
+
+DEFAULT_ADDRESS: Final = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatistics:
+    """A broker at one moment.
+
+    Attributes:
+        routes: Destinations in the table.
+        waiting: Requests that wait for a destination.
+        waited: Requests that have waited since the start.
+        rejected: Requests that nobody could take, since the start.
+        lost: Requests that were on their way to a destination when it left, since the start.
+    """
+
+    routes: int
+    waiting: int
+    waited: int
+    rejected: int
+    lost: int
+
+
+class Registration:
+    """A destination in the table, and the way to take it out again."""
+
+    __slots__ = ("_broker", "_entry")
+
+    def __init__(self, broker: Broker, entry: Entry[RouteWorker]) -> None:
+        self._broker = broker
+        self._entry = entry
+
+    @property
+    def route_id(self) -> UUID:
+        """The destination's identity."""
+        return UUID(bytes=self._entry.route_id)
+
+    @property
+    def address(self) -> Address:
+        """The worker that stands for the route."""
+        return self._entry.target.address
+
+    @property
+    def current(self) -> bool:
+        """Whether it is still in the table, and not replaced."""
+        return self._broker.index.table.get(self._entry.route_id) is self._entry
+
+    def withdraw(self) -> bool:
+        """Take the destination out of the table at once.
+
+        Returns:
+            Whether it was still in it. One that another has replaced is not, and what
+            replaced it stays.
+        """
+        return self._broker.index.leave(self._entry)
+
+
+class Broker(Worker):
+    """Route requests to destinations by tags.
+
+    Attach one to a node; then workers of the node can register as destinations and send to
+    addresses of type 32, and listeners given the broker bring in destinations and
+    requesters from outside:
+
+        async with Node("edge") as node:
+            broker = await Broker.attach(node)
+            broker.register("echo", service="echo", tags={"region": "eu"})
+            reply = await node.request("32#service=echo region=eu", b"hi")
+
+    Attributes:
+        broker_id: The identity of this broker.
+        index: The worker that holds the routing table.
+    """
+
+    def __init__(self, options: BrokerOptions = BrokerOptions()) -> None:  # noqa: B008 - frozen
+        super().__init__()
+        self.options = options
+        self.broker_id = uuid.uuid4()
+        self.index = TagIndex(options, self.broker_id.bytes)
+        self._lost = 0
+        self._unsubscribe: Callable[[], None] | None = None
+
+    @classmethod
+    async def attach(
+        cls,
+        node: Node,
+        options: BrokerOptions = BrokerOptions(),  # noqa: B008 - frozen
+        *,
+        address: AddressLike = DEFAULT_ADDRESS,
+    ) -> Broker:
+        """Start a broker on a node.
+
+        Raises:
+            AddressInUse: The node has a worker at this address already.
+        """
+        broker = cls(options)
+        await node.start(lambda: broker, address=address)
+        return broker
+
+    async def on_start(self) -> None:
+        """Start the parts."""
+        own = self.address.value
+        self._unsubscribe = self.node.dead_letters.subscribe(self._on_dead_letter)
+        await self.start_child(lambda: self.index, address=Address(0, own + b"/tags"))
+        management = await self.start_child(
+            lambda: Management(self), address=Address(0, own + b"/management")
+        )
+        self.register(management, service=MANAGEMENT_SERVICE)
+
+    def on_stop(self) -> None:
+        """Stop turning dead letters into answers."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+
+    # --- destinations -----------------------------------------------------------------------
+
+    def register(
+        self,
+        worker: AddressLike,
+        *,
+        service: str,
+        tags: Mapping[Key, str | None] | None = None,
+        route_id: UUID | None = None,
+    ) -> Registration:
+        """Make a worker of this node a destination. Call it on the node's loop.
+
+        The worker gets each request's data as the payload of a message and answers along
+        the return route.
+
+        Args:
+            worker: The worker that takes the requests.
+            service: Its service name, at most 255 bytes.
+            tags: More tags; keys are names such as `region`, or any text.
+            route_id: Its identity; a new one by default.
+
+        Raises:
+            AddressError: A key cannot be read.
+            BrokerFrameError: A tag is too long.
+            NotDelivered: The table is full.
+        """
+        target = address(worker)
+        identity = route_id or uuid.uuid4()
+        return self._add(
+            identity, service, make_tags(tags or {}), target, False, str(target), None
+        )
+
+    def connect(
+        self,
+        setup: RouteSetup,
+        worker: Address,
+        *,
+        peer: str,
+        evict: Callable[[str], object],
+    ) -> Registration:
+        """Make a connection a destination, as its ROUTE_SETUP asks.
+
+        Args:
+            setup: The frame.
+            worker: The connection's worker.
+            peer: Where it is, for people to read.
+            evict: Called with a reason when another connection takes over the route id.
+
+        Raises:
+            NotDelivered: The table is full.
+        """
+        identity = UUID(bytes=setup.route_id)
+        return self._add(identity, setup.service_name, setup.tags, worker, True, peer, evict)
+
+    def _add(
+        self,
+        route_id: UUID,
+        service: str,
+        tags: TagList,
+        worker: Address,
+        link: bool,
+        peer: str,
+        evict: Callable[[str], object] | None,
+    ) -> Registration:
+        def make(all_tags: TagList) -> Destination:
+            return Destination(route_id, service, readable(all_tags), worker, link, peer, evict)
+
+        return Registration(self, self.index.join(route_id.bytes, service, tags, make))
+
+    # --- what did not get through -------------------------------------------------------------
+
+    def _on_dead_letter(self, letter: DeadLetter) -> None:
+        """Tell the requester, if a request from a connection ended up as a dead letter."""
+        exchange = exchange_of(letter.message)
+        if exchange is None or exchange.ended:
+            return
+        # It was on its way or in a mailbox, and never in a destination's hands.
+        self._lost += 1
+        exchange.fail(NotDelivered("the destination", letter.reason))
+
+    # --- looking at it ------------------------------------------------------------------------
+
+    def routes(self) -> tuple[RouteStatistics, ...]:
+        """Return the table, in the order the routes joined."""
+        return self.index.rows()
+
+    def statistics(self) -> BrokerStatistics:
+        """Return the broker's figures at this moment."""
+        index = self.index
+        return BrokerStatistics(
+            routes=len(index.table),
+            waiting=index.waiting,
+            waited=index.waited,
+            rejected=index.rejected,
+            lost=self._lost,
+        )

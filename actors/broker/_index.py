@@ -1,0 +1,300 @@
+"""The tag index: the worker that turns tags into routes.
+
+It owns the routing table, and it is the node's rule for addresses of type 32: the rule
+replaces such an address by the one route that carries the tags, or by the forwarder where
+several do. A request that nobody can take waits here for a while.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ...protocol import TAGS, Address, AddressError, Message, NoRoute, NotDelivered
+from ...protocol.broker import (
+    HEADER_SIZE,
+    ID_SIZE,
+    Dialect,
+    Entry,
+    Query,
+    RoutingTable,
+    RoutingType,
+    TagList,
+    format_key,
+    format_query,
+    locate_address,
+)
+from .._policy import Mailbox
+from .._timer import Timer
+from .._worker import Worker
+from ._exchange import exchange_of
+from ._options import BrokerOptions
+from ._route import Destination, RouteStatistics, RouteWorker
+from ._unicast import Unicast
+
+__all__ = ["TagIndex", "readable"]
+
+
+class _Selector:
+    """A tag query in use: what it asks for and whose turn it is."""
+
+    __slots__ = ("query", "turn")
+
+    def __init__(self, query: Query) -> None:
+        self.query: Final = query
+        self.turn = 0
+
+
+class _Waiter:
+    """A message that waits for a route."""
+
+    __slots__ = ("message", "query", "size", "until")
+
+    def __init__(self, message: Message, query: Query, size: int, until: float) -> None:
+        self.message: Final = message
+        self.query: Final = query
+        self.size: Final = size
+        self.until: Final = until
+
+
+class TagIndex(Worker):
+    """Hold the routing table, and resolve tags to routes.
+
+    Args:
+        options: The limits.
+        broker_id: The id of this broker, 16 bytes.
+    """
+
+    def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
+        super().__init__()
+        self._options = options
+        self._broker_id = broker_id
+        self.table: RoutingTable[RouteWorker] = RoutingTable(
+            tombstone_lifetime=int(options.tombstone_seconds * 1000)
+        )
+        self._selectors: dict[Address, _Selector] = {}
+        self._addresses: dict[Dialect, dict[bytes, Address]] = {each: {} for each in Dialect}
+        # Oldest first: all wait equally long, so the first is also the first to give up.
+        self._waiters: dict[int, _Waiter] = {}
+        self._waiting_bytes = 0
+        self._next_waiter = 0
+        self._timer: Timer | None = None
+        self._thread = 0
+        self._unicast = Address(0, b"")
+        self.rejected = 0
+        self.waited = 0
+
+    def on_start(self) -> None:
+        """Start the forwarder and become the rule for tag queries."""
+        self._thread = threading.get_ident()
+        self._unicast = self.spawn(
+            lambda: Unicast(self),
+            address=Address(0, self.address.value + b"/unicast"),
+            mailbox=Mailbox(limit=self._options.max_mailbox),
+        )
+        self.node.add_rule(TAGS, self.resolve)
+
+    def on_stop(self) -> None:
+        """Take the rule away and refuse what still waits."""
+        self.node.remove_rule(TAGS)
+        for waiter in list(self._waiters.values()):
+            self._refuse(waiter.message, NoRoute(format_query(waiter.query), "the broker stops"))
+        self._waiters.clear()
+
+    # --- the rule ---------------------------------------------------------------------------
+
+    def resolve(self, message: Message) -> Message | None:
+        """Replace the tag query in front of a message by a route.
+
+        Returns:
+            The message with its route, or `None` if it waits for one.
+
+        Raises:
+            AddressError: The query cannot be read.
+            NoRoute: Nobody carries the tags, and the message cannot wait.
+        """
+        if threading.get_ident() != self._thread:
+            self.node.loop.call_soon_threadsafe(self.node.deliver, message)
+            return None
+        address = message[0][0]
+        selector = self._selectors.get(address) or self._select(address)
+        candidates = self.table.candidates(selector.query)
+        if not candidates:
+            self._wait(message, selector.query)
+            return None
+        if len(candidates) == 1:
+            return message.redirect(candidates[0].target.address)
+        return message.redirect(self._unicast, address)
+
+    def next_of(self, address: Address) -> Address | None:
+        """Return the next destination of a query in turn; `None` if there is none."""
+        selector = self._selectors.get(address) or self._select(address)
+        candidates = self.table.candidates(selector.query)
+        if not candidates:
+            return None
+        turn = selector.turn
+        selector.turn = turn + 1
+        return candidates[turn % len(candidates)].target.address
+
+    def _select(self, address: Address) -> _Selector:
+        if address.type != TAGS:
+            raise AddressError(str(address), "not a tag query")
+        selector = _Selector(self.table.queries.from_text(address.value))
+        selectors = self._selectors
+        while len(selectors) >= self._options.max_queries:
+            del selectors[next(iter(selectors))]
+        selectors[address] = selector
+        return selector
+
+    def address_of(self, frame: bytes, dialect: Dialect) -> Address:
+        """Return the address of type 32 that an ADDRESS frame stands for.
+
+        A repeated frame is answered from a cache; what it means does not depend on the table.
+
+        Args:
+            frame: The whole frame.
+            dialect: How it is written.
+
+        Raises:
+            BrokerFrameError: The frame is broken.
+            NotDelivered: It asks for something else than unicast.
+        """
+        known = self._addresses[dialect]
+        key = frame[:HEADER_SIZE] + frame[HEADER_SIZE + ID_SIZE :]
+        found = known.get(key)
+        if found is not None:
+            return found
+        spans = locate_address(frame, dialect)
+        if spans.routing is not RoutingType.UNICAST:
+            raise NotDelivered("the request", f"{spans.routing.name.lower()} is not served here")
+        query = self.table.queries.from_tags(frame[spans.tags : spans.wrapped], dialect)
+        found = Address(TAGS, format_query(query).encode())
+        if spans.wrapped == len(frame):
+            while len(known) >= self._options.max_queries:
+                del known[next(iter(known))]
+            known[key] = found
+        return found
+
+    # --- waiting for a route ----------------------------------------------------------------
+
+    def _wait(self, message: Message, query: Query) -> None:
+        exchange = exchange_of(message)
+        size = exchange.size if exchange is not None else len(message.payload)
+        options = self._options
+        if (
+            options.no_route_timeout <= 0
+            or len(self._waiters) >= options.max_waiters
+            or self._waiting_bytes + size > options.max_waiting_bytes
+        ):
+            self._refuse(message, NoRoute(format_query(query)))
+            return
+        now = self.node.loop.time()
+        number = self._next_waiter = self._next_waiter + 1
+        self._waiters[number] = _Waiter(message, query, size, now + options.no_route_timeout)
+        self._waiting_bytes += size
+        self.waited += 1
+        if exchange is not None:
+            exchange.withdraw = lambda: self._withdraw(number)
+        if self._timer is None:
+            self._timer = self.after(options.no_route_timeout, self._give_up)
+
+    def _withdraw(self, number: int) -> _Waiter | None:
+        waiter = self._waiters.pop(number, None)
+        if waiter is not None:
+            self._waiting_bytes -= waiter.size
+        return waiter
+
+    def _give_up(self) -> None:
+        """Refuse those whose time is over and set the timer for the next."""
+        self._timer = None
+        now = self.node.loop.time()
+        while self._waiters:
+            number, waiter = next(iter(self._waiters.items()))
+            if waiter.until > now:
+                self._timer = self.after(waiter.until - now, self._give_up)
+                return
+            self._withdraw(number)
+            self._refuse(waiter.message, NoRoute(format_query(waiter.query)))
+
+    def _release(self, entry: Entry[RouteWorker]) -> None:
+        """Send the messages on, in order, that wait for what has just joined."""
+        tags = frozenset(entry.tags)
+        ready = [number for number, each in self._waiters.items() if each.query <= tags]
+        for number in ready:
+            waiter = self._withdraw(number)
+            if waiter is not None:
+                self.node.deliver(waiter.message)
+
+    def _refuse(self, message: Message, error: NotDelivered) -> None:
+        self.rejected += 1
+        exchange = exchange_of(message)
+        if exchange is not None:
+            exchange.fail(error)
+        elif message.return_route:
+            self.node.fail_request(message.return_route[0], error)
+        self.node.dead_letter(message, error)
+
+    # --- joining and leaving ----------------------------------------------------------------
+
+    def join(
+        self, route_id: bytes, service: str, tags: TagList, make: Callable[[TagList], Destination]
+    ) -> Entry[RouteWorker]:
+        """Add a destination, or replace the one that has its route id.
+
+        Args:
+            route_id: 16 bytes.
+            service: Its service name.
+            tags: The tags it came with.
+            make: Makes the destination of its tags, the default tags included.
+
+        Raises:
+            NotDelivered: The table is full.
+        """
+        table = self.table
+        if len(table) >= self._options.max_routes and route_id not in table:
+            raise NotDelivered("the routing table", f"it has {len(table)} routes, its limit")
+        now = time.time()
+        millis = int(now * 1000)
+        worker = RouteWorker(make(tags), now)
+        timestamp = table.next_timestamp(route_id, millis)
+        update = table.add(route_id, self._broker_id, service, tags, timestamp, worker, now=millis)
+        entry = update.entry
+        if entry is None:
+            raise AssertionError("the timestamp is newer than all the table knows")
+        worker.destination = make(entry.tags)
+        if update.previous is not None:
+            self._leave(update.previous, "another connection has taken over its route id")
+        self.spawn(lambda: worker, mailbox=Mailbox(limit=self._options.max_mailbox))
+        self._release(entry)
+        return entry
+
+    def leave(self, entry: Entry[RouteWorker]) -> bool:
+        """Remove a destination; one that was replaced is gone already."""
+        if not self.table.discard(entry, now=int(time.time() * 1000)):
+            return False
+        self._leave(entry, "")
+        return True
+
+    def _leave(self, entry: Entry[RouteWorker], reason: str) -> None:
+        worker = entry.target
+        worker.stop()
+        if reason and worker.destination.evict is not None:
+            worker.destination.evict(reason)
+
+    # --- looking at it ----------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for a route."""
+        return len(self._waiters)
+
+    def rows(self) -> tuple[RouteStatistics, ...]:
+        """Return the table, in the order the routes joined."""
+        return tuple(entry.target.row() for entry in self.table)
+
+
+def readable(tags: TagList) -> tuple[tuple[str, str], ...]:
+    """Return tags as people read them; a null value is an empty text."""
+    return tuple((format_key(key), value or "") for key, value in tags)

@@ -1,0 +1,34 @@
+"""The broker's limits, each with a name, a unit and a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["BrokerOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """How a broker behaves where the specification leaves a choice.
+
+    Attributes:
+        no_route_timeout: How long a request waits for a destination that carries its tags,
+            in seconds; then it is REJECTED. 0 rejects at once.
+        max_waiters: Most requests that may wait for a route; one more is REJECTED at once.
+        max_waiting_bytes: Most bytes the waiting requests may hold together; a request that
+            would exceed it is REJECTED at once.
+        max_routes: Most routes in the table; a registration over it is refused.
+        max_queries: Most tag queries whose candidates and position are remembered. The
+            oldest is forgotten; its round robin starts again.
+        max_mailbox: Most messages waiting for one route; one more is REJECTED.
+        tombstone_seconds: How long a removed route is remembered, so that a late update
+            cannot revive it.
+    """
+
+    no_route_timeout: float = 5.0
+    max_waiters: int = 10_000
+    max_waiting_bytes: int = 64 * 1024 * 1024
+    max_routes: int = 1_000_000
+    max_queries: int = 10_000
+    max_mailbox: int = 10_000
+    tombstone_seconds: float = 60.0

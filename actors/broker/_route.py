@@ -1,0 +1,118 @@
+"""A route: the worker that stands for one routable destination."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from ...protocol import Address, Message, NotDelivered
+from .._worker import Worker
+from ._exchange import exchange_of
+
+__all__ = ["Destination", "RouteStatistics", "RouteWorker"]
+
+_new: Final = tuple.__new__
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What can be routed to, and where its requests go.
+
+    Attributes:
+        route_id: Its identity; one destination at a time has it.
+        service: Its service name.
+        tags: Its tags as `(name, value)` in the text form of a query, for people to read.
+        worker: The worker that takes its requests: a connection, or a worker of this node.
+        link: True if `worker` is a connection that relays frames, False if it is a worker
+            that handles payloads.
+        peer: Where it is, for people to read.
+        evict: Called with a reason when another destination takes over the route id.
+    """
+
+    route_id: UUID
+    service: str
+    tags: tuple[tuple[str, str], ...]
+    worker: Address
+    link: bool
+    peer: str
+    evict: Callable[[str], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RouteStatistics:
+    """One row of the broker's table.
+
+    Attributes:
+        route_id: The destination's identity.
+        service: Its service name.
+        tags: All its tags, the default ones included.
+        peer: Where it is.
+        outstanding: Requests handed over and not yet ended.
+        requests: Requests handed over since it joined.
+        since: When it joined, in seconds since the Unix epoch.
+    """
+
+    route_id: UUID
+    service: str
+    tags: tuple[tuple[str, str], ...]
+    peer: str
+    outstanding: int
+    requests: int
+    since: float
+
+
+class RouteWorker(Worker):
+    """Pass each request on to the worker of one destination, and count.
+
+    It steps aside rather than staying on the return route: an answer goes straight back.
+    """
+
+    def __init__(self, destination: Destination, since: float) -> None:
+        super().__init__()
+        self.destination = destination
+        self.since = since
+        self.outstanding = 0
+        self.requests = 0
+        self._worker = destination.worker
+        self._link = destination.link
+
+    def handle_message(self, message: Message) -> None:
+        """Hand one request over, or refuse what the destination cannot take."""
+        onward, back, payload, _, context = message
+        exchange = exchange_of(message)
+        if exchange is not None:
+            if exchange.ended:
+                return
+            if not self._link:
+                if not exchange.answered_once():
+                    exchange.fail(
+                        NotDelivered(
+                            self.destination.service,
+                            "the destination takes request/response and fire-and-forget only",
+                        )
+                    )
+                    return
+                if not exchange.whole(lambda: self.handle_message(message)):
+                    return
+                payload = exchange.data()
+            self.outstanding += 1
+            exchange.route = self
+        self.requests += 1
+        self.node.deliver(
+            _new(Message, ((self._worker, *onward[1:]), back, payload, onward[0], context))
+        )
+
+    def row(self) -> RouteStatistics:
+        """Return the route as a row of the broker's table."""
+        destination = self.destination
+        return RouteStatistics(
+            destination.route_id,
+            destination.service,
+            destination.tags,
+            destination.peer,
+            self.outstanding,
+            self.requests,
+            self.since,
+        )

@@ -1,0 +1,34 @@
+"""The unicast forwarder: one destination out of several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol import Message
+from .._worker import Worker
+
+if TYPE_CHECKING:
+    from ._index import TagIndex
+
+__all__ = ["Unicast"]
+
+
+class Unicast(Worker):
+    """Pick one of the destinations that carry the tags, in turn, and rewrite the route.
+
+    A message arrives with this worker first and the tag query second on its onward route;
+    both give way to the route that was picked. The turn is kept for each query apart, so
+    two services that are asked in alternation do not disturb each other.
+    """
+
+    def __init__(self, index: TagIndex) -> None:
+        super().__init__()
+        self._index = index
+
+    def handle_message(self, message: Message) -> None:
+        """Replace the query by the next destination in turn."""
+        picked = self._index.next_of(message.onward_route[1])
+        if picked is None:  # the last destination left in the meantime
+            self.node.deliver(message.step())
+            return
+        self.node.deliver(message.step().redirect(picked))

@@ -1,0 +1,404 @@
+"""One socket of the RSocket listener: frames in, routed messages out, frames relayed.
+
+The first frame of a stream becomes a message and finds its destination by the route; from
+then on the stream has a `peer`, and each further frame goes straight to the other
+connection with nothing but its stream id replaced. That path is `data_received`, and it is
+kept free of everything else.
+
+Flow control is described on the architecture page. In short: a requester is not read while
+a destination it sends to is slow, and a destination is given no more credit than a window
+ahead of what the requester's socket takes. Nothing is queued for a stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, cast
+
+from ...protocol import NotDelivered
+from ...protocol.rsocket import (
+    MAX_REQUEST_N,
+    Closed,
+    Connection,
+    ErrorCode,
+    Event,
+    Frame,
+    FrameType,
+    LocalProtocolError,
+    Role,
+    Stream,
+    StreamFailed,
+)
+from ...protocol.rsocket._states import CLOSED
+from ._exchange import Half, StreamExchange
+from ._local import LocalRequest
+from ._options import LinkOptions
+from ._session import Session
+
+if TYPE_CHECKING:
+    from ...actors.broker import Broker
+    from ._worker import ConnectionWorker
+
+__all__ = ["Link"]
+
+_logger = logging.getLogger("onward.transports.rsocket")
+
+_REQUEST_N: Final = int(FrameType.REQUEST_N)
+_FNF: Final = int(FrameType.REQUEST_FNF)
+_PUSH: Final = int(FrameType.METADATA_PUSH)
+_WITH_CREDIT: Final = frozenset({int(FrameType.REQUEST_STREAM), int(FrameType.REQUEST_CHANNEL)})
+
+
+class Link(asyncio.Protocol):
+    """A connection's socket and state machine.
+
+    Args:
+        worker: The worker that stands for the connection.
+        broker: Where destinations join and requests are routed.
+        options: The limits.
+        on_closed: Called once the socket has gone.
+    """
+
+    def __init__(
+        self,
+        worker: ConnectionWorker,
+        broker: Broker,
+        options: LinkOptions,
+        on_closed: Callable[[Link], None],
+    ) -> None:
+        self.worker = worker
+        self.broker = broker
+        self.options = options
+        self._on_closed = on_closed
+        self._loop = worker.node.loop
+        self._now = self._loop.time
+        self.core = Connection(Role.SERVER, options.connection, now=self._now())
+        self._transport: asyncio.Transport | None = None
+        self._aborting: asyncio.TimerHandle | None = None
+        self.peer_name = ""
+        self.write_paused = False
+        self._flushing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        # Links whose sockets are full of what this one sends to them; it is not read meanwhile.
+        self._blocked_by: set[Link] = set()
+        self._blocking: set[Link] = set()
+        # Streams to this requester whose destinations wait for credit held back.
+        self._starved: set[Half] = set()
+        self.session = Session(self)
+        self.closed_reason = ""
+
+    # --- the socket ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the socket."""
+        self._transport = cast(asyncio.Transport, transport)
+        options = self.options
+        self._transport.set_write_buffer_limits(options.high_water, options.low_water)
+        name = transport.get_extra_info("peername")
+        self.peer_name = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "unix")
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        """Let the state machine read, and relay or handle what it lets through."""
+        core = self.core
+        for event in core.receive_data(data, self._now()):
+            if type(event) is not Frame:
+                self._on_event(event)
+                continue
+            stream = event.stream
+            half: Half | None = stream.peer
+            if half is None:
+                self._on_frame(stream, event)
+                continue
+            if event.type == _REQUEST_N and not half.to_requester:
+                self._on_credit(half, event.request_n)
+                continue
+            link = half.link
+            try:
+                link.core.relay(half.stream, event)
+            except LocalProtocolError:
+                self._on_unrelayed(half)
+                continue
+            if not link._flushing:
+                link.flush_soon()
+            if half.to_requester:
+                if half.held:
+                    self._refill(half)
+            elif link.write_paused:
+                self._block(link)
+            if stream.state == CLOSED:
+                half.exchange.end()
+        if core.pending and not self._flushing:
+            self.flush_soon()
+        if core.close_expected():
+            self._close_when_flushed()
+
+    def _on_event(self, event: Event) -> None:
+        if type(event) is StreamFailed:
+            self._on_stream_failed(event.stream)
+        elif type(event) is Closed:
+            self._on_core_closed(event)
+
+    def _on_frame(self, stream: Stream, frame: Frame) -> None:
+        """Take a frame that is not to be relayed."""
+        request = stream.user
+        if type(request) is LocalRequest:
+            self.worker.local.on_frame(request, frame)
+        else:
+            self.session.on_frame(frame)
+            if frame.type == FrameType.SETUP:
+                self._arm()
+
+    def _on_unrelayed(self, half: Half) -> None:
+        """The other end is over already, or this peer sends what it may not."""
+        if not half.stream.closed:
+            half.exchange.end()
+            half.link.core.terminate(half.stream, ErrorCode.CANCELED, "the stream was broken off")
+            half.link.flush_soon()
+
+    def eof_received(self) -> bool:
+        """Let the socket close: RSocket has no half-closed connections."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End everything that used this connection."""
+        self.end_core(self.core.receive_eof())
+        self._end(str(exc) if exc is not None else "the peer has closed the connection")
+        self._transport = None
+
+    def pause_writing(self) -> None:
+        """Note that the peer does not read as fast as it is sent to."""
+        self.write_paused = True
+        self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
+        if self._only_requests():
+            self._block(self)
+
+    def resume_writing(self) -> None:
+        """Let those go on who waited for this socket."""
+        self.write_paused = False
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        self._unblock_all()
+        starved, self._starved = self._starved, set()
+        for half in starved:
+            self._refill(half)
+
+    def flush_soon(self) -> None:
+        """Write what has been queued at the end of this turn of the loop."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        transport = self._transport
+        if transport is None or not self.core.pending:
+            return
+        transport.write(self.core.data_to_send())
+        if transport.get_write_buffer_size() > self.options.max_pending:
+            self.abort("it does not read what it is sent")
+
+    def _arm(self) -> None:
+        """Set the timer to what the state machine asks for."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self.core.get_timer()
+        if at is not None and self._transport is not None:
+            self._timer = self._loop.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.end_core(self.core.handle_timer(self._now()))
+        self._arm()
+
+    def end_core(self, events: Iterable[Event]) -> None:
+        """Act on the events of a state machine that may have ended, and send what is left."""
+        for event in events:
+            self._on_event(event)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Send what the state machine has queued, and close if it has ended."""
+        if self.core.pending:
+            self.flush_soon()
+        if self.core.close_expected():
+            self._close_when_flushed()
+
+    # --- slow peers ---------------------------------------------------------------------------
+
+    def _only_requests(self) -> bool:
+        """Say whether nobody waits for an answer from this peer.
+
+        A peer that answers must always be read: it may be unable to take anything before
+        it has got rid of its answers.
+        """
+        return not any(stream.requester for stream in self.core.streams.values())
+
+    def _block(self, by: Link) -> None:
+        if not self._blocked_by and self._transport is not None:
+            self._transport.pause_reading()
+        self._blocked_by.add(by)
+        by._blocking.add(self)
+
+    def _unblock_all(self) -> None:
+        """Read those again who were not read because of this socket."""
+        blocking, self._blocking = self._blocking, set()
+        for link in blocking:
+            link._blocked_by.discard(self)
+            if not link._blocked_by and link._transport is not None:
+                link._transport.resume_reading()
+
+    def _on_stalled(self) -> None:
+        self._stall = None
+        self.abort("it has not read for too long")
+
+    # --- credit -------------------------------------------------------------------------------
+
+    def _on_credit(self, half: Half, elements: int) -> None:
+        """Take the requester's credit, and pass on what the window allows."""
+        back: Half | None = half.stream.peer
+        if back is not None:
+            back.held = min(back.held + elements, MAX_REQUEST_N)
+            self._refill(back)
+
+    def _refill(self, half: Half) -> None:
+        """Pass credit on to a destination that has used half its window.
+
+        Args:
+            half: The end that leads to the requester.
+        """
+        back: Half | None = half.stream.peer
+        if back is None or back.stream.closed:
+            return
+        window = self.options.credit_window
+        ahead = back.stream.receive_credit
+        if ahead > window // 2 or not half.held:
+            return
+        if half.link.write_paused:
+            half.link._starved.add(half)
+            return
+        elements = min(half.held, window - ahead)
+        half.held -= elements
+        back.link.core.send_request_n(back.stream, elements)
+        back.link.flush_soon()
+
+    # --- requests handed over -----------------------------------------------------------------
+
+    def take(self, exchange: StreamExchange) -> None:
+        """Open a stream to this peer for a request and join the two ends.
+
+        Raises:
+            NotDelivered: The connection takes no more streams, or has gone.
+        """
+        if exchange.kind == _PUSH:
+            self._push(exchange)
+            return
+        origin = exchange.stream
+        if origin is None:
+            raise AssertionError("a request has a stream")
+        if self._transport is None or self.core.closed:
+            raise NotDelivered(self.peer_name, "the destination has just left")
+        try:
+            stream = self.core.open(exchange.kind)
+        except LocalProtocolError as error:
+            raise NotDelivered("the destination", str(error)) from None
+        there = Half(self, stream, exchange, to_requester=False)
+        here = Half(exchange.link, origin, exchange, to_requester=True)
+        origin.peer, stream.peer = there, here
+        first, *rest = exchange.frames
+        if exchange.kind in _WITH_CREDIT:
+            credit = origin.send_credit
+            initial = min(credit, self.options.credit_window)
+            here.held = credit - initial
+            self.core.relay_request(stream, first, initial)
+        else:
+            self.core.relay(stream, first)
+        for frame in rest:
+            self.core.relay(stream, frame)
+        exchange.frames.clear()
+        self.flush_soon()
+        if self.write_paused:
+            exchange.link._block(self)
+        if stream.closed:
+            exchange.end()
+
+    def _push(self, exchange: StreamExchange) -> None:
+        metadata = exchange.frames[0].metadata
+        self.core.send_metadata_push(bytes(metadata or b""))
+        self.flush_soon()
+        exchange.end()
+
+    def refuse(self, exchange: StreamExchange, code: int, text: str) -> None:
+        """Answer a request with an error, if it is of a kind that has answers."""
+        exchange.end()
+        stream = exchange.stream
+        if stream is None or stream.closed:
+            return
+        if stream.kind == _FNF:
+            return
+        self.core.send_error(stream, code, text)
+        self.flush_soon()
+
+    # --- the end of things --------------------------------------------------------------------
+
+    def _on_stream_failed(self, stream: Stream) -> None:
+        """End the other side of a stream that this peer has broken."""
+        self._drop(stream, "the destination broke the protocol")
+
+    def _drop(self, stream: Stream, text: str) -> None:
+        """End the far side of a stream whose near side, here, is gone."""
+        half: Half | None = stream.peer
+        user = stream.user
+        if half is not None:
+            half.exchange.end()
+            half.link.core.terminate(half.stream, ErrorCode.CANCELED, text)
+            half.link.flush_soon()
+        elif type(user) is LocalRequest:
+            self.worker.local.on_ended(user)
+        elif type(user) is StreamExchange:
+            user.end()
+
+    def _on_core_closed(self, event: Closed) -> None:
+        """End the far sides of all streams: those that answer here are lost."""
+        if not self.closed_reason:
+            self.closed_reason = str(event.error or "")
+        if event.error is not None:
+            _logger.info("%s: closing: %s", self.peer_name, event.error)
+        for stream in event.streams:
+            self._drop(stream, "the connection to the destination was lost")
+
+    def close(self, text: str) -> None:
+        """Close in order: tell the peer why, send what is waiting, then close the socket."""
+        self.closed_reason = self.closed_reason or text
+        self.end_core(self.core.close(ErrorCode.CONNECTION_ERROR, text))
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is waiting to be sent is lost."""
+        self.closed_reason = self.closed_reason or reason
+        _logger.warning("closing %s: %s", self.peer_name, reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _close_when_flushed(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._flush()
+        transport.close()
+        self._aborting = self._loop.call_later(self.options.drain_timeout, transport.abort)
+
+    def _end(self, reason: str) -> None:
+        self.closed_reason = self.closed_reason or reason
+        for handle in (self._timer, self._stall, self._aborting):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._stall = self._aborting = None
+        self._unblock_all()
+        self._starved.clear()
+        self.session.on_closed()
+        self._on_closed(self)

@@ -1,0 +1,227 @@
+"""The RSocket listener: the worker that takes connections for a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from ...actors import Mailbox, Node, Worker
+from ...actors.broker import Broker
+from ...protocol import RSOCKET, Address, LinkDown
+from .._base import Listener, Transport
+from ._link import Link
+from ._options import LinkOptions
+from ._worker import ConnectionWorker
+
+__all__ = ["ListenerStatistics", "RSocketListener", "RSocketTcpTransport"]
+
+_logger = logging.getLogger("onward.transports.rsocket")
+
+_MAILBOX = Mailbox(limit=20_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerStatistics:
+    """An RSocket listener at one moment.
+
+    Attributes:
+        connections: Connections now.
+        accepted: Connections taken since the start.
+        turned_away: Connections closed at once because there were too many.
+        requests: Requests read from the connections there are now.
+        refused: Of those, the ones answered with an error before they were handed over.
+        dropped: Frames the connections' state machines ignored, by reason.
+    """
+
+    connections: int
+    accepted: int
+    turned_away: int
+    requests: int
+    refused: int
+    dropped: dict[str, int]
+
+
+class _ListenerWorker(Worker):
+    """The parent of the workers of its connections."""
+
+
+class RSocketListener(Listener):
+    """A listening socket, and the connections it has taken.
+
+    Args:
+        node: The node its workers live on.
+        broker: Where destinations join and requests are routed.
+        options: The limits.
+    """
+
+    def __init__(self, node: Node, broker: Broker, options: LinkOptions) -> None:
+        self._node = node
+        self._broker = broker
+        self._options = options
+        self._worker = _ListenerWorker()
+        self._address: Address | None = None
+        self._server: asyncio.Server | None = None
+        self._uri = ""
+        self._links: set[Link] = set()
+        self._accepted = 0
+        self._turned_away = 0
+        self._gone: asyncio.Event = asyncio.Event()
+
+    async def open(self, host: str, port: int) -> None:
+        """Listen.
+
+        Raises:
+            OSError: It cannot be listened there.
+        """
+        self._server = await self._node.loop.create_server(self._protocol, host, port)
+        self._address = await self._node.start(lambda: self._worker)
+        name = self._server.sockets[0].getsockname()
+        shown = f"[{name[0]}]" if ":" in name[0] else name[0]
+        self._uri = f"{RSocketTcpTransport.scheme}://{shown}:{name[1]}"
+
+    @property
+    def uri(self) -> str:
+        """Where it listens, with the real port."""
+        return self._uri
+
+    @property
+    def address(self) -> Address:
+        """The address of its worker."""
+        if self._address is None:
+            raise AssertionError("the listener is not open")
+        return self._address
+
+    def _protocol(self) -> asyncio.Protocol:
+        if len(self._links) >= self._options.max_connections:
+            self._turned_away += 1
+            _logger.warning(
+                "%s: %d connections already, one more turned away", self._uri, len(self._links)
+            )
+            return _TurnedAway()
+        self._accepted += 1
+        worker = ConnectionWorker()
+        self._worker.spawn(lambda: worker, mailbox=_MAILBOX)
+        link = Link(worker, self._broker, self._options, self._on_closed)
+        worker.attach(link)
+        self._links.add(link)
+        return link
+
+    def _on_closed(self, link: Link) -> None:
+        self._links.discard(link)
+        link.worker.stop()
+        if not self._links:
+            self._gone.set()
+
+    async def close(self) -> None:
+        """Stop listening, tell the peers, and close their connections. Idempotent."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        self._gone.clear()
+        for link in list(self._links):
+            link.close("the broker stops")
+        if self._links:
+            await asyncio.wait_for(self._gone.wait(), self._options.drain_timeout + 1)
+        if self._address is not None and self._node.has(self._address):
+            await self._node.stop_worker(self._address)
+
+    def statistics(self) -> ListenerStatistics:
+        """Return the listener's figures at this moment."""
+        dropped: dict[str, int] = {}
+        for link in self._links:
+            for reason, count in link.core.counters.items():
+                dropped[reason] = dropped.get(reason, 0) + count
+        sessions = [link.session for link in self._links]
+        return ListenerStatistics(
+            connections=len(self._links),
+            accepted=self._accepted,
+            turned_away=self._turned_away,
+            requests=sum(session.requests for session in sessions),
+            refused=sum(session.refused for session in sessions),
+            dropped=dropped,
+        )
+
+
+class _TurnedAway(asyncio.Protocol):
+    """A connection that is closed as soon as it is made."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
+
+
+class RSocketTcpTransport(Transport):
+    """Listeners for RSocket over TCP: `rsocket+tcp://host:port`.
+
+    It listens for a broker and takes no other role: workers reach RSocket destinations by
+    their tags.
+    """
+
+    scheme: ClassVar[str] = "rsocket+tcp"
+    address_type: ClassVar[int | None] = RSOCKET
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._listeners: list[RSocketListener] = []
+
+    async def listen(
+        self, uri: str, *, expose: frozenset[Address], **options: Any
+    ) -> RSocketListener:
+        """Accept connections for a broker.
+
+        Args:
+            uri: `rsocket+tcp://host:port`; port 0 takes a free one.
+            expose: Must be empty: what can be reached is what is registered with the broker.
+            **options: `broker`, the `Broker`; `options`, `LinkOptions`.
+
+        Raises:
+            OSError: It cannot be listened there.
+            ValueError: The URI or an option is wrong.
+        """
+        broker = options.pop("broker", None)
+        link_options = options.pop("options", None) or LinkOptions()
+        if not isinstance(broker, Broker):
+            raise ValueError("an RSocket listener needs broker=, a Broker of the same node")  # noqa: TRY004
+        if expose:
+            raise ValueError("register workers with the broker instead of exposing them")
+        if options:
+            raise ValueError(f"unknown option {min(options)!r}")
+        if not isinstance(link_options, LinkOptions):
+            raise ValueError("options= takes LinkOptions")  # noqa: TRY004
+        host, port = _host_and_port(uri)
+        listener = RSocketListener(self.node, broker, link_options)
+        await listener.open(host, port)
+        self._listeners.append(listener)
+        return listener
+
+    async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
+        """Refuse: this transport only listens.
+
+        Raises:
+            LinkDown: Always.
+        """
+        raise LinkDown(uri, "this transport only listens")
+
+    async def stop(self) -> None:
+        """Close every listener."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.close()
+
+
+def _host_and_port(uri: str) -> tuple[str, int]:
+    """Read `scheme://host:port`.
+
+    Raises:
+        ValueError: It is not of that form.
+    """
+    parts = urlsplit(uri)
+    if parts.path.strip("/") or parts.query or parts.username or not parts.hostname:
+        raise ValueError(f"not of the form rsocket+tcp://host:port: {uri!r}")
+    if parts.port is None:
+        raise ValueError(f"the port is missing: {uri!r}")
+    return parts.hostname, parts.port

@@ -1,0 +1,43 @@
+"""The limits of an RSocket listener beyond those of one connection's state machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...protocol.rsocket import ConnectionLimits
+
+__all__ = ["LinkOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """How much a connection may hold, and how long it may take.
+
+    Attributes:
+        connection: The limits of the connection's state machine.
+        max_connections: Most connections of one listener; one more is closed at once.
+        high_water: Bytes waiting for the peer's socket above which those who send to it
+            are no longer read.
+        low_water: Bytes below which they are read again.
+        max_pending: Bytes waiting above which the peer is closed as too slow.
+        stall_timeout: How long a peer may stay above `high_water`, in seconds, before it is
+            closed as too slow.
+        credit_window: Most elements of one stream that a destination may be ahead of the
+            requester's socket.
+        max_answer: Most bytes of an answer to a request that a worker of this node made.
+        max_gather: Most bytes of a fragmented request held until its metadata is complete,
+            and of a request on its way to a destination.
+        drain_timeout: How long a closing connection may take to send what is waiting, in
+            seconds.
+    """
+
+    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+    max_connections: int = 10_000
+    high_water: int = 1024 * 1024
+    low_water: int = 256 * 1024
+    max_pending: int = 64 * 1024 * 1024
+    stall_timeout: float = 30.0
+    credit_window: int = 128
+    max_answer: int = 16 * 1024 * 1024
+    max_gather: int = 1024 * 1024
+    drain_timeout: float = 2.0

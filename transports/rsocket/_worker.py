@@ -1,0 +1,69 @@
+"""The worker that stands for one RSocket connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...actors import Worker
+from ...protocol import Message, NotDelivered
+from ._exchange import StreamExchange
+from ._local import LocalRequests
+
+if TYPE_CHECKING:
+    from ._link import Link
+
+__all__ = ["ConnectionWorker"]
+
+
+class ConnectionWorker(Worker):
+    """Take what is routed to a connection.
+
+    Three kinds of messages come here: requests of other connections, to be relayed to this
+    peer; answers of workers to requests of this peer, whose route goes on with the stream;
+    and messages of workers that chose this peer by its tags.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._link: Link | None = None
+        self._local: LocalRequests | None = None
+
+    def attach(self, link: Link) -> None:
+        """Give the worker its connection."""
+        self._link = link
+        self._local = LocalRequests(link, self)
+
+    @property
+    def local(self) -> LocalRequests:
+        """What goes between the peer and workers of this node."""
+        if self._local is None:
+            raise AssertionError("the worker has no connection yet")
+        return self._local
+
+    def handle_message(self, message: Message) -> None:
+        """Relay, answer, or ask."""
+        link = self._link
+        if link is None:
+            raise AssertionError("the worker has no connection yet")
+        context = message[4]
+        meta = context.meta if context is not None else None
+        onward = message[0]
+        try:
+            if len(onward) > 1:
+                self.local.answer(message)
+            elif isinstance(meta, StreamExchange):
+                if not meta.ended:
+                    link.take(meta)
+            else:
+                self.local.ask(message)
+        except NotDelivered as error:
+            if isinstance(meta, StreamExchange):
+                meta.fail(error)
+            elif message.return_route:
+                self.node.fail_request(message.return_route[0], error)
+            self.node.dead_letter(message, error)
+
+    def on_stop(self) -> None:
+        """Close the connection with its worker."""
+        if self._link is not None:
+            self._link.close("the broker stops")
