@@ -50,7 +50,7 @@ check: $(VENV)/.check
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/basedpyright
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
