@@ -58,7 +58,7 @@ LENGTH = range(3)
 STREAM_ID = range(3, 7)
 TYPE_AND_FLAGS = range(7, 9)
 
-NEVER = 0x7FFFFFFF
+SELDOM = 600_000
 """In milliseconds: the broker is to wait so long for KEEPALIVE, which the load does not send."""
 
 RECEIVE_SIZE = 1 << 18
@@ -94,7 +94,7 @@ def setup_frame(name: str) -> bytes:
         ROUTE_SETUP_HEADER + uuid.uuid4().bytes + bytes([len(name)]) + name.encode()
     )
     version = struct.pack(">HH", 1, 0)
-    keepalive = struct.pack(">II", NEVER, NEVER)
+    keepalive = struct.pack(">II", SELDOM, SELDOM)
     mime_types = b"".join(bytes([len(each)]) + each for each in (COMPOSITE, OCTETS))
     return frame(
         0, SETUP_WITH_METADATA, version + keepalive + mime_types + _length(metadata) + metadata
