@@ -36,6 +36,11 @@ def underscored_modules(package: ModuleType) -> list[ModuleType]:
     ]
 
 
+def listed(module: ModuleType) -> list[str]:
+    """What a module offers; one without `__all__` is for its own package only."""
+    return list(getattr(module, "__all__", ()))
+
+
 @pytest.fixture(params=PACKAGES)
 def package(request: pytest.FixtureRequest) -> ModuleType:
     name: str = request.param
@@ -52,7 +57,7 @@ def test_every_public_name_comes_from_one_module(package: ModuleType) -> None:
     # A module may list more than its package: what the modules beside it use.
     exported = Counter[str]()
     for module in underscored_modules(package):
-        exported.update(module.__all__)
+        exported.update(listed(module))
     assert [name for name in package.__all__ if exported[name] != 1] == []
 
 
@@ -61,7 +66,7 @@ def test_every_error_is_public(package: ModuleType) -> None:
     errors = {
         name
         for module in underscored_modules(package)
-        for name in module.__all__
+        for name in listed(module)
         if _is_error(getattr(module, name))
     }
     assert errors <= set(package.__all__)
@@ -69,7 +74,7 @@ def test_every_error_is_public(package: ModuleType) -> None:
 
 def test_a_module_lists_only_what_it_has(package: ModuleType) -> None:
     for module in underscored_modules(package):
-        missing = [name for name in module.__all__ if not hasattr(module, name)]
+        missing = [name for name in listed(module) if not hasattr(module, name)]
         assert missing == [], module.__name__
 
 

@@ -23,7 +23,7 @@ def summary(lines: tuple[int, int], branches: tuple[int, int]) -> dict[str, Any]
             "covered_branches": branches[0],
             "num_branches": branches[1],
         },
-        "missing_lines": [7] * (lines[1] - lines[0]),
+        "missing_lines": list(range(7, 7 + lines[1] - lines[0])),
         "missing_branches": [[8, -1]] * (branches[1] - branches[0]),
     }
 
@@ -56,7 +56,7 @@ def test_the_gates_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     [
         ("protocol/_a.py", summary((9, 10), (4, 4)), "protocol/_a.py: lines [7]"),
         ("protocol/_a.py", summary((10, 10), (3, 4)), "branches [8->-1]"),
-        ("actors/_c.py", summary((94, 100), (20, 20)), "actors/_c.py: lines [7"),
+        ("actors/_c.py", summary((94, 100), (20, 20)), "actors/_c.py: lines [7-12]"),
         ("transports/_d.py", summary((100, 100), (18, 20)), "transports/_d.py"),
         ("transports/_d.py", summary((0, 0), (0, 0)), "transports/"),
     ],
@@ -72,6 +72,11 @@ def test_a_gate_that_does_not_hold_says_where(
     printed = capsys.readouterr().out
     assert named in printed
     assert "coverage gates: 1 MISSED" in printed
+
+
+def test_missing_lines_are_shown_as_spans() -> None:
+    assert coverage_gates.spans([3, 4, 5, 9, 11, 12]) == ["3-5", "9", "11-12"]
+    assert coverage_gates.spans([]) == []
 
 
 def test_a_share_is_never_rounded_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

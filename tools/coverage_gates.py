@@ -58,10 +58,21 @@ def gaps(files: Mapping[str, Any], folder: str) -> Iterable[str]:
     for path, each in sorted(files.items()):
         if Path(path).parts[0] != folder:
             continue
-        lines = ", ".join(map(str, each["missing_lines"]))
+        lines = ", ".join(spans(each["missing_lines"]))
         branches = ", ".join(f"{start}->{end}" for start, end in each["missing_branches"])
         if lines or branches:
             yield f"    {path}: lines [{lines}] branches [{branches}]"
+
+
+def spans(numbers: Iterable[int]) -> list[str]:
+    """Write numbers in ascending order as spans: 3, 4, 5, 9 as `3-5` and `9`."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return [str(first) if first == last else f"{first}-{last}" for first, last in found]
 
 
 def main(report: Path) -> int:
