@@ -9,6 +9,7 @@ from ._composite import (
     CompositeEntry,
     build_composite,
     composite_entry,
+    entry_finder,
     find_entry,
     iterate_composite,
 )
@@ -84,10 +85,9 @@ from ._states import (
     Role,
     Side,
     StreamState,
-    describe,
-    machine,
 )
 from ._stream import CONNECTION_STREAM, Stream
+from ._tables import describe, machine
 
 __all__ = [
     "COMPLETE",
@@ -159,6 +159,7 @@ __all__ = [
     "check_frame",
     "composite_entry",
     "describe",
+    "entry_finder",
     "error_frame",
     "find_entry",
     "iterate_composite",

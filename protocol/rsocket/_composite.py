@@ -7,12 +7,13 @@ are kept as numbers: one odd entry must not spoil a request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._errors import PayloadTooBig
 from ._constants import MAX_METADATA, WELL_KNOWN_MIME_IDS, WELL_KNOWN_MIME_TYPES
 from ._errors import LocalProtocolError, MalformedComposite
+from ._frames import unpack_u24
 
 if TYPE_CHECKING:
     from ._serialize import Buffer
@@ -21,6 +22,7 @@ __all__ = [
     "CompositeEntry",
     "build_composite",
     "composite_entry",
+    "entry_finder",
     "find_entry",
     "iterate_composite",
 ]
@@ -58,7 +60,7 @@ def iterate_composite(metadata: Buffer) -> Iterator[CompositeEntry]:
         start = at + 3
         at = start + int.from_bytes(view[at:start])
         if start > end or at > end:
-            raise MalformedComposite(f"an entry of composite metadata runs past its {end} bytes")
+            raise _cut_short(end)
         yield CompositeEntry(mime, view[start:at])
 
 
@@ -81,31 +83,74 @@ def find_entry(
     """
     if end is None:
         end = len(metadata)
+    number = WELL_KNOWN_MIME_IDS.get(mime)
+    known = -1 if number is None else number | 0x80
     size = len(mime)
-    literal = size - 1
-    known_id = WELL_KNOWN_MIME_IDS.get(mime)
-    known = -1 if known_id is None else known_id | 0x80
     at = start
     while at < end:
         head = metadata[at]
-        if head < 0x80:
-            content = at + head + 5
-            found = head == literal and metadata.startswith(mime, at + 1)
-        else:
-            content = at + 4
-            found = head == known
+        name = at + 1
+        # A name has head + 1 bytes; after it, or after the id, comes the length.
+        content = at + 4 if head & 0x80 else at + 5 + head
         if content > end:
             break
-        at = content + (
-            metadata[content - 3] << 16 | metadata[content - 2] << 8 | metadata[content - 1]
-        )
+        high, low = unpack_u24(metadata, content - 3)
+        at = content + (high << 16 | low)
         if at > end:
             break
-        if found:
+        if head == known or (head + 1 == size and metadata[name : name + size] == mime):
             return content, at
     else:
         return None
-    raise MalformedComposite(f"an entry of composite metadata runs past its {end - start} bytes")
+    raise _cut_short(end - start)
+
+
+def entry_finder(
+    *mimes: bytes,
+) -> Callable[[bytes, int, int], tuple[int, int, int] | None]:
+    """Make a function that finds the first entry of any of some MIME types.
+
+    It is `find_entry` for several types at once, and about twice as fast.
+
+    Args:
+        mimes: The MIME types, ASCII. A well-known one is found by its id as well.
+
+    Returns:
+        A function of bytes that hold composite metadata, the offset where it starts and
+        the offset after it. It returns which of `mimes` it found (an index) and the
+        offsets of its content, or `None`. It raises `MalformedComposite` if an entry runs
+        past the end before one was found.
+    """
+    wanted = {bytes((len(mime) - 1,)) + mime: which for which, mime in enumerate(mimes)}
+    for which, mime in enumerate(mimes):
+        if mime in WELL_KNOWN_MIME_IDS:
+            wanted[bytes((WELL_KNOWN_MIME_IDS[mime] | 0x80,))] = which
+    found = wanted.get
+
+    def find(metadata: bytes, start: int, end: int) -> tuple[int, int, int] | None:
+        at = start
+        while at < end:
+            head = metadata[at]
+            name_end = at + 1 if head & 0x80 else at + 2 + head
+            content = name_end + 3
+            if content > end:
+                break
+            which = found(metadata[at:name_end])
+            high, low = unpack_u24(metadata, name_end)
+            at = content + (high << 16 | low)
+            if at > end:
+                break
+            if which is not None:
+                return which, content, at
+        else:
+            return None
+        raise _cut_short(end - start)
+
+    return find
+
+
+def _cut_short(size: int) -> MalformedComposite:
+    return MalformedComposite(f"an entry of composite metadata runs past its {size} bytes")
 
 
 def composite_entry(mime: str | int, content: Buffer) -> bytes:

@@ -37,21 +37,11 @@ from ._errors import (
     RSocketError,
 )
 from ._events import Event, StreamFailed
-from ._frames import Frame, check_length, unpack_header
+from ._frames import LENGTH_AT, Frame, check_length, unpack_header, unpack_u24
 from ._serialize import error_frame
-from ._states import (
-    CHECK,
-    CLOSE,
-    CLOSED,
-    CREDIT,
-    GRANT,
-    KEY_SHIFT,
-    RECEIVE,
-    START,
-    ConnectionState,
-    Role,
-)
+from ._states import ConnectionState, Role
 from ._stream import CONNECTION_STREAM, Stream
+from ._tables import CHECK, CLOSE, CLOSED, CREDIT, GRANT, KNOWN_BITS, RECEIVE, START
 
 if TYPE_CHECKING:
     from ._limits import ConnectionLimits
@@ -59,13 +49,14 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 _unpack_u32: Final = Struct(">I").unpack_from
-_unpack_u24: Final = Struct(">BH").unpack_from
 _receive_step: Final = RECEIVE.get
 _start_step: Final = START.get
 _new: Final = object.__new__
 _PREFIXED_HEADER: Final = LENGTH_SIZE + HEADER_SIZE
 _PARITY_BITS: Final = 0x80000001
 _OPEN: Final = ConnectionState.OPEN
+_TOO_LONG: Final = (0xFF, 0xFFFF)
+"""A metadata length that fits in no frame."""
 
 _REQUESTS: Final[frozenset[int]] = frozenset(
     {
@@ -75,17 +66,6 @@ _REQUESTS: Final[frozenset[int]] = frozenset(
         FrameType.REQUEST_CHANNEL,
     }
 )
-_FIXED_SIZE: Final[dict[int, int]] = {
-    FrameType.REQUEST_RESPONSE: 6,
-    FrameType.REQUEST_FNF: 6,
-    FrameType.REQUEST_STREAM: 10,
-    FrameType.REQUEST_CHANNEL: 10,
-    FrameType.REQUEST_N: 10,
-    FrameType.PAYLOAD: 6,
-    FrameType.ERROR: 10,
-}
-_PLAIN: Final[frozenset[int]] = frozenset({FrameType.REQUEST_N, FrameType.ERROR})
-"""Frames of streams that carry no metadata, whatever their M flag says."""
 
 
 class Connection(Control):
@@ -180,10 +160,12 @@ class Connection(Control):
                 self._receive_unbound(frame, events)
                 continue
             frame.stream = stream
-            step = _receive_step(stream.state | word >> KEY_SHIFT)
+            step = _receive_step(stream.state | word)
             if step is None:
-                self._ignore_on_stream(frame)
-                continue
+                step = _receive_step(stream.state | word & KNOWN_BITS)
+                if step is None:
+                    self._ignore_on_stream(frame)
+                    continue
             state, actions = step
             if actions:
                 if actions & CHECK and not self._check(frame, actions, events):
@@ -229,7 +211,8 @@ class Connection(Control):
 
     def _receive_unbound(self, frame: Frame, events: list[Event]) -> None:
         """Take a request, or anything else that is not for a live stream."""
-        step = _start_step(frame.word >> KEY_SHIFT)
+        word = frame.word
+        step = _start_step(word) or _start_step(word & KNOWN_BITS)
         if step is None:
             frame.stream = CONNECTION_STREAM
             self._receive_control(frame, events)
@@ -239,10 +222,23 @@ class Connection(Control):
             self._ignore_request(stream_id)
             return
         state, actions = step
-        stream = frame.stream = Stream(stream_id, frame.type, False, state)
-        if actions & CHECK and not self._fits(frame):
-            return
+        frame.stream = stream = _new(Stream)
+        stream.id = stream_id
+        stream.kind = frame.type
+        stream.requester = False
+        stream.state = state
+        stream.send_credit = 0
+        stream.receive_credit = 0
+        stream.peer = None
+        stream.user = None
+        if word & METADATA:
+            at = frame.start + LENGTH_AT[frame.type] + 3
+            high, low = unpack_u24(frame.buffer, at - 3) if at <= frame.end else _TOO_LONG
+            if at + (high << 16 | low) > frame.end and not self._inner_fields_fit(frame):
+                return
         if actions & GRANT:
+            if frame.end - frame.start < 10 and not self._inner_fields_fit(frame):
+                return
             n = _unpack_u32(frame.buffer, frame.start + 6)[0]
             if not 0 < n <= MAX_REQUEST_N:
                 self._refuse(stream, ErrorCode.INVALID, f"the initial request-n is {n}")
@@ -251,13 +247,12 @@ class Connection(Control):
         streams = self.streams
         if self.state is not _OPEN:
             self._refuse(stream, ErrorCode.REJECTED, "the connection is closing")
-            return
-        if len(streams) >= self.limits.max_streams:
+        elif len(streams) >= self._max_streams:
             self._refuse(stream, ErrorCode.REJECTED, f"{len(streams)} streams are open already")
-            return
-        if not actions & CLOSE:
-            streams[stream_id] = stream
-        events.append(frame)
+        else:
+            if not actions & CLOSE:
+                streams[stream_id] = stream
+            events.append(frame)
 
     def _ignore_request(self, stream_id: int) -> None:
         """Count a request on stream 0 or on an id that only our side may open."""
@@ -304,15 +299,13 @@ class Connection(Control):
         Raises:
             MalformedFrame: It is broken and has no I flag.
         """
-        at = frame.start + _FIXED_SIZE[frame.type]
-        end = frame.end
-        if not frame.word & METADATA or frame.type in _PLAIN:
-            if at <= end:
+        if frame.word & METADATA and frame.type == FrameType.PAYLOAD:
+            at = frame.start + HEADER_SIZE + 3
+            high, low = unpack_u24(frame.buffer, at - 3) if at <= frame.end else _TOO_LONG
+            if at + (high << 16 | low) <= frame.end:
                 return True
-        elif at + 3 <= end:
-            high, low = _unpack_u24(frame.buffer, at)
-            if at + 3 + (high << 16 | low) <= end:
-                return True
+        elif frame.end - frame.start >= 10:
+            return True
         return self._inner_fields_fit(frame)
 
     def _credit_exceeded(self, stream: Stream, events: list[Event]) -> None:

@@ -42,7 +42,8 @@ from ._limits import ConnectionLimits
 from ._outbound import Outbound
 from ._serialize import Buffer, error_frame, keepalive_frame
 from ._setup import Setup
-from ._states import CLOSED, CONNECTION, ConnectionInput, ConnectionState, Role
+from ._states import CONNECTION, ConnectionInput, ConnectionState, Role
+from ._tables import CLOSED
 
 __all__ = ["Control"]
 

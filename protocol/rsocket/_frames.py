@@ -28,6 +28,8 @@ unpack_header: Final = Struct(">BHIH").unpack_from
 _unpack_u32: Final = Struct(">I").unpack_from
 _unpack_u64: Final = Struct(">Q").unpack_from
 _unpack_u16: Final = Struct(">H").unpack_from
+unpack_u24: Final = Struct(">BH").unpack_from
+"""A 24-bit length: its high byte and its low bytes."""
 
 _SHORTEST: Final[dict[int, int]] = {
     FrameType.LEASE: 14,
@@ -53,6 +55,13 @@ _WITH_BOTH: Final = frozenset(
 """Frames with metadata and data: a length goes before the metadata."""
 _METADATA_ONLY: Final = frozenset({FrameType.METADATA_PUSH, FrameType.LEASE})
 _DATA_ONLY: Final = frozenset({FrameType.ERROR, FrameType.KEEPALIVE})
+
+
+LENGTH_AT: Final = tuple(
+    _SHORTEST.get(number, HEADER_SIZE) if number in _WITH_BOTH - {FrameType.SETUP} else 0
+    for number in range(64)
+)
+"""By type: where in a frame of a stream its metadata length is, if it has one; else 0."""
 
 
 class Frame:
@@ -137,18 +146,31 @@ class Frame:
         Raises:
             MalformedFrame: The metadata length runs past the frame.
         """
-        if not self.word & METADATA or self.type in _DATA_ONLY:
+        word = self.word
+        if not word & METADATA:
             return None
-        at = self.body_offset
+        offset = LENGTH_AT[word >> 10]
+        start = self.start + offset + 3
+        if offset and start <= self.end:
+            high, low = unpack_u24(self.buffer, start - 3)
+            end: int = start + (high << 16 | low)
+            if end <= self.end:
+                return start, end
+        return self._rare_metadata_range()
+
+    def _rare_metadata_range(self) -> tuple[int, int] | None:
+        """Do it for SETUP, for frames with nothing else or none, and for broken ones."""
+        if self.type in _METADATA_ONLY:
+            return self.body_offset, self.end
         if self.type not in _WITH_BOTH:
-            return (at, self.end) if self.type in _METADATA_ONLY else None
-        buffer = self.buffer
-        if at + 3 > self.end:
-            raise MalformedFrame(f"metadata length is cut short on stream {self.stream_id}")
-        end = at + 3 + (buffer[at] << 16 | buffer[at + 1] << 8 | buffer[at + 2])
-        if end > self.end:
-            raise MalformedFrame(f"metadata length runs past the frame on stream {self.stream_id}")
-        return at + 3, end
+            return None
+        start = self.body_offset + 3
+        if start <= self.end:
+            high, low = unpack_u24(self.buffer, start - 3)
+            end: int = start + (high << 16 | low)
+            if end <= self.end:
+                return start, end
+        raise MalformedFrame(f"metadata length runs past the frame on stream {self.stream_id}")
 
     @property
     def metadata(self) -> memoryview | None:

@@ -23,19 +23,9 @@ from ._serialize import (
     request_frames,
     request_n_frame,
 )
-from ._states import (
-    CLOSE,
-    CLOSED,
-    CREDIT,
-    GRANT,
-    IDLE,
-    KEY_SHIFT,
-    SEND,
-    ConnectionState,
-    Role,
-    describe,
-)
+from ._states import ConnectionState, Role
 from ._stream import Stream
+from ._tables import CLOSE, CLOSED, CREDIT, GRANT, IDLE, KNOWN_BITS, SEND, describe
 
 if TYPE_CHECKING:
     from ._frames import Frame
@@ -46,6 +36,7 @@ __all__ = ["Outbound"]
 _pack_u32: Final = Struct(">I").pack_into
 _unpack_u32: Final = Struct(">I").unpack_from
 _send_step: Final = SEND.get
+_new: Final = object.__new__
 _OPEN: Final = ConnectionState.OPEN
 
 
@@ -60,11 +51,21 @@ class Outbound:
         counters: How many received frames were dropped, by reason.
     """
 
-    __slots__ = ("_next_id", "_out", "counters", "limits", "role", "state", "streams")
+    __slots__ = (
+        "_max_streams",
+        "_next_id",
+        "_out",
+        "counters",
+        "limits",
+        "role",
+        "state",
+        "streams",
+    )
 
     def __init__(self, role: Role, limits: ConnectionLimits) -> None:
         self.role = role
         self.limits = limits
+        self._max_streams = limits.max_streams
         self.state = ConnectionState.AWAIT_SETUP
         self.streams: dict[int, Stream] = {}
         self.counters: Counter[str] = Counter()
@@ -108,19 +109,29 @@ class Outbound:
         if state is None:
             raise LocalProtocolError(f"frame type {kind} opens no stream")
         streams = self.streams
-        if len(streams) >= self.limits.max_streams:
-            raise TooManyStreams(self.limits.max_streams)
+        if len(streams) >= self._max_streams:
+            raise TooManyStreams(self._max_streams)
         number = self._next_id
-        while number in streams:
-            number = self._id_after(number)
-        self._next_id = self._id_after(number)
-        stream = streams[number] = Stream(number, kind, True, state)
+        if number > MAX_STREAM_ID or number in streams:
+            number = self._free_id(number)
+        self._next_id = number + 2
+        # As in `Connection._receive_unbound`: a call of `__init__` costs more than all this.
+        stream = streams[number] = _new(Stream)
+        stream.id = number
+        stream.kind = kind
+        stream.requester = True
+        stream.state = state
+        stream.send_credit = 0
+        stream.receive_credit = 0
+        stream.peer = None
+        stream.user = None
         return stream
 
-    def _id_after(self, number: int) -> int:
-        if number + 2 <= MAX_STREAM_ID:
-            return number + 2
-        return 1 if self.role is Role.CLIENT else 2
+    def _free_id(self, number: int) -> int:
+        """Return the next id that is not in use; there is one, or `open` had refused."""
+        while number > MAX_STREAM_ID or number in self.streams:
+            number = number + 2 if number < MAX_STREAM_ID else 2 - (number & 1)
+        return number
 
     # --- relayed frames -------------------------------------------------------------------
 
@@ -140,9 +151,11 @@ class Outbound:
             LocalProtocolError: The frame is not legal now, the stream is over, or its
                 credit is used up. Nothing was sent, and the stream is as it was.
         """
-        step = _send_step(stream.state | frame.word >> KEY_SHIFT)
+        step = _send_step(stream.state | frame.word)
         if step is None:
-            raise self._illegal(stream, frame.type)
+            step = _send_step(stream.state | frame.word & KNOWN_BITS)
+            if step is None:
+                raise self._illegal(stream, frame.type)
         state, actions = step
         buffer = frame.buffer
         start = frame.start
@@ -156,10 +169,10 @@ class Outbound:
             if actions & CLOSE:
                 del self.streams[stream.id]
         stream.state = state
+        end = frame.end
         out = self._out
-        at = len(out) + 3
-        out += buffer[start - 3 : frame.end]
-        _pack_u32(out, at, stream.id)
+        out += buffer[start - 3 : end]
+        _pack_u32(out, start - end, stream.id)  # counted from the end
 
     def relay_request(self, stream: Stream, frame: Frame, initial_n: int) -> None:
         """Relay a REQUEST_STREAM or REQUEST_CHANNEL with another first credit.
@@ -176,9 +189,8 @@ class Outbound:
         self._check_n(initial_n)
         if frame.type not in (FrameType.REQUEST_STREAM, FrameType.REQUEST_CHANNEL):
             raise LocalProtocolError(f"{frame!r} has no initial request-n")
-        at = len(self._out) + 9
         self.relay(stream, frame)
-        _pack_u32(self._out, at, initial_n)
+        _pack_u32(self._out, frame.start + 6 - frame.end, initial_n)
         stream.receive_credit = initial_n
 
     # --- frames of our own ----------------------------------------------------------------
@@ -345,7 +357,7 @@ class Outbound:
         """
         for frame in tuple(frames):
             word = frame[7] << 8 | frame[8]
-            step = _send_step(stream.state | word >> KEY_SHIFT)
+            step = _send_step(stream.state | word)
             if step is None:
                 raise self._illegal(stream, word >> 10)
             state, actions = step

@@ -27,10 +27,7 @@ as both Java and JavaScript have it (the specification names only the first).
 What a table does not list is not legal. Received, it is ignored, as section "Handling the
 Unexpected" demands; asked for by our own side, it is refused.
 
-At import the product of these tables is compiled into `SEND` and `RECEIVE`: one dict look-up
-takes the state and the frame's type and flags to the next state and to what must be done.
-A state is an int with its low `KEY_BITS` bits clear, and a frame's key is its 16-bit word
-without the five flag bits nobody uses, so `state | key` is the key of the table.
+`_tables` multiplies these tables out into the ones that connections look frames up in.
 """
 
 from __future__ import annotations
@@ -38,26 +35,15 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
-from ._constants import COMPLETE, FOLLOWS, METADATA, NEXT, FrameType
+from ._constants import FrameType
 
 __all__ = [
-    "CHECK",
-    "CLOSE",
-    "CLOSED",
     "CONNECTION",
     "CONTROL",
-    "CREDIT",
     "DIRECTION",
     "ENDS_WITH",
-    "GRANT",
-    "IDLE",
-    "KEY_BITS",
-    "KEY_SHIFT",
-    "RECEIVE",
     "REQUEST_START",
     "RESPONDER_START",
-    "SEND",
-    "START",
     "ConnectionInput",
     "ConnectionState",
     "Direction",
@@ -66,8 +52,6 @@ __all__ = [
     "Role",
     "Side",
     "StreamState",
-    "describe",
-    "machine",
 ]
 
 
@@ -235,175 +219,3 @@ class StreamState(NamedTuple):
         """Whether the directions that `ENDS_WITH` names are done."""
         at = {Side.REQUESTER: self.requester, Side.RESPONDER: self.responder}
         return all(at[side] is Direction.DONE for side in ENDS_WITH[self.kind])
-
-
-# --- compilation --------------------------------------------------------------------------
-
-KEY_SHIFT: Final = 5
-"""The five low flag bits have no meaning in any frame: a frame's key is its word without them."""
-KEY_BITS: Final = 16 - KEY_SHIFT
-
-CLOSE: Final = 1
-"""Action: the stream is over; forget it."""
-CREDIT: Final = 2
-"""Action: an element begins; it costs one credit."""
-GRANT: Final = 4
-"""Action: the frame carries a request-n at offset 6."""
-CHECK: Final = 8
-"""Action: the frame has inner lengths that must be checked before it is accepted."""
-
-CLOSED: Final = 0
-"""The state of every stream that is over."""
-
-Transition = tuple[int, int]
-"""The next state and a sum of actions."""
-
-_FLAG_SETS = tuple(bits << KEY_SHIFT for bits in range(1 << (10 - KEY_SHIFT)))
-
-
-def _payload_input(flags: int) -> PayloadInput:
-    if flags & COMPLETE:
-        return PayloadInput.COMPLETE
-    if flags & FOLLOWS:
-        return PayloadInput.FOLLOWS
-    return PayloadInput.NEXT if flags & NEXT else PayloadInput.NEITHER
-
-
-def _start(kind: FrameType, flags: int) -> StreamState:
-    complete = bool(flags & COMPLETE) and kind is FrameType.REQUEST_CHANNEL
-    requester = REQUEST_START[kind, bool(flags & FOLLOWS), complete]
-    return StreamState(kind, requester, RESPONDER_START[kind])
-
-
-def _after(state: StreamState, side: Side, frame: FrameType, flags: int) -> StreamState | None:
-    """Return the next state; `state.over` may hold for it; `None` if the frame is illegal."""
-    if frame is FrameType.PAYLOAD:
-        here = state.requester if side is Side.REQUESTER else state.responder
-        there = DIRECTION.get((here, _payload_input(flags)))
-        if there is None:
-            return None
-        if side is Side.REQUESTER:
-            return state._replace(requester=there)
-        return state._replace(responder=there)
-    effect = CONTROL.get((state.kind, side, frame))
-    if effect is Effect.END:
-        return StreamState(state.kind, Direction.DONE, Direction.DONE)
-    if effect is Effect.END_REQUESTER:
-        return state._replace(requester=Direction.DONE)
-    return None if effect is None else state
-
-
-def _actions(state: StreamState, side: Side, frame: FrameType, flags: int) -> int:
-    if frame is FrameType.REQUEST_N:
-        return GRANT | CHECK
-    if frame is FrameType.ERROR:
-        return CHECK
-    if frame is not FrameType.PAYLOAD:
-        return 0
-    here = state.requester if side is Side.REQUESTER else state.responder
-    element = _payload_input(flags) is not PayloadInput.COMPLETE or flags & NEXT
-    credit = CREDIT if here is Direction.OPEN and element else 0
-    return credit | (CHECK if flags & METADATA else 0)
-
-
-_MOVES = (FrameType.PAYLOAD, FrameType.REQUEST_N, FrameType.CANCEL, FrameType.ERROR)
-_KINDS = (_RR, _FNF, _STREAM, _CHANNEL)
-
-
-def machine(
-    kind: FrameType,
-) -> dict[StreamState, dict[tuple[Side, FrameType, int], StreamState | None]]:
-    """Return the whole machine of one interaction, for documentation and tests.
-
-    Args:
-        kind: The request frame that opens the stream.
-
-    Returns:
-        For each reachable live state, what (sender, frame type, flags) leads where; `None`
-        stands for the end of the stream.
-    """
-    found: dict[StreamState, dict[tuple[Side, FrameType, int], StreamState | None]] = {}
-    todo = [start for flags in _FLAG_SETS if not (start := _start(kind, flags)).over]
-    while todo:
-        state = todo.pop()
-        if state in found:
-            continue
-        moves = found[state] = {}
-        for side in Side:
-            for frame in _MOVES:
-                for flags in _FLAG_SETS:
-                    after = _after(state, side, frame, flags)
-                    if after is None:
-                        continue
-                    moves[side, frame, flags] = None if after.over else after
-                    if not after.over:
-                        todo.append(after)
-    return found
-
-
-def _key(frame: FrameType, flags: int) -> int:
-    return (frame << 10 | flags) >> KEY_SHIFT
-
-
-class _Tables(NamedTuple):
-    send: dict[int, Transition]
-    receive: dict[int, Transition]
-    start: dict[int, Transition]
-    idle: dict[int, int]
-    names: dict[int, str]
-
-
-def _compile() -> _Tables:
-    tables = _Tables({}, {}, {}, {}, {CLOSED: "closed"})
-    numbers: dict[tuple[StreamState, Side], int] = {}
-
-    def number(state: StreamState, ours: Side) -> int:
-        """Return the int of a state as the side `ours` sees it."""
-        if state.over:
-            return CLOSED
-        made = numbers.setdefault((state, ours), (len(numbers) + 1) << KEY_BITS)
-        tables.names[made] = (
-            f"{state.kind.name} as {ours.value}: requester {state.requester.value}, "
-            f"responder {state.responder.value}"
-        )
-        return made
-
-    for kind in _KINDS:
-        for state, moves in machine(kind).items():
-            for (side, frame, flags), after in moves.items():
-                actions = _actions(state, side, frame, flags) | (CLOSE if after is None else 0)
-                for ours in Side:
-                    sending = side is ours
-                    table = tables.send if sending else tables.receive
-                    nxt = CLOSED if after is None else number(after, ours)
-                    # What we send was checked when it was accepted or made.
-                    done = actions & ~CHECK if sending else actions
-                    table[number(state, ours) | _key(frame, flags)] = (nxt, done)
-    for kind in _KINDS:
-        idle = tables.idle[int(kind)] = (len(numbers) + 1 + len(tables.idle)) << KEY_BITS
-        tables.names[idle] = f"{kind.name} as requester: not sent"
-        grant = GRANT if kind in (_STREAM, _CHANNEL) else 0
-        for flags in _FLAG_SETS:
-            state = _start(kind, flags)
-            actions = grant | (CLOSE if state.over else 0)
-            check = CHECK if flags & METADATA or grant else 0
-            tables.start[_key(kind, flags)] = (number(state, Side.RESPONDER), actions | check)
-            tables.send[idle | _key(kind, flags)] = (number(state, Side.REQUESTER), actions)
-    return tables
-
-
-_TABLES = _compile()
-
-SEND: Final = _TABLES.send
-"""`state | key` of a frame we send: the next state and actions."""
-RECEIVE: Final = _TABLES.receive
-"""`state | key` of a frame we receive: the next state and actions."""
-START: Final = _TABLES.start
-"""Key of a request frame the peer opens a stream with: our first state and actions."""
-IDLE: Final = _TABLES.idle
-"""Request frame type: the state of a stream we allocated and have sent nothing on."""
-
-
-def describe(state: int) -> str:
-    """Return a compiled state in words."""
-    return _TABLES.names[state]

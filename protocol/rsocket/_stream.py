@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ._states import CLOSED, describe
+from ._tables import CLOSED, describe
 
 __all__ = ["CONNECTION_STREAM", "Stream"]
 
