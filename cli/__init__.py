@@ -1,1 +1,5 @@
-"""To be written."""
+"""The `onward` command: a broker, a node, and messages from the shell."""
+
+from ._main import main
+
+__all__ = ["main"]

@@ -1,0 +1,10 @@
+"""`python -m onward.cli` is the `onward` command."""
+
+from __future__ import annotations
+
+import sys
+
+from ._main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""`onward broker`: route the requests of RSocket clients by tags."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final, cast
+
+from ..actors import Node
+from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
+from ..transports.rsocket import RSocketListener
+from ._arguments import Commands, seconds
+from ._listen import listen
+from ._run import Stop, run
+
+__all__ = ["DEFAULT_URI", "add_command", "serve"]
+
+DEFAULT_URI: Final = "rsocket+tcp://127.0.0.1:8001"
+
+_DESCRIPTION: Final = """\
+Run a broker: RSocket clients connect to it, register as destinations with tags, and have their
+requests routed to destinations that carry the tags asked for. Prints `listening URI` for each
+listener once it takes connections, and a line of totals when it has been stopped by Ctrl-C or
+SIGTERM.
+"""
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "broker", help="route requests of RSocket clients by tags", description=_DESCRIPTION
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="URI",
+        action="append",
+        help=f"where to listen; may be repeated; port 0 is any free one (default {DEFAULT_URI})",
+    )
+    parser.add_argument(
+        "--no-route-timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=BrokerOptions().no_route_timeout,
+        help="how long a request waits for a destination; 0 rejects at once (default %(default)s)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
+    parser.set_defaults(command=_command)
+
+
+def _command(arguments: argparse.Namespace) -> None:
+    options = BrokerOptions(no_route_timeout=arguments.no_route_timeout)
+    uris: list[str] = arguments.listen or [DEFAULT_URI]
+    run(lambda stop: serve(stop, uris, options, quiet=arguments.quiet))
+
+
+async def serve(stop: Stop, uris: list[str], options: BrokerOptions, *, quiet: bool) -> None:
+    """Run a broker until it is to stop.
+
+    Raises:
+        CommandError: It cannot listen at one of the URIs.
+        UnknownScheme: There is no transport for one of them.
+    """
+    async with Node("broker") as node:
+        broker = await Broker.attach(node, options)
+        listeners: list[RSocketListener] = []
+        for uri in uris:
+            listener = await listen(node, uri, "rsocket+", broker=broker)
+            # What the scheme stands for; Node.listen cannot know.
+            listeners.append(cast("RSocketListener", listener))
+        await stop.wait()
+        totals = _totals(broker, listeners)
+    if not quiet:
+        print(totals, flush=True)
+
+
+def _totals(broker: Broker, listeners: list[RSocketListener]) -> str:
+    """Say in a line what the broker has done."""
+    accepted = sum(listener.statistics().accepted for listener in listeners)
+    destinations = [row for row in broker.routes() if row.service != MANAGEMENT_SERVICE]
+    figures = broker.statistics()
+    return (
+        f"stopped: {accepted} connections taken, {len(destinations)} destinations left, "
+        f"{figures.waited} requests waited, {figures.rejected} rejected, {figures.lost} lost"
+    )

@@ -1,0 +1,73 @@
+"""The parser of the `onward` command, and what becomes of errors."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from ..protocol import OnwardError
+from . import _broker
+from ._status import CommandError, Status, status_of
+
+__all__ = ["main"]
+
+_DESCRIPTION: Final = "Routed actors: run a broker or a node, and send messages along routes."
+
+_EPILOG: Final = """\
+exit status:
+  0  done; a server was told to stop by Ctrl-C or SIGTERM, and has
+  1  certainly not done: nobody was reached, nothing was delivered
+  2  the command line is wrong
+  3  in doubt: handed over, and no answer came; doing it again may do it twice
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: The words after `onward`; those of the process by default.
+
+    Returns:
+        The exit status; see `Status`.
+
+    Raises:
+        SystemExit: The command line is wrong, or help was asked for.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        parsed.command(parsed)
+    except CommandError as error:
+        return _failed(parsed.name, error, error.status)
+    except OnwardError as error:
+        return _failed(parsed.name, error, status_of(error))
+    except ValueError as error:
+        return _failed(parsed.name, error, Status.USAGE)
+    except KeyboardInterrupt:
+        return _failed(parsed.name, "interrupted", Status.IN_DOUBT)
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python's own flush at exit must not fail on it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Status.FAILED
+    return Status.OK
+
+
+def _failed(name: str, error: object, status: Status) -> Status:
+    print(f"onward {name}: {error}", file=sys.stderr)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="onward",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    for module in (_broker,):
+        module.add_command(commands)
+    return parser

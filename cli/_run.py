@@ -1,0 +1,77 @@
+"""Running a command on an event loop until it is done, or SIGINT or SIGTERM comes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ..actors import new_event_loop
+from ._status import CommandError, Status
+
+__all__ = ["Stop", "run"]
+
+T = TypeVar("T")
+
+
+class Stop:
+    """The wish that the command ends; a signal or a test expresses it."""
+
+    def __init__(self) -> None:
+        self._wished = asyncio.Event()
+
+    def wish(self) -> None:
+        """Ask the command to end. Call it on the loop."""
+        self._wished.set()
+
+    async def wait(self) -> None:
+        """Wait until the command is to end."""
+        await self._wished.wait()
+
+    async def unless(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do some work, and give it up if the command is to end before.
+
+        Raises:
+            CommandError: It was given up.
+        """
+        task = asyncio.ensure_future(work)
+        wished = asyncio.ensure_future(self._wished.wait())
+        try:
+            await asyncio.wait({task, wished}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise CommandError("interrupted", Status.IN_DOUBT)
+        finally:
+            for each in (task, wished):
+                each.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await each
+
+
+def run(command: Callable[[Stop], Awaitable[None]]) -> None:
+    """Run a command on an event loop of its own, uvloop's where it is installed.
+
+    SIGINT and SIGTERM express the wish to stop; what the command does then is its business.
+    """
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_with_signals(command))
+
+
+async def _with_signals(command: Callable[[Stop], Awaitable[None]]) -> None:
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    # Only the main thread gets signals, and only where the loop can wait for them.
+    handled: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        with suppress(NotImplementedError):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, stop.wish)
+                handled.append(number)
+    try:
+        await command(stop)
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
