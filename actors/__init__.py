@@ -8,8 +8,9 @@ from ._background import BackgroundNode, new_event_loop
 from ._dead_letters import DeadLetter, DeadLetters
 from ._errors import LimitReached, RoutingLoop, TooManyRequests, UnknownScheme, WouldDeadlock
 from ._future import LoopFuture
-from ._node import Node, Rule
+from ._node import Node
 from ._policy import Mailbox, NodeLimits, OnFailure, Overflow, Supervision
+from ._router import Rule
 from ._statistics import NodeStatistics, WorkerStatistics
 from ._timer import Timer
 from ._transport import Listener, Transport

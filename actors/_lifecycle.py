@@ -24,7 +24,7 @@ from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
 from ._thread import OwnThread
 
 if TYPE_CHECKING:
-    from ._cell import Cell, Target
+    from ._cell import Cell
     from ._worker import Worker
 
 logger = logging.getLogger("onward.actors")
@@ -181,20 +181,16 @@ def _may_restart(cell: Cell) -> bool:
 
 
 async def _restart(cell: Cell, error: BaseException) -> None:
-    if cell.children:
-        await _stop_children(cell)
-    result = _last_words(cell, error)
-    if result is not None:
-        await _finish(cell, result)
+    await _stop_slowly(cell, error, hook=True)
     assert cell.factory is not None
     old, worker = cell.worker, cell.factory()
     assert old is not None
     adopt_identity(old, worker)
     bind(cell, worker)
     join_inbox(worker, cell)
-    result = cell.call(worker.on_start)
-    if isinstance(result, Coroutine):
-        await result
+    started = cell.call(worker.on_start)
+    if isinstance(started, Coroutine):
+        await started
 
 
 def _restart_done(cell: Cell, task: asyncio.Task[Any]) -> None:
@@ -257,7 +253,8 @@ def _stop_done(cell: Cell, task: asyncio.Task[Any]) -> None:
 
 
 async def _stop_slowly(cell: Cell, error: BaseException | None, *, hook: bool) -> None:
-    await _stop_children(cell)
+    if cell.children:
+        await _stop_children(cell)
     result = _last_words(cell, error) if hook else None
     if result is not None:
         await _finish(cell, result)
@@ -327,13 +324,6 @@ def close(cell: Cell) -> None:
 def _cancel_timers(cell: Cell) -> None:
     for timer in list(cell.timers or ()):
         timer.cancel()
-
-
-def close_late(target: Target) -> None:
-    """Close a worker whose event loop is closed."""
-    if isinstance(target, cells.Cell):
-        close(target)
-        target.flush()
 
 
 async def stop_in_order(stopping: Iterable[Cell], deadline: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
+from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
 from ..protocol import (
@@ -20,18 +21,24 @@ from ..protocol import (
     OnwardError,
     RequestTimeout,
     Route,
+    RouteLike,
     format_route,
 )
-from ._cell import RoomLater, Target
 from ._errors import TooManyRequests
+from ._mailbox import RoomLater, Target
+from ._run_queue import Phase
 
 if TYPE_CHECKING:
-    from ._node import Node
+    from ._router import Router
 
-__all__ = ["RandomAddresses", "Reply", "Requests"]
+__all__ = ["LATE_ANSWER", "RandomAddresses", "Reply", "Requests"]
+
+LATE_ANSWER: Final = "late answer"
+"""The reason of the dead letter that an answer nobody waits for any more becomes."""
 
 _BYTES: Final = 16
 _CHUNK: Final = 64
+_SHARED_TIMERS: Final = 16
 
 
 class RandomAddresses:
@@ -63,39 +70,92 @@ class RandomAddresses:
 class Reply(Target):
     """The mailbox of one request: it takes one answer."""
 
-    __slots__ = ("_node", "future")
+    __slots__ = ("_router", "future", "onward", "timeout")
 
-    def __init__(self, node: Node, future: asyncio.Future[Message]) -> None:
+    def __init__(
+        self, router: Router, future: asyncio.Future[Message], onward: Route, timeout: float
+    ) -> None:
+        # `queue` is never set, so that `Router.route` calls `put`.
         self.queue = None
-        self.limit = 0
-        self.scheduled = False
         self.future = future
-        self._node = node
+        self.onward = onward
+        self.timeout = timeout
+        self._router = router
 
     def put(self, message: Message) -> None:
         """Take the answer; a second one becomes a dead letter."""
-        if self._node.on_loop_thread():
-            self._settle(message)
-        else:
-            self._node.call_on_loop(lambda: self._settle(message))
-
-    def _settle(self, message: Message) -> None:
-        if self.future.done():
-            self._node.dead_letter(message, LATE_ANSWER)
+        if get_ident() != self._router.thread_id:
+            self._router.call_on_loop(lambda: self.put(message))
+        elif self.future.done():
+            self._router.dead_letter(message, LATE_ANSWER)
         else:
             self.future.set_result(message)
 
+    def expire(self) -> None:
+        """Fail the request: it has waited as long as it may."""
+        if not self.future.done():
+            target = format_route(self.onward)
+            self.future.set_exception(RequestTimeout(target, f"{self.timeout:g} s"))
 
-LATE_ANSWER: Final = "late answer"
-"""The reason of the dead letter that an answer nobody waits for any more becomes."""
+
+class _Patience:
+    """The requests with one and the same timeout, oldest first, and one timer for them all.
+
+    A timer of its own would be a fifth of what a request costs. The oldest expires first,
+    so only that one needs a timer; it is set anew when it goes off, not for every request.
+    """
+
+    __slots__ = ("_deadlines", "_loop", "_timeout", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+        self._loop = loop
+        self._timeout = timeout
+        self._deadlines: dict[Reply, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, reply: Reply) -> None:
+        self._deadlines[reply] = deadline = self._loop.time() + self._timeout
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._due)
+
+    def remove(self, reply: Reply) -> None:
+        self._deadlines.pop(reply, None)
+
+    def cancel(self) -> bool:
+        """Cancel the timer if nobody waits; say whether that is so."""
+        if self._deadlines:
+            return False
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Cancel the timer, whoever waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _due(self) -> None:
+        now = self._loop.time()
+        self._timer = None
+        while self._deadlines:
+            reply, deadline = next(iter(self._deadlines.items()))
+            if deadline > now:
+                self._timer = self._loop.call_at(deadline, self._due)
+                return
+            del self._deadlines[reply]
+            reply.expire()
 
 
 class Requests:
-    """The requests of a node that wait for an answer."""
+    """The requests of a node that wait for an answer.
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    Args:
+        router: The node.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
         self._waiting: dict[Address, Reply] = {}
+        self._patience: dict[float, _Patience] = {}
         # Given up and not answered; as a dict, for its order.
         self._given_up: dict[Address, None] = {}
 
@@ -111,34 +171,42 @@ class Requests:
 
     async def request(
         self,
-        onward: Route,
+        route: RouteLike,
         payload: bytes,
         timeout: float,
         source: Address | None,
         context: Context | None,
     ) -> Message:
-        """Send a message and wait for what comes back. See `Node.request`."""
-        node, waiting = self._node, self._waiting
-        if len(waiting) >= node.limits.requests:
-            raise TooManyRequests(format_route(onward), f"{node.limits.requests} wait")
-        loop = node.loop
+        """Send a message and wait for what comes back. See `Router.request`."""
+        router, waiting = self._router, self._waiting
+        if router.phase is Phase.CLOSED:
+            raise NodeStopped(router.name)
+        router.check_payload(payload)
+        onward = router.route_of(route)
+        if len(waiting) >= router.limits.requests:
+            raise TooManyRequests(format_route(onward), f"{router.limits.requests} wait")
+        loop = router.loop
         future: asyncio.Future[Message] = loop.create_future()
-        address = node.random_address()
-        waiting[address] = node.table[address] = Reply(node, future)
-        timer = loop.call_later(timeout, _expire, future, onward, timeout)
+        address = router.random_address()
+        reply = Reply(router, future, onward, timeout)
+        patience = self._patience.get(timeout) or self._patience_of(loop, timeout)
+        patience.add(reply)
+        router.table[address] = waiting[address] = reply
         try:
             message = Message(onward, (address,), payload, source, context)
             try:
-                node.route(message)
+                router.route(message)
             except RoomLater as full:
                 await _put_in_time(full, future)
             return await future
+        except BaseException:
+            self._give_up(address)
+            if future.done() and not future.cancelled():
+                future.exception()  # it may have come together with a cancellation
+            raise
         finally:
-            timer.cancel()
-            del waiting[address]
-            node.table.pop(address, None)
-            if not future.done() or future.cancelled() or future.exception() is not None:
-                self._give_up(address)
+            patience.remove(reply)
+            del waiting[address], router.table[address]
 
     def fail(self, address: Address, error: OnwardError) -> bool:
         """Raise an error where a request waits for its answer; say whether one does."""
@@ -148,16 +216,27 @@ class Requests:
         reply.future.set_exception(error)
         return True
 
-    def fail_all(self, name: str) -> None:
-        """Fail every request that still waits: the node stops."""
-        for reply in list(self._waiting.values()):
-            if not reply.future.done():
-                reply.future.set_exception(NodeStopped(name, "while an answer was due"))
+    def close(self, name: str) -> None:
+        """Fail every request that still waits, and cancel the timers: the node stops."""
+        for address in list(self._waiting):
+            self.fail(address, NodeStopped(name, "while an answer was due"))
+        for patience in self._patience.values():
+            patience.close()
+
+    def _patience_of(self, loop: asyncio.AbstractEventLoop, timeout: float) -> _Patience:
+        # Most programs use a few timeouts. One that computes them from deadlines must not
+        # leave a timer behind for each.
+        if len(self._patience) >= _SHARED_TIMERS:
+            unused = [key for key, patience in self._patience.items() if patience.cancel()]
+            for key in unused:
+                del self._patience[key]
+        made = self._patience[timeout] = _Patience(loop, timeout)
+        return made
 
     def _give_up(self, address: Address) -> None:
         given_up = self._given_up
         given_up[address] = None
-        if len(given_up) > self._node.limits.late_answers:
+        if len(given_up) > self._router.limits.late_answers:
             del given_up[next(iter(given_up))]
 
 
@@ -169,22 +248,17 @@ async def _put_in_time(full: RoomLater, future: asyncio.Future[Message]) -> None
             over, this leaves no doubt.
     """
     while True:
-        room = asyncio.ensure_future(full.cell.room())
+        room = asyncio.ensure_future(full.intake.room())
         try:
             await asyncio.wait((room, future), return_when=asyncio.FIRST_COMPLETED)
             if future.done():
-                raise MailboxFull(full.cell.address, "no room in time")
+                raise MailboxFull(full.intake.address, "no room in time")
             room.result()
         finally:
             room.cancel()
         try:
-            full.cell.put(full.message)
+            full.intake.put(full.message)
         except RoomLater as again:
             full = again
         else:
             return
-
-
-def _expire(future: asyncio.Future[Message], onward: Route, timeout: float) -> None:
-    if not future.done():
-        future.set_exception(RequestTimeout(format_route(onward), f"{timeout:g} s"))

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ._cell import Turn
 from ._errors import LimitReached
+from ._mailbox import Turn
 
 if TYPE_CHECKING:
     from ._cell import Cell

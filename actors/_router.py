@@ -1,0 +1,339 @@
+"""The router: messages in, by the table of addresses and the rules for other types."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
+from threading import get_ident
+from typing import Any, Final, TypeAlias
+
+from ..protocol import (
+    LOCAL,
+    MAX_ROUTE_LENGTH,
+    Address,
+    Context,
+    DeliveryError,
+    Message,
+    NodeStopped,
+    OnwardError,
+    PayloadTooBig,
+    Route,
+    RouteLike,
+    RouteTooLong,
+    UnknownAddress,
+    UnknownAddressType,
+    route as route_of,
+)
+from ._dead_letters import DeadLetters
+from ._errors import RoutingLoop
+from ._mailbox import RoomLater, Target
+from ._policy import NodeLimits
+from ._requests import LATE_ANSWER, RandomAddresses, Requests
+from ._run_queue import Phase, RunQueue
+
+__all__ = ["Router", "Rule", "words_for"]
+
+Rule: TypeAlias = Callable[[Message], Message | None]
+"""Gives a message back with its first address replaced; `None`: it took the message over."""
+
+
+class Router(RunQueue):
+    """Takes messages to where their first onward address leads.
+
+    Args:
+        name: Of the node.
+        limits: Of the node.
+        clock: What stamps dead letters, in seconds; the loop's clock by default.
+
+    Attributes:
+        dead_letters: What could not be delivered.
+        table: What each address leads to.
+        lock: Held to change the table; looking up takes no lock.
+        random_address: Makes an address that nobody can guess.
+    """
+
+    def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
+        super().__init__(name, limits)
+        self.clock: Final = clock or self._loop_time
+        self.dead_letters = DeadLetters(
+            keep=limits.dead_letters, reasons=limits.dead_letter_reasons, clock=self.clock
+        )
+        self.table: dict[Address, Target] = {}
+        self.lock = threading.RLock()
+        self.random_address = RandomAddresses().take
+        self._rules: dict[int, Rule] = {}
+        self._requests = Requests(self)
+
+    # --- routing ----------------------------------------------------------------------
+
+    def route(self, message: Message) -> None:
+        """Hand a message to the worker its first onward address leads to.
+
+        Safe from any thread; it never waits. When it returns the message is in a mailbox,
+        or a rule has taken it over, or an overflow policy has dropped it.
+
+        Raises:
+            EmptyRoute: There is no onward address.
+            UnknownAddress: No worker has the address.
+            UnknownAddressType: There is no rule for the type of the address.
+            MailboxFull: The worker does not keep up.
+            RoutingLoop: Rules rewrote it too often.
+            NodeStopped: The node has not started, or has stopped.
+        """
+        onward = message[0]
+        target = self.table.get(onward[0]) if onward else None
+        if target is None:
+            self._reroute(message)
+            return
+        queue = target.queue
+        if queue is None or len(queue) >= target.limit:
+            target.put(message)
+            return
+        queue.append(message)
+        if not target.scheduled:
+            target.scheduled = True
+            self._ready.append(target)
+            if not self._awake:
+                self._wake()
+
+    def _reroute(self, message: Message) -> None:
+        if self.phase is Phase.NOT_STARTED or self.phase is Phase.CLOSED:
+            raise NodeStopped(self.name)
+        first = message.to
+        for _ in range(self.limits.reroutes + 1):
+            target = self.table.get(first)
+            if target is not None:
+                target.put(message)
+                return
+            rule = self._rule(first)
+            if rule is None:
+                self._unknown(message, first)
+                return
+            rewritten = rule(message)
+            if rewritten is None:
+                return
+            message, first = rewritten, rewritten.to
+        raise RoutingLoop(first, f"more than {self.limits.reroutes} times")
+
+    def _rule(self, address: Address) -> Rule | None:
+        rule = self._rules.get(address.type)
+        if rule is None and address.type != LOCAL:
+            rule = self._load_rule(address.type)
+            if rule is None:
+                raise UnknownAddressType(address)
+        return rule
+
+    def _load_rule(self, address_type: int) -> Rule | None:
+        """Look for a rule that is not installed yet; a node asks its transports."""
+        raise NotImplementedError
+
+    def _unknown(self, message: Message, first: Address) -> None:
+        if not self._requests.is_late(first):
+            raise UnknownAddress(first)
+        # Whoever answers cannot know that nobody waits any more; it is no error of theirs.
+        self.dead_letter(message, LATE_ANSWER)
+
+    async def route_wait(self, message: Message) -> None:
+        """Do as `route`, but wait for room where the mailbox's policy is to wait.
+
+        Raises:
+            MailboxFull: The policy is another, or too many senders wait already.
+            DeliveryError: As `route`.
+        """
+        try:
+            self.route(message)
+        except RoomLater as full:
+            await self._on_loop(_put_when_room(full))
+
+    def deliver(self, message: Message) -> bool:
+        """Do as `route` for a message whose sender cannot be told of an error.
+
+        For messages from outside. What cannot be delivered becomes a dead letter.
+
+        Returns:
+            Whether it was delivered.
+        """
+        onward, back = message[0], message[1]
+        try:
+            if max(len(onward), len(back)) > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
+            if onward and self._requests.is_late(onward[0]):
+                raise _LateAnswer(onward[0])
+            self.route(message)
+        except OnwardError as error:
+            self.dead_letter(message, error)
+            return False
+        return True
+
+    def send(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike = (),
+        context: Context | None = None,
+    ) -> None:
+        """Send a message. Safe from any thread.
+
+        Args:
+            route: Where to.
+            payload: What.
+            return_route: The way back; none by default.
+            context: What travels with it inside the node.
+
+        Raises:
+            PayloadTooBig: The payload is over the limit.
+            DeliveryError: As `route`.
+        """
+        self.check_payload(payload)
+        back = self.route_of(return_route)
+        self.route(Message(self.route_of(route), back, payload, None, context))
+
+    async def send_wait(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike = (),
+        context: Context | None = None,
+    ) -> None:
+        """Do as `send`, but wait for room where the mailbox's policy is to wait."""
+        self.check_payload(payload)
+        back = self.route_of(return_route)
+        await self.route_wait(Message(self.route_of(route), back, payload, None, context))
+
+    def request(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> Coroutine[Any, Any, Message]:
+        """Send a message and wait for the answer.
+
+        The return route is a mailbox of this one request, with a random address.
+
+        Args:
+            route: Where to.
+            payload: What.
+            timeout: How long to wait, in seconds.
+            context: What travels with it inside the node.
+
+        Returns:
+            The first message that comes back. A further one has no such address.
+
+        Raises:
+            RequestTimeout: Nothing came back in time; it may still have been handled.
+            MailboxFull: There was no room, in time where the policy is to wait.
+            TooManyRequests: The node waits for as many answers as it may.
+            NodeStopped: The node stopped.
+            PayloadTooBig: The payload is over the limit.
+            DeliveryError: As `route`.
+        """
+        return self.request_from(None, route, payload, timeout, context)
+
+    def request_from(
+        self,
+        source: Address | None,
+        route: RouteLike,
+        payload: bytes,
+        timeout: float,
+        context: Context | None,
+    ) -> Coroutine[Any, Any, Message]:
+        """Do what `request` says, for a worker."""
+        work = self._requests.request(route, payload, timeout, source, context)
+        return work if get_ident() == self.thread_id else self._on_loop(work)
+
+    def fail_request(self, address: Address, error: OnwardError) -> bool:
+        """Raise an error where a request waits, in place of an answer. Call it on the loop.
+
+        For rules and transports that learn that no answer will come.
+
+        Args:
+            address: The mailbox of the request: the last step of its way back.
+            error: What `request` is to raise.
+
+        Returns:
+            Whether a request waits there.
+        """
+        return self._requests.fail(address, error)
+
+    def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
+        """Count and keep a message that cannot be delivered. Safe from any thread.
+
+        Args:
+            message: The message.
+            reason: Why: a few words, the same for the same cause, or the error.
+        """
+        self.dead_letters.add(message, reason if isinstance(reason, str) else words_for(reason))
+
+    def check_payload(self, payload: bytes) -> None:
+        """Check the size of a payload.
+
+        Raises:
+            PayloadTooBig: It is over the limit.
+        """
+        if len(payload) > self.limits.payload:
+            raise PayloadTooBig(len(payload), self.limits.payload)
+
+    @staticmethod
+    def route_of(given: RouteLike) -> Route:
+        """Make a route of anything that reads as one; texts are read once and remembered."""
+        if isinstance(given, str):
+            return _parsed(given)
+        return route_of(given)
+
+    # --- rules ------------------------------------------------------------------------
+
+    def add_rule(self, address_type: int, rule: Rule) -> None:
+        """Have a function resolve the addresses of a type, in place of any other.
+
+        Args:
+            address_type: 1 to 255. A worker that has the very address comes first.
+            rule: Gives a message back with its first address replaced, or returns `None`
+                when it has taken the message over. It runs on the sender's thread, must not
+                block, and what it raises the sender gets.
+
+        Raises:
+            ValueError: The type is out of range.
+        """
+        if not LOCAL < address_type <= 255:
+            raise ValueError(f"{address_type} is no address type a rule can be for")
+        self._rules[address_type] = rule
+
+    def remove_rule(self, address_type: int) -> None:
+        """Remove the rule for a type of address, if there is one."""
+        self._rules.pop(address_type, None)
+
+    def _loop_time(self) -> float:
+        return self.loop.time()
+
+
+class _LateAnswer(UnknownAddress):
+    reason = LATE_ANSWER
+
+
+async def _put_when_room(full: RoomLater) -> None:
+    while True:
+        await full.intake.room()
+        try:
+            full.intake.put(full.message)
+        except RoomLater as again:
+            full = again
+        else:
+            return
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Route:
+    return route_of(text)
+
+
+def words_for(error: OnwardError) -> str:
+    """Return the few words an error is counted under."""
+    if isinstance(error, DeliveryError):
+        return error.reason
+    name = type(error).__name__
+    return "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()

@@ -1,0 +1,290 @@
+"""The workers of a node: how they come onto its table and off it, and what they count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol import (
+    Address,
+    AddressInUse,
+    AddressLike,
+    NodeStopped,
+    UnknownAddress,
+    WorkerStopped,
+    address as address_of,
+)
+from . import _lifecycle as lifecycle
+from ._cell import Cell, Factory
+from ._errors import LimitReached
+from ._policy import Mailbox, NodeLimits, OnFailure, Supervision
+from ._router import Router
+from ._run_queue import Phase
+from ._state import NEW, RUNNING, STOPPING
+from ._statistics import NodeStatistics
+
+if TYPE_CHECKING:
+    import pykka
+
+    from ._worker import Worker
+
+__all__ = ["Workers"]
+
+_MAILBOX: Final = Mailbox()
+_SUPERVISION: Final = Supervision()
+_LIKE_PYKKA: Final = Supervision(OnFailure.STOP)
+
+
+class Workers(Router):
+    """A router with workers.
+
+    Args:
+        name: Of the node.
+        limits: Of the node.
+        clock: What stamps dead letters, in seconds; the loop's clock by default.
+    """
+
+    def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
+        super().__init__(name, limits, clock)
+        self.abandoned = 0
+        self._workers = 0
+        self._retired = [0, 0, 0, 0, 0]
+
+    def spawn(
+        self,
+        factory: Factory,
+        *,
+        address: AddressLike | Iterable[AddressLike] | None = None,
+        mailbox: Mailbox = _MAILBOX,
+        supervision: Supervision = _SUPERVISION,
+    ) -> Address:
+        """Make a worker and register it; `on_start` is its first turn.
+
+        Args:
+            factory: What makes the worker: a class, a partial, a lambda. It is called at
+                once on this thread, and again for a restart.
+            address: Its address or addresses, the primary one first; all are registered or
+                none. By default one of 32 random hexadecimal digits.
+            mailbox: How many messages may wait, and what happens at that limit.
+            supervision: What happens when it fails.
+
+        Returns:
+            Its primary address.
+
+        Raises:
+            AddressInUse: Another worker has one of the addresses.
+            LimitReached: The node has as many addresses as it may.
+            NodeStopped: The node has not started, or is stopping.
+        """
+        return self._spawn(factory, address, mailbox, supervision, None).address
+
+    async def start(
+        self,
+        factory: Factory,
+        *,
+        address: AddressLike | Iterable[AddressLike] | None = None,
+        mailbox: Mailbox = _MAILBOX,
+        supervision: Supervision = _SUPERVISION,
+    ) -> Address:
+        """Spawn a worker and wait until it has started; raises what `on_start` raises."""
+        return await self._on_loop(self._start(factory, address, mailbox, supervision, None))
+
+    def spawn_child(
+        self,
+        parent: Cell,
+        factory: Factory,
+        address: AddressLike | Iterable[AddressLike] | None,
+        mailbox: Mailbox,
+        supervision: Supervision,
+    ) -> Address:
+        """Do what `Worker.spawn` says."""
+        return self._spawn(factory, address, mailbox, supervision, parent).address
+
+    async def start_child(
+        self,
+        parent: Cell,
+        factory: Factory,
+        address: AddressLike | Iterable[AddressLike] | None,
+        mailbox: Mailbox,
+        supervision: Supervision,
+    ) -> Address:
+        """Do what `Worker.start_child` says."""
+        return await self._on_loop(self._start(factory, address, mailbox, supervision, parent))
+
+    async def _start(
+        self,
+        factory: Factory,
+        address: AddressLike | Iterable[AddressLike] | None,
+        mailbox: Mailbox,
+        supervision: Supervision,
+        parent: Cell | None,
+    ) -> Address:
+        cell = self._spawn(factory, address, mailbox, supervision, parent)
+        if cell.state == NEW:
+            cell.started = self.loop.create_future()
+            await cell.started
+        return cell.address
+
+    def adopt(self, worker: Worker) -> None:
+        """Run a worker that was started as in Pykka."""
+        cell = Cell(self, (self.random_address(),), None, _MAILBOX, _LIKE_PYKKA, None)
+        cell.registered = True
+        self._admit(cell, worker)
+
+    def _spawn(
+        self,
+        factory: Factory,
+        address: AddressLike | Iterable[AddressLike] | None,
+        mailbox: Mailbox,
+        supervision: Supervision,
+        parent: Cell | None,
+    ) -> Cell:
+        addresses = self._addresses(address)
+        if parent is not None and parent.state >= STOPPING:
+            raise WorkerStopped(parent.address)
+        self._check_free(addresses)
+        cell = Cell(self, addresses, factory, mailbox, supervision, parent)
+        self._admit(cell, factory())
+        return cell
+
+    def _admit(self, cell: Cell, worker: Worker) -> None:
+        if self.phase is not Phase.OPEN:
+            raise NodeStopped(self.name)
+        lifecycle.bind(cell, worker)
+        has_start = worker._has_start()
+        cell.state = NEW if has_start else RUNNING
+        cell.scheduled = has_start
+        with self.lock:
+            self._check_free(cell.addresses)
+            for each in cell.addresses:
+                self.table[each] = cell
+            self._workers += 1
+        if cell.parent is not None:
+            if cell.parent.children is None:
+                cell.parent.children = {}
+            cell.parent.children[cell] = None
+        lifecycle.join_inbox(worker, cell)
+        if has_start:
+            self.schedule(cell)
+
+    def _check_free(self, addresses: tuple[Address, ...]) -> None:
+        for each in addresses:
+            if each in self.table:
+                raise AddressInUse(each)
+        if len(self.table) + len(addresses) > self.limits.addresses:
+            raise LimitReached("addresses", self.limits.addresses)
+
+    def _addresses(self, given: AddressLike | Iterable[AddressLike] | None) -> tuple[Address, ...]:
+        if given is None:
+            return (self.random_address(),)
+        if isinstance(given, Address | str | bytes):
+            return (address_of(given),)
+        addresses = tuple(dict.fromkeys(map(address_of, given)))
+        if not addresses:
+            raise ValueError("a worker needs an address")
+        return addresses
+
+    def add_address(self, owner: AddressLike, extra: AddressLike) -> None:
+        """Give a worker one more address.
+
+        Args:
+            owner: An address it has.
+            extra: The new one.
+
+        Raises:
+            UnknownAddress: There is no such worker.
+            AddressInUse: A worker has the new address already.
+            LimitReached: The node has as many addresses as it may.
+        """
+        added = address_of(extra)
+        with self.lock:
+            cell = self._cell(owner)
+            self._check_free((added,))
+            self.table[added] = cell
+            cell.addresses = (*cell.addresses, added)
+
+    def remove_address(self, extra: AddressLike) -> None:
+        """Take an address from its worker.
+
+        Raises:
+            UnknownAddress: No worker has it.
+            ValueError: It is the primary address.
+        """
+        removed = address_of(extra)
+        with self.lock:
+            cell = self._cell(removed)
+            if removed == cell.address:
+                raise ValueError(f"{removed} is the primary address of {cell}")
+            cell.addresses = tuple(each for each in cell.addresses if each != removed)
+            del self.table[removed]
+
+    def has(self, address: AddressLike) -> bool:
+        """Tell whether a worker, or a request's mailbox, has the address."""
+        return address_of(address) in self.table
+
+    def is_ephemeral(self, address: Address) -> bool:
+        """Tell whether the address is that of a request waiting for its answer."""
+        return address in self._requests
+
+    def ref(self, address: AddressLike) -> pykka.ActorRef[Any]:
+        """Return Pykka's ref to a worker, for `tell`, `ask` and proxies.
+
+        Raises:
+            UnknownAddress: There is no such worker.
+        """
+        worker = self._cell(address).worker
+        assert worker is not None
+        return worker.actor_ref
+
+    def _cell(self, address: AddressLike) -> Cell:
+        found = self.table.get(address_of(address))
+        if not isinstance(found, Cell):
+            raise UnknownAddress(address_of(address))
+        return found
+
+    def _cells(self) -> list[Cell]:
+        return [
+            target
+            for address, target in list(self.table.items())
+            if isinstance(target, Cell) and target.addresses[0] == address
+        ]
+
+    def forget(self, cell: Cell) -> None:
+        """Take a stopped worker off the table and keep its counts."""
+        with self.lock:
+            for each in cell.addresses:
+                if self.table.get(each) is cell:
+                    del self.table[each]
+            self._workers -= 1
+            for index, count in enumerate(_counts(cell)):
+                self._retired[index] += count
+
+    # --- statistics -------------------------------------------------------------------
+
+    def statistics(self, *, workers: bool = True) -> NodeStatistics:
+        """Return what is counted. Safe from any thread.
+
+        Args:
+            workers: Whether each worker's own statistics are included.
+        """
+        cells = self._cells()
+        totals = [sum(column) for column in zip(self._retired, *map(_counts, cells), strict=True)]
+        by_reason = self.dead_letters.by_reason
+        return NodeStatistics(
+            name=self.name,
+            worker_count=self._workers,
+            requests=len(self._requests),
+            handled=totals[0],
+            failed=totals[1],
+            refused=totals[2],
+            dropped=totals[3],
+            restarts=totals[4],
+            abandoned=self.abandoned,
+            dead_letters=sum(by_reason.values()),
+            dead_letter_reasons=by_reason,
+            workers=tuple(cell.statistics() for cell in cells) if workers else (),
+        )
+
+
+def _counts(cell: Cell) -> tuple[int, int, int, int, int]:
+    return cell.handled, cell.failed, cell.refused, cell.dropped, cell.restarts
