@@ -71,6 +71,7 @@ from ._serialize import (
 )
 from ._setup import COMPOSITE_MIME, Setup
 from ._states import (
+    CLOSED,
     CONNECTION,
     CONTROL,
     DIRECTION,
@@ -90,6 +91,7 @@ from ._stream import CONNECTION_STREAM, Stream
 from ._tables import describe, machine
 
 __all__ = [
+    "CLOSED",
     "COMPLETE",
     "COMPOSITE_MIME",
     "CONNECTION",

@@ -39,9 +39,9 @@ from ._errors import (
 from ._events import Event, StreamFailed
 from ._frames import LENGTH_AT, Frame, check_length, unpack_header, unpack_u24
 from ._serialize import error_frame
-from ._states import ConnectionState, Role
+from ._states import CLOSED, ConnectionState, Role
 from ._stream import CONNECTION_STREAM, Stream
-from ._tables import CHECK, CLOSE, CLOSED, CREDIT, GRANT, KNOWN_BITS, RECEIVE, START
+from ._tables import CHECK, CLOSE, CREDIT, GRANT, KNOWN_BITS, RECEIVE, START
 
 if TYPE_CHECKING:
     from ._limits import ConnectionLimits

@@ -42,8 +42,7 @@ from ._limits import ConnectionLimits
 from ._outbound import Outbound
 from ._serialize import Buffer, error_frame, keepalive_frame
 from ._setup import Setup
-from ._states import CONNECTION, ConnectionInput, ConnectionState, Role
-from ._tables import CLOSED
+from ._states import CLOSED, CONNECTION, ConnectionInput, ConnectionState, Role
 
 __all__ = ["Control"]
 

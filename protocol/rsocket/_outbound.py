@@ -23,9 +23,9 @@ from ._serialize import (
     request_frames,
     request_n_frame,
 )
-from ._states import ConnectionState, Role
+from ._states import CLOSED, ConnectionState, Role
 from ._stream import Stream
-from ._tables import CLOSE, CLOSED, CREDIT, GRANT, IDLE, KNOWN_BITS, SEND, describe
+from ._tables import CLOSE, CREDIT, GRANT, IDLE, KNOWN_BITS, SEND, describe
 
 if TYPE_CHECKING:
     from ._frames import Frame

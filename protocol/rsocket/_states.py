@@ -38,6 +38,7 @@ from typing import Final, NamedTuple
 from ._constants import FrameType
 
 __all__ = [
+    "CLOSED",
     "CONNECTION",
     "CONTROL",
     "DIRECTION",
@@ -205,6 +206,10 @@ CONTROL: Final[dict[tuple[FrameType, Side, FrameType], Effect]] = {
     (_CHANNEL, Side.RESPONDER, FrameType.CANCEL): Effect.END_REQUESTER,
     (_CHANNEL, Side.RESPONDER, FrameType.ERROR): Effect.END,
 }
+
+
+CLOSED: Final = 0
+"""`Stream.state` of every stream that is over; live ones have other, opaque numbers."""
 
 
 class StreamState(NamedTuple):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ._tables import CLOSED, describe
+from ._states import CLOSED
+from ._tables import describe
 
 __all__ = ["CONNECTION_STREAM", "Stream"]
 

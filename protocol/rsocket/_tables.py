@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ._constants import COMPLETE, FOLLOWS, METADATA, NEXT, FrameType
 from ._states import (
+    CLOSED,
     CONTROL,
     DIRECTION,
     REQUEST_START,
@@ -27,7 +28,6 @@ from ._states import (
 __all__ = [
     "CHECK",
     "CLOSE",
-    "CLOSED",
     "CREDIT",
     "GRANT",
     "IDLE",
@@ -52,9 +52,6 @@ GRANT: Final = 4
 """Action: the frame carries a request-n, at offset 6."""
 CHECK: Final = 8
 """Action: the frame has lengths inside that must be checked before it is accepted."""
-
-CLOSED: Final = 0
-"""The state of every stream that is over."""
 
 Move: TypeAlias = PayloadInput | FrameType
 """What moves a stream: what a PAYLOAD says, or REQUEST_N, CANCEL or ERROR."""
