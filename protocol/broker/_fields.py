@@ -59,6 +59,9 @@ class FrameType(IntEnum):
     ADDRESS = 0x05
 
 
+_TYPES: Final = {int(kind): kind for kind in FrameType}
+
+
 def frame_type(buffer: Buffer) -> FrameType:
     """Return a frame's type; nothing else of it is checked.
 
@@ -66,10 +69,10 @@ def frame_type(buffer: Buffer) -> FrameType:
         BrokerFrameError: The buffer has not even a header, or the type is unknown.
     """
     number = _unpack_header(buffer)[2] >> 10
-    try:
-        return FrameType(number)
-    except ValueError:
-        raise UnexpectedFrameType(number) from None
+    kind = _TYPES.get(number)
+    if kind is None:
+        raise UnexpectedFrameType(number)
+    return kind
 
 
 def _unpack_header(buffer: Buffer) -> tuple[int, int, int]:

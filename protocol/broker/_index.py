@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyroaring import BitMap
@@ -52,6 +53,7 @@ MAX_CACHED_TAGS: Final = 16
 Matches: TypeAlias = BitMap
 """Dense numbers of routes. Not to be changed by who gets it."""
 
+_FIRST: Final = itemgetter(0)
 _NEVER: Final[Tag] = (int(WellKnownKey.NO_TAG), None)
 # No route carries it in normal form: what is filed under it stays right for ever.
 
@@ -252,7 +254,7 @@ class TagIndex:
             return self._single(query, *single)
         if not bitmaps:
             return Answer(query, BitMap(), _NEVER)
-        bitmaps.sort(key=_size)
+        bitmaps.sort(key=_FIRST)
         _, watch, matches = bitmaps[0]
         if len(bitmaps) == 1:
             return Answer(query, matches.copy(), watch)
@@ -296,11 +298,12 @@ class TagIndex:
     def _changed(self, tags: TagList) -> None:
         """Drop the answers to every query that a route with these tags matches."""
         watched = self._watched
-        for tag in tags:
-            watching = watched.get(tag)
-            if watching is None:
-                continue
-            for answer in [each for each in watching if each.query.issubset(tags)]:
+        watching = [each for tag in tags if tag in watched for each in watched[tag]]
+        if not watching:
+            return
+        carried = frozenset(tags)
+        for answer in watching:
+            if answer.query <= carried:
                 del self._answers[answer.query]
                 self._forget(answer)
                 self._invalidated += 1
@@ -322,7 +325,3 @@ class TagIndex:
             invalidated=self._invalidated,
             evicted=self._evicted,
         )
-
-
-def _size(item: tuple[int, Tag, BitMap]) -> int:
-    return item[0]

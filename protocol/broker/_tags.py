@@ -6,7 +6,7 @@ follows; the other seven bits are a number or a plain length. Where the specific
 silent (decisions 2 and 6 of the architecture page):
 
 - No bytes are an empty list. Where a list is followed by something else, the entry `80 00`
-  (No Tag Present, empty, last) is the empty list.
+  (No Tag Present, empty, last) is the empty list; so is `80` at the end of a frame.
 - A value of length 0 is the empty text. A frame that ends after a key leaves its value
   null. Null therefore is possible only as the last value of a frame. The reference has no
   null and fails to read one; for it null is written as the empty value.
@@ -99,7 +99,7 @@ def parse_tags(buffer: bytes, offset: int, dialect: Dialect) -> tuple[TagList, i
         BrokerFrameError: The list is broken.
     """
     spans, end = _scan(buffer, offset, dialect, "tag")
-    if _is_marker(buffer, offset, end, spans):
+    if _is_marker(buffer, spans):
         return (), end
     tags: list[Tag] = []
     for key, start, stop in spans:
@@ -115,7 +115,7 @@ def parse_metadata(buffer: bytes, offset: int, dialect: Dialect) -> tuple[Metada
         BrokerFrameError: The list is broken.
     """
     spans, end = _scan(buffer, offset, dialect, "metadata")
-    if _is_marker(buffer, offset, end, spans):
+    if _is_marker(buffer, spans):
         return (), end
     return tuple(
         (
@@ -174,8 +174,12 @@ def _scan(
     return spans, at
 
 
-def _is_marker(buffer: bytes, start: int, end: int, spans: _Spans) -> bool:
-    return len(spans) == 1 and buffer[start:end] == EMPTY_LIST
+def _is_marker(buffer: bytes, spans: _Spans) -> bool:
+    """Say whether a list is just No Tag Present, with an empty value or without one."""
+    if len(spans) != 1:
+        return False
+    key, start, end = spans[0]
+    return start == end and buffer[key] == EMPTY_LIST[0]
 
 
 def _key(buffer: bytes, at: int, dialect: Dialect, what: str) -> Key:

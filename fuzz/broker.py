@@ -1,0 +1,230 @@
+"""Throw random and mutated bytes at the decoders of the broker's frames and queries.
+
+Each input is read as a frame of any type and as an ADDRESS, in both dialects, and every
+`TEXT_EVERY` inputs as the text of a query. The invariant: a value, or `BrokerFrameError` (for
+a text: `AddressError`) with a short text of plain characters, and nothing else. What was read
+can be written, and read again as the same. The short ways to an ADDRESS (`locate_address`, and
+a reader that remembers) agree with the long one on every input. The process does not grow.
+
+    python fuzz/broker.py --count 10000000 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from onward.protocol import AddressError
+from onward.protocol.broker import (
+    HEADER_SIZE,
+    AddressFrame,
+    AddressQuery,
+    BadText,
+    BrokerFrame,
+    BrokerFrameError,
+    BrokerInfo,
+    Dialect,
+    FrameType,
+    QueryReader,
+    RouteAdd,
+    RouteRemove,
+    RouteSetup,
+    RoutingType,
+    format_query,
+    locate_address,
+    parse_frame,
+    parse_query,
+    query_from_tags,
+    tag_set,
+)
+
+TEXT_EVERY = 8
+MAX_ERROR_TEXT = 200
+MAX_GROWTH = 32 * 1024 * 1024
+"""Bytes the resident memory may grow after the first tenth of the inputs."""
+
+ID, OTHER = bytes(range(16)), bytes(16)
+NOW = 1_700_000_000_000
+TAGS = ((1, "orders"), (6, "eu"), ("colour", "blue"))
+METADATA = ((0x1E, b"roundrobin"), ("trace", b"\xff\x00"))
+
+FRAMES: list[BrokerFrame] = [
+    RouteSetup(ID, "orders"),
+    RouteSetup(ID, "é" * 40, (*TAGS, ("last", None))),
+    RouteAdd(OTHER, ID, NOW, "orders", ((2, "Id{00000000-0000-0000-0000-000000000022}"), *TAGS)),
+    RouteRemove(OTHER, ID, NOW),
+    BrokerInfo(OTHER, NOW, METADATA),
+    AddressFrame(ID, RoutingType.UNICAST, TAGS[:1]),
+    AddressFrame(ID, RoutingType.MULTICAST, TAGS, encrypted=True, metadata=METADATA),
+    AddressFrame(ID, RoutingType.SHARD, ((0x7C0001, "x"), (0x19, "")), wrapped=bytes(30)),
+]
+SEEDS = [frame.serialize(Dialect.SPECIFICATION) for frame in FRAMES] + [
+    AddressFrame(ID, RoutingType.UNICAST, TAGS).serialize(Dialect.REFERENCE),
+    RouteSetup(ID, "orders", ((0x7F, "x"), (0x7C, ""), *TAGS)).serialize(Dialect.REFERENCE),
+]
+TEXTS = [
+    b"service=orders region=eu",
+    b"0x7c0001=x %73ervice=a%20b colour",
+    b"route=Id{00000000-0000-0000-0000-0000000000FF} io.rsocket.routing.Zone=a=b",
+    "größe=ß 0x19= k".encode(),
+]
+
+# Bytes on the edge of what a list, a name or a header allows; a mutation puts some anywhere.
+PIECES = (
+    *map(bytes.fromhex, ("00", "01", "7f", "80", "81", "ff", "8000", "8080", "fc", "fc0001")),
+    *map(bytes.fromhex, ("ff", "ffffff", "016b00", "016b0176", "016b8176", "0100", "c3", "eda080")),
+    *map(bytes.fromhex, ("1400", "1480", "1460", "0400", "0800", "0c00", "1000", "0001", "7fff")),
+    *(b" ", b"=", b"%", b"%zz", b"%00", b"0x", b"0x7f", b"service", b"Id{", b"}", b"x" * 130),
+)
+
+
+def mutated(random: Random, seeds: list[bytes]) -> bytes:
+    data = bytearray(random.choice(seeds))
+    for _ in range(1 + int(random.expovariate(1.0))):
+        place = int(random.random() * (len(data) + 1))
+        kind = int(random.random() * 5)
+        if kind == 0 and place < len(data):
+            data[place] = int(random.random() * 256)
+        elif kind == 1:
+            piece = PIECES[int(random.random() * len(PIECES))]
+            data[place : place + len(piece)] = piece
+        elif kind == 2:
+            data[place:place] = PIECES[int(random.random() * len(PIECES))]
+        elif kind == 3:
+            del data[place : place + 1 + int(random.random() * 4)]
+        else:
+            other = seeds[int(random.random() * len(seeds))]
+            data[place:] = other[int(random.random() * len(other)) :]
+    return bytes(data)
+
+
+def made(random: Random) -> bytes:
+    if random.random() < 0.05:
+        return random.randbytes(int(random.random() * 64))
+    return mutated(random, SEEDS)
+
+
+def check_text_of(error: Exception) -> None:
+    text = str(error)
+    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
+        raise AssertionError(f"the error's text: {text!r}")
+
+
+def written(frame: BrokerFrame, dialect: Dialect) -> BrokerFrame:
+    """The frame as the dialect writes it: the reference has no null."""
+    if dialect is Dialect.SPECIFICATION or isinstance(frame, RouteRemove):
+        return frame
+    if isinstance(frame, BrokerInfo):
+        return replace(frame, metadata=tuple((key, value or b"") for key, value in frame.metadata))
+    return replace(frame, tags=tuple((key, value or "") for key, value in frame.tags))
+
+
+def read_slowly(data: bytes, dialect: Dialect) -> AddressQuery | BrokerFrameError:
+    try:
+        spans = locate_address(data, dialect)
+        query = query_from_tags(data[spans.tags : spans.wrapped], dialect)
+    except BrokerFrameError as error:
+        return error
+    return AddressQuery(spans.routing, spans.encrypted, query)
+
+
+def check_address(reader: QueryReader, data: bytes, dialect: Dialect) -> AddressQuery | None:
+    """Read an ADDRESS in the short ways; return what it asks for, `None` if it is none."""
+    slowly = read_slowly(data, dialect)
+    try:
+        found = reader.from_address(data, dialect)
+    except BrokerFrameError as error:
+        if repr(error) != repr(slowly):
+            raise AssertionError(f"{error!r}, not {slowly!r}") from error
+        return None
+    if found != slowly:
+        raise AssertionError(f"{found}, not {slowly}")
+    return found
+
+
+def check_frame(reader: QueryReader, data: bytes, dialect: Dialect) -> bool:
+    """Read one input in all ways; return whether it is a frame."""
+    # Most inputs are refused because of their type, which needs no second opinion.
+    is_address = len(data) >= HEADER_SIZE and data[4] >> 2 == FrameType.ADDRESS
+    asked = check_address(reader, data, dialect) if is_address else None
+    try:
+        frame = parse_frame(data, dialect)
+    except BrokerFrameError as error:
+        check_text_of(error)
+        # The short ways skip the texts of the metadata.
+        if asked and not (isinstance(error, BadText) and error.field.startswith("metadata")):
+            raise AssertionError(f"only the short ways read an ADDRESS: {error}") from error
+        return False
+    if parse_frame(frame.serialize(dialect), dialect) != written(frame, dialect):
+        raise AssertionError("reading is not the inverse of writing")
+    if isinstance(frame, AddressFrame):
+        if asked is None or asked.query != tag_set(frame.tags):
+            raise AssertionError("the short ways read something else")
+        if asked.routing is not frame.routing or not data.endswith(frame.wrapped):
+            raise AssertionError("the routing or the wrapped metadata is not what was sent")
+    return True
+
+
+def check_text(reader: QueryReader, data: bytes) -> bool:
+    """Read one text; return whether it is a query."""
+    try:
+        query = parse_query(data)
+    except AddressError as error:
+        if len(error.reason) > MAX_ERROR_TEXT:
+            raise AssertionError("the error's text is long") from error
+        return False
+    if reader.from_text(data) != query:
+        raise AssertionError("what is remembered differs")
+    if parse_query(format_query(query)) != query:
+        raise AssertionError("reading is not the inverse of writing")
+    return True
+
+
+def resident() -> int:
+    """Bytes of memory the process has resident; 0 where the system does not say."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=100_000, help="inputs to try")
+    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
+    options = parser.parse_args(arguments)
+    random = Random(options.seed)
+    reader = QueryReader()
+    frames = texts = before = 0
+    data = b""
+    started = time.perf_counter()
+    for number in range(options.count):
+        if number == options.count // 10:
+            before = resident()
+        try:
+            data = made(random)
+            for dialect in (Dialect.SPECIFICATION, Dialect.REFERENCE):
+                frames += check_frame(reader, data, dialect)
+            if number % TEXT_EVERY == 0:
+                data = mutated(random, TEXTS)
+                texts += check_text(reader, data)
+        except Exception as error:  # noqa: BLE001 - any is a finding
+            print(f"broker: FAILED at input {number}, seed {options.seed}: {error!r}")
+            print(f"input {data.hex()}")
+            return 1
+    grown = resident() - before
+    print(
+        f"broker: {options.count} inputs, seed {options.seed}: {frames} frames in two dialects, "
+        f"{2 * options.count - frames} refused, {texts} queries from text, "
+        f"{grown / 1024:.0f} KiB grown, {time.perf_counter() - started:.1f} s"
+    )
+    if grown > MAX_GROWTH:
+        print(f"broker: FAILED: over {MAX_GROWTH} bytes grown")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
