@@ -1,0 +1,154 @@
+"""The TCP transport and a node of the Ockam Rust crates, both ways.
+
+The program is built by hand, as `README.md` says: its 280 crates take minutes, and none of the
+project's other tests needs a Rust compiler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from onward.actors import Node, Worker
+from onward.protocol import Message
+from tests.peers.programs import TIMEOUT, Program
+
+pytestmark = pytest.mark.peer
+
+VARIABLE = "ONWARD_OCKAM_PEER"
+
+# One message "hello" to `echoer` from `app`, with and without its optional last field, and to
+# `raw` by way of `hop`; and what the Rust node answers, to the byte. The last field of an answer
+# is the text of an empty tracing context.
+EXCHANGES = {
+    "four fields": (
+        "0000001a 84 81 82004665 63686f6572 81 820043617070 46 0568656c6c6f f6",
+        "0000001c 84 81 820043617070 81 82004665 63686f6572 46 0568656c6c6f 627b7d",
+    ),
+    "three fields": (
+        "00000019 83 81 82004665 63686f6572 81 820043617070 46 0568656c6c6f",
+        "0000001c 84 81 820043617070 81 82004665 63686f6572 46 0568656c6c6f 627b7d",
+    ),
+    "two hops": (
+        "0000001b 84 82 820043686f70 820043726177 81 820043617070 44 000102ff f6",
+        "0000001d 84 81 820043617070 82 820043686f70 820043726177 44 000102ff 627b7d",
+    ),
+}
+
+
+def bare_string(text: str) -> bytes:
+    """Encode a string as a Rust worker of the message type String wants it: BARE.
+
+    A length in LEB128, here below 128, then UTF-8.
+    """
+    encoded = text.encode()
+    assert len(encoded) < 128
+    return bytes([len(encoded)]) + encoded
+
+
+class Echo(Worker):
+    """Sends every payload back."""
+
+    def handle_message(self, message: Message) -> None:
+        self.reply(message, message.payload)
+
+
+class Hop(Worker):
+    """Passes every message on."""
+
+    def handle_message(self, message: Message) -> None:
+        self.forward(message)
+
+
+@pytest.fixture(scope="session")
+def program() -> str:
+    """The path of the program built from `rust/`."""
+    path = os.environ.get(VARIABLE, "")
+    if not Path(path).is_file():
+        pytest.skip(f"Ockam peer: {VARIABLE} does not name the program of tests/peers/rust")
+    return path
+
+
+@pytest.fixture
+async def rust_port(program: str) -> AsyncGenerator[int]:
+    """The port of a Rust node with the workers `echoer`, `raw` and `hop`."""
+    async with Program.running(program, "serve", "0") as rust:
+        yield int((await rust.line()).removeprefix("ready "))
+
+
+@pytest.fixture
+async def node() -> AsyncGenerator[Node]:
+    async with Node("python") as node:
+        yield node
+
+
+@pytest.mark.parametrize(("sent", "answered"), EXCHANGES.values(), ids=EXCHANGES)
+async def test_rust_takes_and_sends_the_bytes_of_our_vectors(
+    rust_port: int, sent: str, answered: str
+) -> None:
+    expected = bytes.fromhex(answered)
+    reader, writer = await asyncio.open_connection("127.0.0.1", rust_port)
+    writer.write(b"\x01" + bytes.fromhex(sent))
+    async with asyncio.timeout(TIMEOUT):
+        assert await reader.readexactly(1 + len(expected)) == b"\x01" + expected
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_the_rust_echoer_answers_a_request(rust_port: int, node: Node) -> None:
+    payload = bare_string("héllo")
+    answer = await node.request(f"1#127.0.0.1:{rust_port} => echoer", payload)
+    assert answer.payload == payload
+    assert answer.return_route[-1].value == b"echoer"
+
+
+async def test_a_route_through_rust_workers_comes_back_by_the_same_way(
+    rust_port: int, node: Node
+) -> None:
+    answer = await node.request(f"1#127.0.0.1:{rust_port} => hop => hop => raw", b"\x00\xff")
+    assert answer.payload == b"\x00\xff"
+    assert [address.value for address in answer.return_route][1:] == [b"hop", b"hop", b"raw"]
+
+
+async def test_a_payload_of_a_mebibyte_is_echoed(rust_port: int, node: Node) -> None:
+    payload = bytes(range(256)) * 4096
+    answer = await node.request(f"1#127.0.0.1:{rust_port} => raw", payload)
+    assert answer.payload == payload
+
+
+async def test_many_requests_in_flight_are_all_answered(rust_port: int, node: Node) -> None:
+    payloads = [f"request {number}".encode() for number in range(500)]
+    # Not by way of `hop`: Rust's mailboxes hold 8 messages, and two workers that send to each
+    # other stall when both are full.
+    route = f"1#127.0.0.1:{rust_port} => raw"
+    answers = await asyncio.gather(*(node.request(route, payload) for payload in payloads))
+    assert [answer.payload for answer in answers] == payloads
+
+
+async def test_rust_calls_a_python_worker(program: str, node: Node) -> None:
+    await node.start(Echo, address="echo")
+    listener = await node.listen("tcp://127.0.0.1:0", expose=["echo"])
+    assert await call(program, listener.uri, "echo", count=200) == "200 of 200 equal"
+
+
+async def test_rust_calls_through_a_python_forwarder(program: str, node: Node) -> None:
+    await node.start(Echo, address="echo")
+    await node.start(Hop, address="hop")
+    listener = await node.listen("tcp://127.0.0.1:0", expose=["hop"])
+    assert await call(program, listener.uri, "hop=>hop=>echo", count=10) == "10 of 10 equal"
+
+
+async def call(program: str, uri: str, route: str, *, count: int) -> str:
+    """Let Rust send a string so many times and compare the answers; return what it counted."""
+    peer = uri.removeprefix("tcp://")
+    async with Program.running(program, "call", peer, route, "héllo", str(count)) as rust:
+        counted, figures = (await rust.line()).split(", ", 1)
+        print(f"Rust to {route} and back: {figures}")
+        assert re.fullmatch(r"round trip median \d+ us, p99 \d+ us", figures)
+        assert await rust.finished() == 0
+        return counted
