@@ -95,9 +95,9 @@ class Connection(Control):
 
         Returns:
             In order: a `Frame` for each frame that was accepted (on streams, and SETUP,
-            METADATA_PUSH and LEASE), `StreamFailed`, and `Closed` as the last one. What the
-            specification says to ignore is counted in `counters`. After an error of the
-            connection, its ERROR frame is in `data_to_send`.
+            METADATA_PUSH, LEASE and ERROR[CONNECTION_CLOSE]), `StreamFailed`, and `Closed` as
+            the last one. What the specification says to ignore is counted in `counters`.
+            After an error of the connection, its ERROR frame is in `data_to_send`.
         """
         if self.state is ConnectionState.CLOSED:
             return []

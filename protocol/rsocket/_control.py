@@ -149,6 +149,9 @@ class Control(Outbound):
 
         Returns:
             The `Closed` event, or nothing if streams are still to end or it was closed.
+
+        Raises:
+            LocalProtocolError: The code is not 1 to 0xFFFFFFFE.
         """
         if self.closed:
             return []
@@ -322,6 +325,7 @@ class Control(Outbound):
         elif code == ErrorCode.CONNECTION_CLOSE:
             # `receive_data` ends the connection if no stream is left.
             self.state = CONNECTION[self.state, ConnectionInput.CONNECTION_CLOSE]
+            events.append(frame)
         else:
             raise PeerError(frame.error_text, code=code)
 

@@ -48,7 +48,13 @@ class Outbound:
         limits: Its limits.
         state: Where the connection is.
         streams: The live streams by id. Do not change it.
-        counters: How many received frames were dropped, by reason.
+        counters: How many received frames were dropped, by reason: `unknown_stream` (the
+            stream is over or never was), `stream_id_in_use` (a second request),
+            `not_legal_on_stream`, `request_id_not_the_peers` (wrong parity),
+            `request_on_stream_0`, `request_refused` (answered with ERROR), `stream_failed`
+            (as `StreamFailed` says), `control_frame_on_stream`, `unknown_type` and
+            `malformed_ignored` (both with the I flag), `error_ignored`, `setup_ignored`,
+            `resume_ignored`, `lease_ignored`, `push_without_metadata`.
     """
 
     __slots__ = (
@@ -252,12 +258,13 @@ class Outbound:
             complete: Whether our direction ends with this.
 
         Raises:
-            LocalProtocolError: Neither `next` nor `complete`, the frame is not legal now,
-                or there is no credit. Nothing was sent.
+            LocalProtocolError: Without `next` there is no `complete`, or there is data or
+                metadata; the frame is not legal now; or there is no credit. Nothing was
+                sent.
             PayloadTooBig: As for `send_request`.
         """
-        if not next and not complete:
-            raise LocalProtocolError("a PAYLOAD must have next or complete")
+        if not next and (not complete or data or metadata is not None):
+            raise LocalProtocolError("a PAYLOAD without next only completes, and carries nothing")
         self._send(
             stream,
             payload_frames(
@@ -283,7 +290,7 @@ class Outbound:
             text: What is wrong.
 
         Raises:
-            LocalProtocolError: Not legal on this stream now.
+            LocalProtocolError: Not legal on this stream now, or no such code.
         """
         self._send(stream, (error_frame(stream.id, code, text),))
 

@@ -2,6 +2,8 @@
 
 A payload that has metadata of zero bytes is not a payload without metadata: the first sets
 the M flag. An element that has no bytes at all still sets N. Both survive here.
+
+Stream ids and request-n are written as given: `Connection` has checked them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from ._constants import (
     RESPOND,
     FrameType,
 )
+from ._errors import LocalProtocolError
 
 __all__ = [
     "MIN_MTU",
@@ -66,7 +69,13 @@ def cancel_frame(stream_id: int) -> bytes:
 
 
 def error_frame(stream_id: int, code: int, text: str) -> bytes:
-    """Return an ERROR frame; text over 65535 bytes of UTF-8 is cut off at a character."""
+    """Return an ERROR frame; text over 65535 bytes of UTF-8 is cut off at a character.
+
+    Raises:
+        LocalProtocolError: The code is not 1 to 0xFFFFFFFE.
+    """
+    if not 0 < code < 0xFFFFFFFF:
+        raise LocalProtocolError(f"an error code is 1 to 0xfffffffe, not {code:#x}")
     data = text.encode("utf-8", "replace")[:0xFFFF].decode("utf-8", "ignore").encode()
     high, low = _split(10 + len(data))
     return _header_u32(high, low, stream_id, FrameType.ERROR << 10, code) + data
@@ -131,6 +140,7 @@ def request_frames(
 
     Raises:
         PayloadTooBig: One frame does not hold it and there is no `mtu`. Nothing is yielded.
+        LocalProtocolError: `mtu` is below `MIN_MTU`. Nothing is yielded.
     """
     fixed = b""
     if kind in (FrameType.REQUEST_STREAM, FrameType.REQUEST_CHANNEL):
@@ -160,6 +170,7 @@ def payload_frames(
 
     Raises:
         PayloadTooBig: One frame does not hold it and there is no `mtu`. Nothing is yielded.
+        LocalProtocolError: `mtu` is below `MIN_MTU`. Nothing is yielded.
     """
     always, last = (NEXT if next else 0), (COMPLETE if complete else 0)
     return _fragments(FrameType.PAYLOAD, always, last, stream_id, b"", data, metadata, mtu)
@@ -181,6 +192,8 @@ def _fragments(
     if mtu is None or size <= mtu:
         yield _one(kind << 10 | always | last, stream_id, fixed, data, metadata, size)
         return
+    if mtu < MIN_MTU:
+        raise LocalProtocolError(f"an mtu is at least {MIN_MTU} bytes, not {mtu}")
     # "the Metadata MUST be transmitted completely before the Data"
     more_metadata = None if metadata is None else memoryview(metadata)
     more_data = memoryview(data)
