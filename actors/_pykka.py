@@ -25,13 +25,19 @@ if TYPE_CHECKING:
     from ._cell import Cell
     from ._worker import Worker
 
-__all__ = ["Inbox", "Late", "WorkerRef", "adopt_identity", "mark_stopped"]
+__all__ = [
+    "Identity",
+    "Inbox",
+    "WorkerRef",
+    "adopt_identity",
+    "identity",
+    "join_inbox",
+    "mark_stopped",
+]
 
-T = TypeVar("T")
 W = TypeVar("W", bound="Worker")
 
 _logger = logging.getLogger("pykka")
-_NAMES: Final = ("actor_urn", "actor_inbox", "actor_stopped", "_actor_ref")
 _lock: Final = threading.RLock()
 
 
@@ -71,6 +77,14 @@ class Inbox:
 
 class WorkerRef(pykka.ActorRef[W], Generic[W]):
     """A ref whose `stop` can be awaited without blocking a loop."""
+
+    def __init__(self, worker: W, identity: Identity) -> None:
+        # What the base class reads from the worker is being made just now.
+        self._actor_weakref = weakref.ref(worker)
+        self.actor_class = type(worker)
+        self.actor_urn = identity.urn
+        self.actor_inbox = identity.inbox
+        self.actor_stopped = identity.stopped
 
     @overload
     def stop(self, *, block: Literal[True], timeout: float | None = None) -> bool: ...
@@ -112,63 +126,74 @@ class WorkerRef(pykka.ActorRef[W], Generic[W]):
         return stopped.get(timeout=timeout) if block else stopped
 
 
-class Late(Generic[T]):
-    """An attribute of a Pykka actor that is made when first read."""
+class Identity:
+    """What makes a worker an actor of Pykka's.
 
-    def __set_name__(self, owner: type[object], name: str) -> None:
-        self._name = name
+    Attributes:
+        urn: A URN with a random UUID.
+        inbox: Where `tell` and `ask` put messages.
+        stopped: Set when the worker begins to stop.
+        ref: The ref that is handed out.
+    """
 
-    def __get__(self, worker: Worker | None, owner: type[object]) -> T:
-        if worker is None:
-            raise AttributeError(self._name)
-        with _lock:
-            state = vars(worker)
-            if self._name not in state:
-                _make_identity(worker, state)
-            value: T = state[self._name]
-            return value
+    __slots__ = ("inbox", "ref", "stopped", "urn")
+
+    urn: str
+    inbox: Inbox
+    stopped: threading.Event
+    ref: WorkerRef[Any]
 
 
-def _make_identity(worker: Worker, state: dict[str, Any]) -> None:
-    cell: Cell | None = state.get("_cell")
-    state["actor_urn"] = uuid.uuid4().urn
-    state["actor_inbox"] = Inbox(cell)
-    state["actor_stopped"] = threading.Event()
-    if cell is not None and cell.state >= STOPPING:
-        state["actor_stopped"].set()
-    state["_actor_ref"] = WorkerRef(worker)
+def identity(worker: Worker) -> Identity:
+    """Return what makes a worker an actor of Pykka's; made when first asked for."""
+    found = worker._identity
+    if found is not None:
+        return found
+    with _lock:
+        found = worker._identity
+        if found is None:
+            cell = worker._cell
+            found = Identity()
+            found.urn = uuid.uuid4().urn
+            found.inbox = Inbox(cell)
+            found.stopped = threading.Event()
+            if cell is not None and cell.state >= STOPPING:
+                found.stopped.set()
+            found.ref = WorkerRef(worker, found)
+            worker._identity = found
+    return found
 
 
 def adopt_identity(old: Worker, new: Worker) -> None:
     """Have refs to the old instance of a worker lead to the new one."""
     with _lock:
-        made = {name: vars(old)[name] for name in _NAMES if name in vars(old)}
-        if made:
-            vars(new).update(made)
-            made["_actor_ref"]._actor_weakref = weakref.ref(new)
+        made = new._identity = old._identity
+        if made is not None:
+            made.ref._actor_weakref = weakref.ref(new)
+            made.stopped.clear()
 
 
 def join_inbox(worker: Worker, cell: Cell) -> None:
     """Lead a worker's inbox to its cell, with what it holds already."""
     with _lock:
-        inbox: Inbox | None = vars(worker).get("actor_inbox")
-        if inbox is not None:
-            inbox.cell = cell
-            while inbox.early:
-                cell.put_envelope(inbox.early.popleft())
+        made = worker._identity
+        if made is not None:
+            made.inbox.cell = cell
+            while made.inbox.early:
+                cell.put_envelope(made.inbox.early.popleft())
 
 
 def mark_stopped(cell: Cell) -> None:
     """Have refs say that the worker is not alive, before its last words. Idempotent."""
     worker = cell.worker
-    if worker is None:
+    if worker is None or worker._identity is None:
         return
     with _lock:
-        event: threading.Event | None = vars(worker).get("actor_stopped")
-        if event is None or event.is_set():
+        made = worker._identity
+        if made.stopped.is_set():
             return
         if cell.registered:
-            pykka.ActorRegistry.unregister(worker.actor_ref)
-        event.set()
+            pykka.ActorRegistry.unregister(made.ref)
+        made.stopped.set()
     if cell.registered:
         _logger.debug("Stopped %s", worker)
