@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import platform
 import statistics
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+
+import _report
 
 __all__ = ["Arguments", "Report", "parse_arguments", "repeat"]
 
@@ -74,31 +72,26 @@ def noise(values: list[float]) -> float:
     return max(high - middle, middle - low) / abs(middle)
 
 
-@dataclass(slots=True)
-class Report:
-    """The result of a benchmark.
+class Report(_report.Report):
+    """A report of figures that were measured in several runs.
 
-    Attributes:
-        name: The benchmark's name.
+    Args:
+        benchmark: The benchmark's name.
         arguments: How it was run.
-        figures: Name to median.
-        noises: Name to noise.
-        targets: Name to whether it was met.
-        notes: Anything worth knowing about the run.
     """
 
-    name: str
-    arguments: Arguments
-    figures: dict[str, float] = field(default_factory=dict[str, float])
-    noises: dict[str, float] = field(default_factory=dict[str, float])
-    targets: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    notes: list[str] = field(default_factory=list[str])
+    def __init__(self, benchmark: str, arguments: Arguments) -> None:
+        super().__init__(benchmark)
+        self._as_json = arguments.json
+        self._measured: dict[str, _report.Figure] = {}
 
     def add(self, measured: Mapping[str, list[float]]) -> None:
         """Add figures: name to what each run measured. Say the unit in the name."""
         for name, values in measured.items():
-            self.figures[name] = statistics.median(values)
-            self.noises[name] = noise(values)
+            self._measured[name] = _report.Figure(
+                name, statistics.median(values), "", noise(values)
+            )
+            self.figures.append(self._measured[name])
 
     def ratio(self, name: str, above: list[float], below: list[float]) -> None:
         """Add the ratio of two lists of figures, made run by run."""
@@ -106,45 +99,21 @@ class Report:
 
     def at_most(self, name: str, limit: float) -> None:
         """Say that a figure should be at most this."""
-        self._target(name, "at most", limit, met=self.figures[name] <= limit)
+        figure = self._take(name)
+        self.target(name, figure.value, "", at_most=limit, noise=figure.noise)
 
     def at_least(self, name: str, limit: float) -> None:
         """Say that a figure should be at least this."""
-        self._target(name, "at least", limit, met=self.figures[name] >= limit)
+        figure = self._take(name)
+        self.target(name, figure.value, "", at_least=limit, noise=figure.noise)
 
-    def _target(self, name: str, relation: str, limit: float, *, met: bool) -> None:
-        self.targets.append({"figure": name, "relation": relation, "limit": limit, "met": met})
+    def _take(self, name: str) -> _report.Figure:
+        """Take a figure off the list: with a bound it is a target."""
+        figure = self._measured[name]
+        self.figures.remove(figure)
+        return figure
 
-    @property
-    def met(self) -> bool:
-        """Whether every target is met."""
-        return all(target["met"] for target in self.targets)
-
-    def print(self) -> None:
+    def print(self, *, as_json: bool | None = None) -> None:
         """Print a table for people and, if asked for, the JSON object as the last line."""
-        width = max((len(name) for name in self.figures), default=0)
-        print(f"{self.name}: {self.arguments.runs} runs, Python {platform.python_version()}")
-        for name, value in self.figures.items():
-            print(f"  {name:<{width}}  {value:>14,.3f}  ±{self.noises[name]:.1%}")
-        for target in self.targets:
-            verdict = "met" if target["met"] else "MISSED"
-            print(f"  target {target['figure']} {target['relation']} {target['limit']}: {verdict}")
-        for note in self.notes:
-            print(f"  note: {note}")
-        sys.stdout.flush()
-        if self.arguments.json:
-            print(json.dumps(self.as_dict()))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return {
-            "name": self.name,
-            "quick": self.arguments.quick,
-            "runs": self.arguments.runs,
-            "python": platform.python_version(),
-            "figures": self.figures,
-            "noise": self.noises,
-            "targets": self.targets,
-            "met": self.met,
-            "notes": self.notes,
-        }
+        self.noise = max((target.noise or 0.0 for target in self.targets), default=0.0)
+        super().print(as_json=self._as_json if as_json is None else as_json)

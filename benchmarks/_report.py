@@ -21,11 +21,22 @@ __all__ = ["Figure", "Report", "Target"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value without a bound."""
+    """A measured value without a bound.
+
+    Attributes:
+        name: What was measured.
+        value: The median.
+        unit: Its unit; empty where the name says it.
+        noise: How far the runs scatter, relative to the median, if that is known.
+    """
 
     name: str
     value: float
     unit: str
+    noise: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name:<44}{_short(self.value):>12} {self.unit:<10}{_scatter(self.noise)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,7 @@ class Target:
     unit: str
     bound: float
     is_upper: bool
+    noise: float | None = None
 
     @property
     def met(self) -> bool:
@@ -47,7 +59,8 @@ class Target:
         sign = "<=" if self.is_upper else ">="
         verdict = "met" if self.met else "MISSED"
         bound = f"{sign} {_short(self.bound)} {self.unit}"
-        return f"{self.name:<44}{_short(self.value):>12} {bound:<28} {verdict}"
+        value = f"{self.name:<44}{_short(self.value):>12}"
+        return f"{value} {bound:<24}{verdict:<8}{_scatter(self.noise)}"
 
 
 @dataclass(slots=True)
@@ -56,7 +69,7 @@ class Report:
 
     Attributes:
         benchmark: Its name, that of the file.
-        noise: Half the spread of the repeated measurement, relative to its median (0.03 is 3 %).
+        noise: How far the main figure's runs scatter, relative to their median (0.03 is 3 %).
         figures: What was measured.
         targets: What of it has a bound.
         notes: Where the time goes, when a target is missed.
@@ -68,9 +81,9 @@ class Report:
     targets: list[Target] = field(default_factory=list[Target])
     notes: list[str] = field(default_factory=list[str])
 
-    def figure(self, name: str, value: float, unit: str) -> None:
+    def figure(self, name: str, value: float, unit: str, noise: float | None = None) -> None:
         """Add a value without a bound."""
-        self.figures.append(Figure(name, value, unit))
+        self.figures.append(Figure(name, value, unit, noise))
 
     def target(
         self,
@@ -80,6 +93,7 @@ class Report:
         *,
         at_most: float | None = None,
         at_least: float | None = None,
+        noise: float | None = None,
     ) -> None:
         """Add a value with its bound.
 
@@ -87,9 +101,9 @@ class Report:
             ValueError: Not exactly one bound is given.
         """
         if at_most is not None and at_least is None:
-            self.targets.append(Target(name, value, unit, at_most, is_upper=True))
+            self.targets.append(Target(name, value, unit, at_most, is_upper=True, noise=noise))
         elif at_least is not None and at_most is None:
-            self.targets.append(Target(name, value, unit, at_least, is_upper=False))
+            self.targets.append(Target(name, value, unit, at_least, is_upper=False, noise=noise))
         else:
             raise ValueError("a target has exactly one of at_most and at_least")
 
@@ -101,9 +115,9 @@ class Report:
         """Print the table; with `as_json`, the object of it as the last line."""
         print(f"{self.benchmark} (noise {self.noise:.1%})")
         for each in self.figures:
-            print(f"  {each.name:<44}{_short(each.value):>12} {each.unit}")
+            print(f"  {each}".rstrip())
         for target in self.targets:
-            print(f"  {target}")
+            print(f"  {target}".rstrip())
         for text in self.notes:
             print(f"  {text}")
         if as_json:
@@ -120,3 +134,7 @@ class Report:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _scatter(noise: float | None) -> str:
+    return "" if noise is None else f"±{noise:.1%}"

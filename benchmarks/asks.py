@@ -11,16 +11,11 @@ Target: at least 4 times as many requests a second.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pykka
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks._harness import Report, parse_arguments, repeat
+from _harness import Report, parse_arguments, repeat
 
 from onward.actors import Node, Worker, new_event_loop
 from onward.protocol import Address, Message
@@ -75,7 +70,7 @@ class PykkaAsking(pykka.ThreadingActor):
 def pykka_threads(count: int) -> float:
     """Return microseconds for each `ask` between Pykka's actors."""
     asking = PykkaAsking.start(PykkaEcho.start())
-    took = asking.ask(count)
+    took: int = asking.ask(count, block=True)
     pykka.ActorRegistry.stop_all()
     return took / count / 1000
 

@@ -1,9 +1,9 @@
 """How much an idle worker takes, and how many can be started in a second.
 
 100,000 workers are spawned on one node, each with a random address of its own, and one
-message is sent to the last one to see that they run. Memory is what the process's resident set has
-grown by; it includes the table and everything else the node keeps for them. Each run is a process of
-its own, as an interpreter does not give its memory back.
+message is sent to the last one to see that they run. Memory is what the process's resident set
+has grown by; it includes the table and everything else the node keeps for them. Each run is a
+process of its own, as an interpreter does not give its memory back.
 
 Targets: at most 1.5 KiB for each worker, at least 50,000 started each second.
 """
@@ -16,11 +16,8 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from benchmarks._harness import Report, parse_arguments, repeat
+from _harness import Report, parse_arguments, repeat
 
 from onward.actors import Node, Worker, new_event_loop
 from onward.protocol import Message
