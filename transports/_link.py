@@ -84,7 +84,7 @@ class Link(Worker):
         self._stall_timeout = stall_timeout
         self._stalled_at = 0.0
         self._retry: asyncio.TimerHandle | None = None
-        self._last_return: Route = ()
+        self._last_return: Route | None = None
         self._last_returned: Route = ()
 
     # --- towards the other end ----------------------------------------------------------

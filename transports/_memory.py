@@ -51,16 +51,14 @@ class MemoryLink(Link):
         self._held = False
         self._room: asyncio.Future[None] | None = None
 
-    def on_start(self) -> Awaitable[None] | None:
+    def on_start(self) -> None:
         """Note whose loop it is."""
         self._loop = self.node.loop
-        return None
 
-    def on_stop(self) -> Awaitable[None] | None:
+    def on_stop(self) -> None:
         """Let what is on the way arrive, then end the other end too."""
         self.half_close()
         super().on_stop()
-        return None
 
     def join(self, peer: MemoryLink) -> None:
         """Connect this end to its other end; done once at each."""
@@ -175,7 +173,7 @@ class MemoryListenerWorker(Worker):
         self.name = name
         self._expose = expose
 
-    def on_start(self) -> Awaitable[None] | None:
+    def on_start(self) -> None:
         """Take the name.
 
         Raises:
@@ -183,12 +181,10 @@ class MemoryListenerWorker(Worker):
         """
         if _listening.setdefault(self.name, self) is not self:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), self.name)
-        return None
 
-    def on_stop(self) -> Awaitable[None] | None:
+    def on_stop(self) -> None:
         """Give the name back."""
         _listening.pop(self.name, None)
-        return None
 
     async def accept(self, peer: MemoryLink) -> MemoryLink:
         """Make the other end of a link. Called on this node's loop."""
@@ -231,27 +227,33 @@ class MemoryTransport(Transport):
         self._listeners: list[MemoryListener] = []
         self._links: list[MemoryLink] = []
 
-    async def listen(self, uri: str, *, expose: frozenset[Address] = frozenset()) -> MemoryListener:
+    async def listen(
+        self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
+    ) -> MemoryListener:
         """Let other nodes connect to a name.
 
         Raises:
             OSError: The name is in use in this process.
             ValueError: The URI is not `memory://name`.
+            TypeError: An option is given; there are none.
         """
-        worker = MemoryListenerWorker(_name(uri), expose)
+        worker = MemoryListenerWorker(_name(uri, options), expose)
         await self.node.start(lambda: worker)
         listener = MemoryListener(self.node, worker)
         self._listeners.append(listener)
         return listener
 
-    async def connect(self, uri: str, *, expose: frozenset[Address] = frozenset()) -> Address:
+    async def connect(
+        self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
+    ) -> Address:
         """Connect to a name.
 
         Raises:
             LinkDown: Nobody listens there.
             ValueError: The URI is not `memory://name`.
+            TypeError: An option is given; there are none.
         """
-        listener = _listening.get(_name(uri))
+        listener = _listening.get(_name(uri, options))
         if listener is None:
             raise LinkDown(uri, "nobody listens there")
         link = MemoryLink(expose=expose)
@@ -282,7 +284,9 @@ class MemoryTransport(Transport):
                 await self.node.stop_worker(link.address)
 
 
-def _name(uri: str) -> str:
+def _name(uri: str, options: dict[str, Any]) -> str:
+    if options:
+        raise TypeError(f"no such option: {', '.join(sorted(options))}")
     parts = urlsplit(uri)
     if parts.scheme != "memory" or not parts.netloc or parts.path or parts.query:
         raise ValueError(f"{uri!r} is not memory://name")

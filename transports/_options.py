@@ -35,7 +35,7 @@ class Backoff:
     def wait(self, attempt: int) -> float:
         """Return the wait after this many failed attempts in a row, in seconds."""
         # 2 ** 64 seconds is long enough; beyond 1023 a float would overflow.
-        return self.random() * min(self.longest, self.first * 2 ** min(attempt, 64))
+        return self.random() * min(self.longest, self.first * 2.0 ** min(attempt, 64))
 
 
 _BACKOFF: Final = Backoff()

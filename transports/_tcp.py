@@ -61,18 +61,21 @@ class ListenerWorker(Worker):
         self._turned_away = 0
         self._closed: Counter[str] = Counter()
 
-    async def on_start(self) -> None:
-        """Listen."""
+    async def listen(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: It cannot be done; the worker has no use then.
+        """
         host, port = self._where
         server = await self.node.loop.create_server(self._accept, host, port, backlog=1024)
         self._server = server
         self.uri = f"tcp://{format_endpoint(host, server.sockets[0].getsockname()[1])}"
 
-    async def on_stop(self) -> None:
+    def on_stop(self) -> None:
         """Stop listening; the links have stopped before."""
         if self._server is not None:
             self._server.close()
-            await self._server.wait_closed()
 
     def statistics(self) -> ListenerStatistics:
         """Return what has been counted so far."""
@@ -192,9 +195,14 @@ class TcpTransport(Transport):
         """
         host, port = parse_uri(uri, self.scheme)
         worker = ListenerWorker(host, port, expose, replace(options or TcpOptions(), **changes))
-        await self.node.start(lambda: worker)
+        address = await self.node.start(lambda: worker)
+        try:
+            await worker.listen()
+        except BaseException:
+            await self.node.stop_worker(address)
+            raise
         listener = TcpListener(self.node, worker)
-        self._listeners[worker.address] = listener
+        self._listeners[address] = listener
         return listener
 
     async def connect(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -112,18 +111,18 @@ class TcpLink(Link):
         self.peer = ""
         self.reason = ""
         self._on_closed = on_closed
+        self._told = False
         self._socket: WireSocket | None = None
         self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of sockets before
         self._connects = 0
-        self._failures = 0
+        self._failures: int = 0
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    def on_start(self) -> Awaitable[None] | None:
+    def on_start(self) -> None:
         """Begin to watch for idleness."""
         self._watch_idleness(-1)
-        return None
 
-    def on_stop(self) -> Awaitable[None] | None:
+    def on_stop(self) -> None:
         """Close the socket after what was taken is written."""
         self.state = LinkState.CLOSED
         if self._idle_timer is not None:
@@ -131,8 +130,7 @@ class TcpLink(Link):
         if self._socket is not None:
             self._socket.close("the link was closed")
         super().on_stop()
-        self._on_closed(self)
-        return None
+        self._tell_closed()
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
         """Write a message to the socket; slow the senders down while it is slow."""
@@ -185,6 +183,17 @@ class TcpLink(Link):
         _logger.log(level, "connection with %s closed: %s", self.peer, reason)
         self.lost(reason)
 
+    def retire(self) -> None:
+        """End the link; from now on nobody is given its address."""
+        self.state = LinkState.CLOSED
+        self._tell_closed()
+        self.stop()
+
+    def _tell_closed(self) -> None:
+        if not self._told:
+            self._told = True
+            self._on_closed(self)
+
     # --- statistics, idleness -------------------------------------------------------------
 
     def statistics(self) -> LinkStatistics:
@@ -228,7 +237,7 @@ class TcpLink(Link):
         now = self.taken + self.arrived
         if now == before:
             self.reason = f"no message for {timeout:g} s"
-            self.stop()
+            self.retire()
             return
         loop = self.node.loop
         self._idle_timer = loop.call_later(timeout, self._watch_idleness, now)
@@ -240,8 +249,7 @@ class AcceptedLink(TcpLink):
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
         """The socket is gone, and the link with it."""
         super().socket_closed(wire_socket, reason)
-        self.state = LinkState.CLOSED
-        self.stop()
+        self.retire()
 
 
 class DialledLink(TcpLink):
@@ -277,21 +285,19 @@ class DialledLink(TcpLink):
         """Messages waiting for a connection."""
         return len(self._queue)
 
-    def on_start(self) -> Awaitable[None] | None:
+    def on_start(self) -> None:
         """Begin to connect."""
         loop = self.node.loop
         self._first = loop.create_future()
         self._task = loop.create_task(self._keep_connected())
-        return super().on_start()
+        super().on_start()
 
-    async def on_stop(self) -> None:
+    def on_stop(self) -> None:
         """Give up connecting."""
         self._refuse_queued()
         super().on_stop()
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
 
     async def first_attempt(self) -> None:
         """Wait for the first attempt to connect.
@@ -348,8 +354,7 @@ class DialledLink(TcpLink):
             self.state = LinkState.WAITING
             await asyncio.sleep(self.options.backoff.wait(self._failures))
             self.state = LinkState.CONNECTING
-        self.state = LinkState.CLOSED
-        self.stop()
+        self.retire()
 
     async def _connect(self) -> asyncio.Future[None]:
         """Connect, and wait for the peer's greeting.

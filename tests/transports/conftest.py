@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from onward.actors import Node
+from tests.support.transports import eventually
+
+
+def open_sockets() -> int:
+    """How many sockets this process has open, where the system tells."""
+    folder = Path("/proc/self/fd")
+    count = 0
+    for each in folder.iterdir() if folder.exists() else ():
+        try:
+            count += os.readlink(each).startswith("socket:")  # noqa: PTH115 - not a path
+        except OSError:
+            continue  # closed while we looked, as the folder's own
+    return count
+
+
+@pytest.fixture
+async def nodes() -> AsyncIterator[tuple[Node, Node, Node]]:
+    """Three nodes; when they have stopped, no task and no socket of theirs is left."""
+    tasks = asyncio.all_tasks()
+    gc.collect()
+    sockets = open_sockets()
+    async with Node("a") as a, Node("b") as b, Node("c") as c:
+        yield a, b, c
+    await eventually(lambda: asyncio.all_tasks() <= tasks | {asyncio.current_task()})
+    await eventually(lambda: open_sockets() <= sockets)
+    gc.collect()  # what was not closed warns now, and a warning is an error

@@ -1,0 +1,168 @@
+"""What `Link` promises to who derives from it: full mailboxes, errors, the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from onward.actors import Mailbox, Node
+from onward.protocol import (
+    LinkLost,
+    Message,
+    PayloadTooBig,
+    address,
+    route,
+)
+from onward.transports import Link
+from tests.support.transports import Recorder, Stuck, eventually
+
+
+class Loose(Link):
+    """A link with nothing at its other end but the test."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.out: list[Message] = []
+        self.held: list[bool] = []
+
+    def transmit(self, message: Message) -> None:
+        if message.payload == b"bad":
+            self.undelivered(message, PayloadTooBig(3, 2))
+        else:
+            self.out.append(message)
+
+    def hold(self) -> None:
+        super().hold()
+        self.held.append(True)
+
+    def release(self) -> None:
+        super().release()
+        self.held.append(False)
+
+
+EXPOSED = frozenset({address("stuck"), address("free"), address("gone")})
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    async with Node() as node:
+        yield node
+
+
+async def loose(node: Node, **options: Any) -> Loose:
+    link = Loose(expose=EXPOSED, **options)
+    await node.start(lambda: link, address="link")
+    return link
+
+
+async def stuck_on(node: Node, limit: int) -> Stuck:
+    stuck = Stuck()
+    await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=limit))
+    return stuck
+
+
+def to(name: str, *payloads: bytes) -> list[Message]:
+    return [Message(route(name), route("x"), payload) for payload in payloads]
+
+
+def reasons(node: Node) -> dict[str, int]:
+    return dict(node.dead_letters.by_reason)
+
+
+async def test_the_counts(node: Node) -> None:
+    link = await loose(node)
+    free = await Recorder.on(node, "free")
+    node.send("link => there", b"1")
+    link.arrive(to("free", b"2") + to("secret", b"3"))
+    assert (await free.next()).payload == b"2"
+    assert (link.taken, link.arrived, link.refused) == (1, 2, 1)
+    assert [each.onward_route for each in link.out] == [route("there")]
+
+
+async def test_what_cannot_be_sent_is_a_dead_letter_and_the_requests_error(node: Node) -> None:
+    await loose(node)
+    with pytest.raises(PayloadTooBig):
+        await node.request("link => there", b"bad")
+    node.send("link => there", b"bad", return_route="free")
+    node.send("link => there", b"bad")
+    await eventually(lambda: sum(reasons(node).values()) == 3)
+
+
+async def test_a_lost_link_ends_the_requests_over_it(node: Node) -> None:
+    link = await loose(node)
+    asked = [asyncio.create_task(node.request("link => there", b"")) for _ in range(2)]
+    await eventually(lambda: len(link.out) == 2)
+    link.arrive([Message(link.out[0].return_route, (), b"answer")])
+    assert (await asked[0]).payload == b"answer"
+    link.lost("the wire was cut")
+    with pytest.raises(LinkLost, match="the wire was cut"):
+        await asked[1]
+    link.lost("again")  # nobody is waiting any more
+
+
+async def test_a_request_that_was_answered_otherwise_is_left_alone(node: Node) -> None:
+    link = await loose(node)
+    asked = asyncio.create_task(node.request("link => there", b""))
+    await eventually(lambda: link.out)
+    node.send(link.out[0].return_route, b"from elsewhere")
+    link.lost("too late")
+    assert (await asked).payload == b"from elsewhere"
+
+
+async def test_a_full_mailbox_holds_everything_in_order(node: Node) -> None:
+    stuck = await stuck_on(node, limit=2)
+    free = await Recorder.on(node, "free")
+    link = await loose(node)
+    link.arrive(to("stuck", *map(bytes, range(1, 6))))
+    link.arrive(to("free", b"behind") + to("secret", b"") + to("gone", b""))
+    assert link.held == [True]
+    assert not free.messages
+    assert reasons(node) == {"not exposed": 1}
+    stuck.go_on.set()
+    assert (await free.next()).payload == b"behind"
+    await eventually(lambda: len(stuck.messages) == 5)
+    assert [len(each.payload) for each in stuck.messages] == [1, 2, 3, 4, 5]
+    await eventually(lambda: link.held == [True, False])
+    assert reasons(node) == {"not exposed": 1, "no such worker": 1}
+    assert link.arrived == 8
+
+
+async def test_patience_ends(node: Node) -> None:
+    stuck = await stuck_on(node, limit=1)
+    free = await Recorder.on(node, "free")
+    link = await loose(node, stall_timeout=0.0)
+    link.arrive(to("stuck", *[b""] * 5) + to("free", b"at last"))
+    assert (await free.next()).payload == b"at last"
+    assert reasons(node)["mailbox full"] >= 1
+    assert link.held == [True, False]
+    stuck.go_on.set()
+
+
+async def test_what_is_held_has_a_limit(node: Node) -> None:
+    stuck = await stuck_on(node, limit=1)
+    link = await loose(node, arrivals=2)
+    link.arrive(to("stuck", *map(bytes, range(10))))
+    assert reasons(node) == {"mailbox full": 7}
+    stuck.go_on.set()
+    await eventually(lambda: len(stuck.messages) == 3)
+
+
+async def test_routes_too_long_are_refused_while_holding_too(node: Node) -> None:
+    stuck = await stuck_on(node, limit=1)
+    link = await loose(node)
+    long = Message(route("free"), route(["x"] * 64), b"")
+    link.arrive([*to("stuck", b"", b""), long])
+    assert sum(reasons(node).values()) == 1
+    stuck.go_on.set()
+
+
+async def test_what_is_held_when_the_link_stops_is_a_dead_letter(node: Node) -> None:
+    stuck = await stuck_on(node, limit=1)
+    link = await loose(node)
+    link.arrive(to("stuck", *[b""] * 4))
+    await node.stop_worker("link")
+    assert reasons(node) == {"mailbox full": 3}
+    stuck.go_on.set()

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from onward.protocol import AddressError
+from onward.protocol.ockam import MAX_FRAME, WireLimits
+from onward.transports import Backoff, TcpOptions
+from onward.transports._options import format_endpoint, parse_endpoint, parse_uri
+
+
+def test_waits_double_up_to_the_longest() -> None:
+    backoff = Backoff(first=0.5, longest=3.0, random=lambda: 1.0)
+    assert [backoff.wait(attempt) for attempt in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert backoff.wait(100_000) == 3.0
+
+
+def test_jitter_takes_the_whole_of_the_wait() -> None:
+    draws = iter([0.0, 0.25, 0.999])
+    backoff = Backoff(first=1.0, longest=8.0, random=lambda: next(draws))
+    assert [backoff.wait(3) for _ in range(3)] == [0.0, 2.0, 8 * 0.999]
+
+
+def test_waits_by_default_are_random_and_bounded() -> None:
+    assert all(0 <= Backoff().wait(attempt) <= 30 for attempt in range(50))
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("127.0.0.1:4000", ("127.0.0.1", 4000)),
+        ("example.org:0", ("example.org", 0)),
+        ("[::1]:65535", ("::1", 65535)),
+    ],
+)
+def test_endpoints(text: str, endpoint: tuple[str, int]) -> None:
+    assert parse_endpoint(text) == endpoint
+    assert format_endpoint(*endpoint) == text
+    assert parse_uri(f"tcp://{text}", "tcp") == endpoint
+    assert parse_uri(f"tcp://{text}/", "tcp") == endpoint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":",
+        "host",
+        "host:",
+        ":1",
+        "host:x",
+        "host:-1",
+        "host:65536",
+        "::1:80",
+        "[host]:1",
+        "h:٣",
+    ],
+)
+def test_no_endpoints(text: str) -> None:
+    with pytest.raises(AddressError):
+        parse_endpoint(text)
+
+
+@pytest.mark.parametrize(
+    "uri", ["127.0.0.1:1", "udp://h:1", "tcp://h:1/path", "tcp://h:1?q", "tcp://h:1#f", "tcp://h"]
+)
+def test_no_uris(uri: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        parse_uri(uri, "tcp")
+
+
+def test_the_options_have_the_limits_of_the_wire() -> None:
+    assert TcpOptions().wire_limits == WireLimits(MAX_FRAME)
+    assert TcpOptions(max_frame=10).wire_limits == WireLimits(10)
