@@ -164,9 +164,7 @@ class Broker(Worker):
         """
         target = address(worker)
         identity = route_id or uuid.uuid4()
-        return self._add(
-            identity, service, make_tags(tags or {}), target, False, str(target), None
-        )
+        return self._add(identity, service, make_tags(tags or {}), target, False, str(target), None)
 
     def connect(
         self,

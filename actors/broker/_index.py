@@ -36,6 +36,8 @@ from ._unicast import Unicast
 
 __all__ = ["TagIndex", "readable"]
 
+_new: Final = tuple.__new__
+
 
 class _Selector:
     """A tag query in use: what it asks for and whose turn it is."""
@@ -124,9 +126,12 @@ class TagIndex(Worker):
         if not candidates:
             self._wait(message, selector.query)
             return None
+        onward, back, payload, source, context = message
         if len(candidates) == 1:
-            return message.redirect(candidates[0].target.address)
-        return message.redirect(self._unicast, address)
+            onward = (candidates[0].target.address, *onward[1:])
+        else:
+            onward = (self._unicast, *onward)
+        return _new(Message, (onward, back, payload, source, context))
 
     def next_of(self, address: Address) -> Address | None:
         """Return the next destination of a query in turn; `None` if there is none."""

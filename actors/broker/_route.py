@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from ...protocol import Address, Message, NotDelivered
+from ...protocol import Address, DeliveryError, Message, NotDelivered
 from .._worker import Worker
 from ._exchange import exchange_of
 
@@ -96,13 +96,15 @@ class RouteWorker(Worker):
                     return
                 if not exchange.whole(lambda: self.handle_message(message)):
                     return
-                payload = exchange.data()
+                payload, back = exchange.data(), exchange.return_route()
             self.outstanding += 1
             exchange.route = self
         self.requests += 1
-        self.node.deliver(
-            _new(Message, ((self._worker, *onward[1:]), back, payload, onward[0], context))
-        )
+        passed = _new(Message, ((self._worker, *onward[1:]), back, payload, onward[0], context))
+        try:
+            self.node.route(passed)
+        except DeliveryError as error:
+            self.node.dead_letter(passed, error)
 
     def row(self) -> RouteStatistics:
         """Return the route as a row of the broker's table."""

@@ -1,4 +1,4 @@
-"""A request between two connections, and the two ends of its stream."""
+"""A request on its way from one connection to another."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Exchange
-from ...protocol import Context, DeliveryError, InDoubt, NotDelivered
+from ...protocol import LOCAL, Address, DeliveryError, InDoubt, NotDelivered, Route
 from ...protocol.rsocket import ErrorCode, Frame, FrameType, RequestGatherer, Stream
 
 if TYPE_CHECKING:
     from ._link import Link
 
-__all__ = ["Half", "StreamExchange", "code_of"]
+__all__ = ["StreamExchange", "code_of"]
 
-_new: Final = tuple.__new__
 _FOLLOWS: Final = 0x80
 _SINGLE: Final = frozenset(
     {
@@ -38,32 +37,12 @@ def code_of(error: Exception) -> int:
     return ErrorCode.INVALID
 
 
-class Half:
-    """What one connection knows of a stream's other end; it is the stream's `peer`.
-
-    Attributes:
-        link: The other connection.
-        stream: The stream there.
-        exchange: The request both ends belong to.
-        to_requester: True if frames sent to this end go to the requester.
-        held: Credit the requester gave that has not been passed on yet, in elements. Kept
-            on the end that leads to the requester.
-    """
-
-    __slots__ = ("exchange", "held", "link", "stream", "to_requester")
-
-    def __init__(
-        self, link: Link, stream: Stream, exchange: StreamExchange, to_requester: bool
-    ) -> None:
-        self.link = link
-        self.stream = stream
-        self.exchange = exchange
-        self.to_requester = to_requester
-        self.held = 0
-
-
 class StreamExchange(Exchange):
-    """A request read from a connection.
+    """A request read from a connection, and what joins its two streams.
+
+    It is the `user` of the requester's stream from the start, and the `peer` of both
+    streams from the moment a destination takes the request until it is over. One object
+    does for both directions: a relayed request makes as few objects as it can.
 
     Attributes:
         link: The requester's connection.
@@ -72,21 +51,56 @@ class StreamExchange(Exchange):
         frames: The frames of the request that came in before it was handed over.
         gatherer: Collects a request in fragments until its metadata is whole.
         resume: Called when the last fragment has come, if somebody waits for that.
-        context: The message context that carries this exchange.
+        taker: The destination's connection, once it has taken the request.
+        taken: The request's stream there.
+        held: Credit the requester gave that has not been passed on yet, in elements.
     """
 
-    __slots__ = ("context", "frames", "gatherer", "kind", "link", "resume", "stream")
+    __slots__ = (
+        "frames",
+        "gatherer",
+        "held",
+        "kind",
+        "link",
+        "resume",
+        "stream",
+        "taken",
+        "taker",
+    )
 
-    def __init__(self, link: Link, stream: Stream | None, kind: int, frames: list[Frame]) -> None:
-        frame = frames[0]
-        super().__init__(frame.end - frame.start)
+    def __init__(self, link: Link, stream: Stream | None, kind: int, frame: Frame) -> None:
+        self.size = frame.end - frame.start
+        self.ended = False
+        self.route = None
+        self.withdraw = None
         self.link = link
         self.stream = stream
         self.kind = kind
-        self.frames = frames
+        self.frames = [frame]
         self.gatherer: RequestGatherer | None = None
         self.resume: Callable[[], object] | None = None
-        self.context = _new(Context, (None, None, self))
+        self.taker: Link | None = None
+        self.taken: Stream | None = None
+        self.held = 0
+
+    def far_end(self, stream: Stream) -> tuple[Link, Stream] | None:
+        """Return the connection and stream at the other end of one of the two streams."""
+        if stream.requester:
+            return (self.link, self.stream) if self.stream is not None else None
+        if self.taker is None or self.taken is None:
+            return None
+        return self.taker, self.taken
+
+    def unlink(self) -> None:
+        """Let go of both streams, once both are over.
+
+        They refer to each other through this; left as they are they would wait for the
+        cycle collector, which costs more than a request does.
+        """
+        if self.stream is not None:
+            self.stream.peer = self.stream.user = None
+        if self.taken is not None:
+            self.taken.peer = None
 
     def fail(self, error: DeliveryError) -> None:
         """Tell the requester; a request without an answer is only counted."""
@@ -96,6 +110,13 @@ class StreamExchange(Exchange):
     def data(self) -> bytes:
         """Return the payload data, joined if it came in fragments."""
         return b"".join(bytes(frame.data or b"") for frame in self.frames)
+
+    def return_route(self) -> Route:
+        """Return the way back for a worker's answer: the connection, then the stream."""
+        stream = self.stream
+        if stream is None or self.kind == FrameType.REQUEST_FNF:
+            return ()
+        return (*self.link.return_route, Address(LOCAL, b"stream/%d" % stream.id))
 
     def answered_once(self) -> bool:
         """Say whether the request takes one answer at most."""

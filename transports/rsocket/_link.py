@@ -32,7 +32,7 @@ from ...protocol.rsocket import (
     StreamFailed,
 )
 from ...protocol.rsocket._states import CLOSED
-from ._exchange import Half, StreamExchange
+from ._exchange import StreamExchange
 from ._local import LocalRequest
 from ._options import LinkOptions
 from ._session import Session
@@ -71,8 +71,10 @@ class Link(asyncio.Protocol):
         self.worker = worker
         self.broker = broker
         self.options = options
+        self.return_route = (worker.address,)
         self._on_closed = on_closed
-        self._loop = worker.node.loop
+        self.node = worker.node
+        self._loop = self.node.loop
         self._now = self._loop.time
         self.core = Connection(Role.SERVER, options.connection, now=self._now())
         self._transport: asyncio.Transport | None = None
@@ -86,7 +88,7 @@ class Link(asyncio.Protocol):
         self._blocked_by: set[Link] = set()
         self._blocking: set[Link] = set()
         # Streams to this requester whose destinations wait for credit held back.
-        self._starved: set[Half] = set()
+        self._starved: set[StreamExchange] = set()
         self.session = Session(self)
         self.closed_reason = ""
 
@@ -109,32 +111,62 @@ class Link(asyncio.Protocol):
                 self._on_event(event)
                 continue
             stream = event.stream
-            half: Half | None = stream.peer
-            if half is None:
+            exchange: StreamExchange | None = stream.peer
+            if exchange is None:
                 self._on_frame(stream, event)
-                continue
-            if event.type == _REQUEST_N and not half.to_requester:
-                self._on_credit(half, event.request_n)
-                continue
-            link = half.link
-            try:
-                link.core.relay(half.stream, event)
-            except LocalProtocolError:
-                self._on_unrelayed(half)
-                continue
-            if not link._flushing:
-                link.flush_soon()
-            if half.to_requester:
-                if half.held:
-                    self._refill(half)
-            elif link.write_paused:
-                self._block(link)
-            if stream.state == CLOSED:
-                half.exchange.end()
+            elif stream.requester:
+                self._relay_answer(exchange, stream, event)
+            else:
+                self._relay_request(exchange, stream, event)
         if core.pending and not self._flushing:
             self.flush_soon()
         if core.close_expected():
             self._close_when_flushed()
+
+    def _relay_answer(self, exchange: StreamExchange, stream: Stream, frame: Frame) -> None:
+        """Pass a frame of the destination, this peer, on to the requester."""
+        link, target = exchange.link, exchange.stream
+        if target is None:
+            raise AssertionError("joined streams have two ends")
+        try:
+            link.core.relay(target, frame)
+        except LocalProtocolError:
+            self._break_off(exchange, link, target)
+            return
+        if not link._flushing:
+            link.flush_soon()
+        if stream.state == CLOSED:
+            exchange.end()
+            exchange.unlink()
+        elif exchange.held:
+            self._refill(exchange)
+
+    def _relay_request(self, exchange: StreamExchange, stream: Stream, frame: Frame) -> None:
+        """Pass a frame of the requester, this peer, on to the destination."""
+        if frame.type == _REQUEST_N:
+            exchange.held = min(exchange.held + frame.request_n, MAX_REQUEST_N)
+            self._refill(exchange)
+            return
+        link, target = exchange.taker, exchange.taken
+        if link is None or target is None:
+            raise AssertionError("joined streams have two ends")
+        try:
+            link.core.relay(target, frame)
+        except LocalProtocolError:
+            self._break_off(exchange, link, target)
+            return
+        link.flush_soon()
+        if link.write_paused:
+            self._block(link)
+        if stream.state == CLOSED:
+            exchange.end()
+            exchange.unlink()
+
+    def _break_off(self, exchange: StreamExchange, link: Link, target: Stream) -> None:
+        """End the far side of a stream on which this peer sent what cannot be passed on."""
+        exchange.end()
+        link.core.terminate(target, ErrorCode.CANCELED, "the stream was broken off")
+        link.flush_soon()
 
     def _on_event(self, event: Event) -> None:
         if type(event) is StreamFailed:
@@ -151,13 +183,6 @@ class Link(asyncio.Protocol):
             self.session.on_frame(frame)
             if frame.type == FrameType.SETUP:
                 self._arm()
-
-    def _on_unrelayed(self, half: Half) -> None:
-        """The other end is over already, or this peer sends what it may not."""
-        if not half.stream.closed:
-            half.exchange.end()
-            half.link.core.terminate(half.stream, ErrorCode.CANCELED, "the stream was broken off")
-            half.link.flush_soon()
 
     def eof_received(self) -> bool:
         """Let the socket close: RSocket has no half-closed connections."""
@@ -184,8 +209,8 @@ class Link(asyncio.Protocol):
             self._stall = None
         self._unblock_all()
         starved, self._starved = self._starved, set()
-        for half in starved:
-            self._refill(half)
+        for exchange in starved:
+            self._refill(exchange)
 
     def flush_soon(self) -> None:
         """Write what has been queued at the end of this turn of the loop."""
@@ -259,33 +284,23 @@ class Link(asyncio.Protocol):
 
     # --- credit -------------------------------------------------------------------------------
 
-    def _on_credit(self, half: Half, elements: int) -> None:
-        """Take the requester's credit, and pass on what the window allows."""
-        back: Half | None = half.stream.peer
-        if back is not None:
-            back.held = min(back.held + elements, MAX_REQUEST_N)
-            self._refill(back)
-
-    def _refill(self, half: Half) -> None:
-        """Pass credit on to a destination that has used half its window.
-
-        Args:
-            half: The end that leads to the requester.
-        """
-        back: Half | None = half.stream.peer
-        if back is None or back.stream.closed:
+    def _refill(self, exchange: StreamExchange) -> None:
+        """Pass credit on to a destination that has used half its window."""
+        taker, taken = exchange.taker, exchange.taken
+        if taker is None or taken is None or taken.state == CLOSED:
             return
         window = self.options.credit_window
-        ahead = back.stream.receive_credit
-        if ahead > window // 2 or not half.held:
+        ahead = taken.receive_credit
+        if ahead > window // 2 or not exchange.held:
             return
-        if half.link.write_paused:
-            half.link._starved.add(half)
+        requester = exchange.link
+        if requester.write_paused:
+            requester._starved.add(exchange)
             return
-        elements = min(half.held, window - ahead)
-        half.held -= elements
-        back.link.core.send_request_n(back.stream, elements)
-        back.link.flush_soon()
+        elements = min(exchange.held, window - ahead)
+        exchange.held -= elements
+        taker.core.send_request_n(taken, elements)
+        taker.flush_soon()
 
     # --- requests handed over -----------------------------------------------------------------
 
@@ -307,25 +322,26 @@ class Link(asyncio.Protocol):
             stream = self.core.open(exchange.kind)
         except LocalProtocolError as error:
             raise NotDelivered("the destination", str(error)) from None
-        there = Half(self, stream, exchange, to_requester=False)
-        here = Half(exchange.link, origin, exchange, to_requester=True)
-        origin.peer, stream.peer = there, here
-        first, *rest = exchange.frames
+        exchange.taker, exchange.taken = self, stream
+        origin.peer = stream.peer = exchange
+        frames = exchange.frames
         if exchange.kind in _WITH_CREDIT:
             credit = origin.send_credit
             initial = min(credit, self.options.credit_window)
-            here.held = credit - initial
-            self.core.relay_request(stream, first, initial)
+            exchange.held = credit - initial
+            self.core.relay_request(stream, frames[0], initial)
         else:
-            self.core.relay(stream, first)
-        for frame in rest:
+            self.core.relay(stream, frames[0])
+        for frame in frames[1:]:
             self.core.relay(stream, frame)
-        exchange.frames.clear()
-        self.flush_soon()
+        frames.clear()
+        if not self._flushing:
+            self.flush_soon()
         if self.write_paused:
             exchange.link._block(self)
-        if stream.closed:
+        if stream.state == CLOSED:
             exchange.end()
+            exchange.unlink()
 
     def _push(self, exchange: StreamExchange) -> None:
         metadata = exchange.frames[0].metadata
@@ -352,12 +368,16 @@ class Link(asyncio.Protocol):
 
     def _drop(self, stream: Stream, text: str) -> None:
         """End the far side of a stream whose near side, here, is gone."""
-        half: Half | None = stream.peer
+        exchange: StreamExchange | None = stream.peer
         user = stream.user
-        if half is not None:
-            half.exchange.end()
-            half.link.core.terminate(half.stream, ErrorCode.CANCELED, text)
-            half.link.flush_soon()
+        if exchange is not None:
+            exchange.end()
+            far = exchange.far_end(stream)
+            if far is not None:
+                link, target = far
+                link.core.terminate(target, ErrorCode.CANCELED, text)
+                link.flush_soon()
+            exchange.unlink()
         elif type(user) is LocalRequest:
             self.worker.local.on_ended(user)
         elif type(user) is StreamExchange:

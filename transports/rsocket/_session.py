@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Registration
-from ...protocol import Address, DeliveryError, Message, ProtocolError
+from ...protocol import Address, Context, DeliveryError, Message, ProtocolError
 from ...protocol.broker import (
     BrokerFrameError,
     FrameType as BrokerFrameType,
@@ -14,28 +14,37 @@ from ...protocol.broker import (
     frame_type,
 )
 from ...protocol.rsocket import (
+    METADATA,
     ErrorCode,
     Frame,
     FrameType,
     RequestGatherer,
     Setup,
 )
+from ...protocol.rsocket._states import CLOSED
 from ._exchange import StreamExchange, code_of
 from ._metadata import MetadataShape
 
 if TYPE_CHECKING:
     from ._link import Link
 
-__all__ = ["Session", "stream_token"]
+__all__ = ["Session"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
 _new: Final = tuple.__new__
+
+MAX_KNOWN: Final = 128
+"""Metadata remembered for each connection, with what they ask for."""
+MAX_KNOWN_SIZE: Final = 512
+"""Bytes of metadata above which they are not remembered."""
+
 _FOLLOWS: Final = 0x80
 _CANCEL: Final = int(FrameType.CANCEL)
 _ERROR: Final = int(FrameType.ERROR)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _SETUP: Final = int(FrameType.SETUP)
+_FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
 _REQUESTS: Final = frozenset(
     {
@@ -45,14 +54,6 @@ _REQUESTS: Final = frozenset(
         int(FrameType.REQUEST_CHANNEL),
     }
 )
-
-
-def stream_token(stream_id: int) -> Address:
-    """Return the address of one stream, for the return route of its request.
-
-    It stands behind the connection's own address and means something to that connection only.
-    """
-    return Address(0, b"stream/%d" % stream_id)
 
 
 def frame_bytes(frame: Frame) -> bytes:
@@ -70,6 +71,8 @@ class Session:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._shape = MetadataShape("")
+        # Metadata of requests to what it asks for; cleared whole at the limit.
+        self._known: dict[bytes, Address] = {}
         self.registration: Registration | None = None
         self.setup: Setup | None = None
         self.requests = 0
@@ -93,6 +96,7 @@ class Session:
         """Take the peer's SETUP, and make it a destination if it says so."""
         self.setup = setup = Setup.parse(frame)
         self._shape = MetadataShape(setup.metadata_mime)
+        self._known.clear()
         try:
             span = frame.metadata_range
             if span is not None:
@@ -134,7 +138,8 @@ class Session:
             return
         try:
             if not self._on_broker_frame(frame.buffer, span):
-                self._route(StreamExchange(self._link, None, _PUSH, [frame]), frame.buffer, span)
+                exchange = StreamExchange(self._link, None, _PUSH, frame)
+                self._send(exchange, self._address(frame))
         except (ProtocolError, DeliveryError) as error:
             # A push has no answer; the peer would not know what an ERROR was about.
             self.refused += 1
@@ -144,22 +149,68 @@ class Session:
 
     def _on_request(self, frame: Frame) -> None:
         stream = frame.stream
-        exchange = StreamExchange(self._link, stream, frame.type, [frame])
-        stream.user = exchange
-        if stream.closed and frame.type != FrameType.REQUEST_FNF:
+        kind = frame.type
+        if stream.state == CLOSED and kind != _FNF:
             return  # cancelled within the same chunk
-        if frame.word & _FOLLOWS:
+        exchange = StreamExchange(self._link, stream, kind, frame)
+        stream.user = exchange
+        word = frame.word
+        if word & _FOLLOWS:
             exchange.gatherer = RequestGatherer(self._link.options.max_gather)
             self._gather(exchange, frame)
             return
-        span = frame.metadata_range
-        if span is None:
+        if not word & METADATA:
             self._refuse(exchange, ErrorCode.INVALID, "the request has no metadata")
             return
         try:
-            self._route(exchange, frame.buffer, span)
+            self._send(exchange, self._address(frame))
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), str(error))
+
+    def _address(self, frame: Frame) -> Address:
+        """Return the address of type 32 that a request asks for.
+
+        A peer mostly sends the same few metadata again and again, and those are looked up
+        whole. What they mean does not depend on who is connected.
+        """
+        span = frame.metadata_range
+        if span is None:
+            raise BrokerFrameError("metadata", "the request has none")
+        metadata = frame.buffer[span[0] : span[1]]
+        address = self._known.get(metadata)
+        if address is None:
+            address = self._read_address(metadata)
+            if len(metadata) <= MAX_KNOWN_SIZE:
+                if len(self._known) >= MAX_KNOWN:
+                    self._known.clear()
+                self._known[metadata] = address
+        return address
+
+    def _read_address(self, metadata: bytes) -> Address:
+        """Find the ADDRESS in some metadata, and return the address it stands for.
+
+        Raises:
+            ProtocolError: There is no ADDRESS, or it is broken.
+            NotDelivered: It asks for something that is not served here.
+        """
+        found = self._shape.find(metadata, (0, len(metadata)))
+        if found is None:
+            raise BrokerFrameError("metadata", "the request has no ADDRESS")
+        raw = metadata[found[0] : found[1]]
+        return self._link.broker.index.address_of(raw, self._shape.dialect)
+
+    def _send(self, exchange: StreamExchange, address: Address) -> None:
+        """Send a request on its way.
+
+        Raises:
+            DeliveryError: It cannot be routed.
+        """
+        link = self._link
+        self.requests += 1
+        payload = frame_bytes(exchange.frames[0])
+        context = _new(Context, (None, None, exchange))
+        back = link.return_route
+        link.node.route(_new(Message, ((address,), back, payload, back[0], context)))
 
     def _gather(self, exchange: StreamExchange, frame: Frame) -> None:
         """Add a fragment, and route the request once its metadata is whole."""
@@ -175,42 +226,10 @@ class Session:
             metadata = gatherer.metadata
             if metadata is None:
                 raise BrokerFrameError("metadata", "the request has none")
-            self._route(exchange, metadata, (0, len(metadata)))
+            self._send(exchange, self._read_address(metadata))
         except (ProtocolError, DeliveryError) as error:
             exchange.gatherer = None
             self._refuse(exchange, code_of(error), str(error))
-
-    def _route(self, exchange: StreamExchange, buffer: bytes, span: tuple[int, int]) -> None:
-        """Send the request on its way.
-
-        Raises:
-            ProtocolError: There is no ADDRESS, or it is broken.
-            DeliveryError: It cannot be routed.
-        """
-        found = self._shape.find(buffer, span)
-        if found is None:
-            raise BrokerFrameError("metadata", "the request has no ADDRESS")
-        link = self._link
-        start, end = found
-        address = link.broker.index.address_of(buffer[start:end], self._shape.dialect)
-        stream = exchange.stream
-        worker = link.worker
-        back: tuple[Address, ...] = ()
-        if stream is not None and exchange.kind != FrameType.REQUEST_FNF:
-            back = (worker.address, stream_token(stream.id))
-        self.requests += 1
-        worker.route(
-            _new(
-                Message,
-                (
-                    (address,),
-                    back,
-                    frame_bytes(exchange.frames[0]),
-                    worker.address,
-                    exchange.context,
-                ),
-            )
-        )
 
     def _refuse(self, exchange: StreamExchange, code: int, text: str) -> None:
         self.refused += 1
