@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import math
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar
 
-__all__ = ["Commands", "seconds"]
+from ..protocol import Address, ProtocolError, Route, parse_route
+
+__all__ = ["Commands", "add_log", "address", "route", "seconds", "set_up_log"]
+
+T = TypeVar("T")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What a command adds its parser to."""
+
+_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def seconds(text: str) -> float:
@@ -25,3 +33,49 @@ def seconds(text: str) -> float:
     if not (math.isfinite(value) and value >= 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return value
+
+
+def address(text: str) -> Address:
+    """Read an address.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    return _read(Address.parse, text)
+
+
+def route(text: str) -> Route:
+    """Read a route of at least one address.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    steps = _read(parse_route, text)
+    if not steps:
+        raise argparse.ArgumentTypeError("the route is empty")
+    return steps
+
+
+def _read(parse: Callable[[str], T], text: str) -> T:
+    # argparse shows the text of its own error only; of a ValueError it shows a function's name.
+    try:
+        return parse(text)
+    except ProtocolError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says what is logged to stderr."""
+    parser.add_argument(
+        "--log",
+        choices=_LEVELS,
+        default="warning",
+        help="what to log to stderr, from this level on (default %(default)s)",
+    )
+
+
+def set_up_log(level: str) -> None:
+    """Log to stderr, from a level on."""
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )

@@ -8,7 +8,7 @@ from typing import Final, cast
 from ..actors import Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..transports.rsocket import RSocketListener
-from ._arguments import Commands, seconds
+from ._arguments import Commands, add_log, seconds, set_up_log
 from ._listen import listen
 from ._run import Stop, run
 
@@ -43,10 +43,12 @@ def add_command(commands: Commands) -> None:
         help="how long a request waits for a destination; 0 rejects at once (default %(default)s)",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
+    add_log(parser)
     parser.set_defaults(command=_command)
 
 
 def _command(arguments: argparse.Namespace) -> None:
+    set_up_log(arguments.log)
     options = BrokerOptions(no_route_timeout=arguments.no_route_timeout)
     uris: list[str] = arguments.listen or [DEFAULT_URI]
     run(lambda stop: serve(stop, uris, options, quiet=arguments.quiet))

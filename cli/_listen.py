@@ -39,4 +39,6 @@ async def listen(node: Node, uri: str, scheme: str, **options: Any) -> Listener:
 
 def reason_of(error: OSError) -> str:
     """Return the system's words for an error, which each loop decorates in its own way."""
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

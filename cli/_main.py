@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..protocol import OnwardError
-from . import _broker
+from . import _broker, _message, _node, _routes
 from ._status import CommandError, Status, status_of
 
 __all__ = ["main"]
@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         return _failed(parsed.name, error, Status.USAGE)
     except KeyboardInterrupt:
-        return _failed(parsed.name, "interrupted", Status.IN_DOUBT)
+        # Before there was a loop to take the signal: nothing has been done.
+        return _failed(parsed.name, "interrupted", Status.FAILED)
     except BrokenPipeError:
         # Whoever read our output has gone. Python's own flush at exit must not fail on it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -68,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
-    for module in (_broker,):
-        module.add_command(commands)
+    _broker.add_command(commands)
+    _node.add_command(commands)
+    _message.add_commands(commands)
+    _routes.add_command(commands)
     return parser

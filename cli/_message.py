@@ -1,0 +1,172 @@
+"""`onward send` and `onward request`: one message along a route."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from typing import Final
+
+import pykka
+
+from ..actors import Node
+from ..protocol import TCP, Address, LinkLost, Message, Route, format_route
+from ..transports import LinkState, LinkStatistics
+from ._arguments import Commands, route as route_argument, seconds
+from ._payload import Form, add_arguments, payload_of
+from ._run import Stop, run
+from ._show import describe, describe_message
+from ._status import CommandError
+
+__all__ = ["add_commands", "request", "send"]
+
+_ROUTE: Final = "where to: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
+
+_SEND: Final = """\
+Send one message along a route. It ends with status 0 once the message has been handed to the
+connection that the route starts with; whether a worker has it then, nobody says.
+"""
+
+_REQUEST: Final = """\
+Send one message along a route, wait for the answer, and print its payload.
+"""
+
+_STATUS: Final = """\
+exit status:
+  0  the message has been sent; the answer is printed
+  1  certainly not delivered
+  2  the command line is wrong
+  3  in doubt: no answer in time, or the connection was lost before one came
+"""
+
+POLL: Final = 0.005
+"""How often, in seconds, to look whether a connection has written everything."""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add both commands to the parser."""
+    for name, help_text, description in (
+        ("send", "send a message along a route", _SEND),
+        ("request", "send a message along a route and print the answer", _REQUEST),
+    ):
+        parser = commands.add_parser(
+            name,
+            help=help_text,
+            description=description,
+            epilog=_STATUS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.add_argument("route", metavar="ROUTE", type=route_argument, help=_ROUTE)
+        add_arguments(parser)
+        parser.add_argument(
+            "--timeout",
+            metavar="SECONDS",
+            type=seconds,
+            default=30.0,
+            help="how long to wait (default %(default)g)",
+        )
+        parser.add_argument(
+            "--verbose", action="store_true", help="print the routes of each message to stderr"
+        )
+        parser.set_defaults(command=_send if name == "send" else _request)
+
+
+def _send(arguments: argparse.Namespace) -> None:
+    payload = payload_of(arguments)
+    route: Route = arguments.route
+    run(lambda stop: stop.unless(send(route, payload, arguments.timeout)))
+    if arguments.verbose:
+        print("sent     ", describe(route, (), payload), file=sys.stderr)
+
+
+def _request(arguments: argparse.Namespace) -> None:
+    payload = payload_of(arguments)
+    route: Route = arguments.route
+
+    async def ask(stop: Stop) -> None:
+        answer = await stop.unless(request(route, payload, arguments.timeout))
+        if arguments.verbose:
+            print("sent     ", describe(route, answer.onward_route, payload), file=sys.stderr)
+            print("answered ", describe_message(answer), file=sys.stderr)
+        _print_answer(arguments.form, answer.payload)
+
+    run(ask)
+
+
+def _print_answer(form: Form, payload: bytes) -> None:
+    try:
+        print(form.decode(payload))
+    except ValueError as error:
+        # It came, so this is no failure of the request.
+        print(f"onward request: the answer cannot be read: {error}; as hex:", file=sys.stderr)
+        print(payload.hex())
+
+
+async def request(route: Route, payload: bytes, timeout: float) -> Message:
+    """Send a message from a node of its own and return the answer.
+
+    Raises:
+        OnwardError: As `Node.request`.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout
+    async with Node("request") as node:
+        await _connect(node, route, timeout)
+        left = max(0.0, deadline - node.loop.time())
+        return await node.request(route, payload, timeout=left)
+
+
+async def send(route: Route, payload: bytes, timeout: float) -> None:
+    """Send a message from a node of its own, and wait until it has left the node.
+
+    Raises:
+        CommandError: It became a dead letter.
+        LinkLost: The connection was lost, or slower than the timeout.
+        OnwardError: As `Node.send`.
+    """
+    deadline = asyncio.get_running_loop().time() + timeout
+    async with Node("send") as node:
+        link = await _connect(node, route, timeout)
+        node.send(route, payload)
+        if link is not None:
+            await _written(node, link, deadline)
+        for worker in node.statistics().workers:
+            await node.stop_worker(worker.address)
+        for letter in node.dead_letters.recent:
+            raise CommandError(f"{letter.reason}: {format_route(route)}")
+
+
+async def _connect(node: Node, route: Route, timeout: float) -> Address | None:
+    """Connect to where a route starts, so that a refusal is known before anything is sent.
+
+    Raises:
+        LinkDown: Nobody is there.
+    """
+    first = route[0]
+    if first.type != TCP:
+        return None
+    where = first.value.decode("ascii", "backslashreplace")
+    return await node.connect(f"tcp://{where}", reconnect=False, connect_timeout=timeout)
+
+
+async def _written(node: Node, link: Address, deadline: float) -> None:
+    """Wait until a link has taken its messages and its socket has written them.
+
+    Raises:
+        LinkLost: That did not happen.
+    """
+    # A call through the proxy is a turn of the link's worker: the messages come before it.
+    proxy = node.ref(link).proxy()
+    try:
+        while True:
+            figures: LinkStatistics = await proxy.statistics()
+            if figures.state is not LinkState.UP:
+                raise LinkLost(figures.peer, figures.reason)
+            if figures.pending == 0:
+                return
+            if node.loop.time() > deadline:
+                raise LinkLost(
+                    figures.peer, f"{figures.pending} bytes could not be written in time"
+                )
+            await asyncio.sleep(POLL)
+    except pykka.ActorDeadError:
+        raise LinkLost(link, "while the message was written") from None

@@ -1,0 +1,184 @@
+"""`onward node`: a node with a few workers, reachable by TCP."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
+
+from ..actors import DeadLetter, Node, Worker
+from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
+from ._arguments import Commands, add_log, address, set_up_log
+from ._listen import listen
+from ._run import Stop, run
+from ._show import describe_message
+from ._status import CommandError, Status
+
+__all__ = ["DEFAULT_URI", "KINDS", "add_command", "serve"]
+
+DEFAULT_URI: Final = "tcp://127.0.0.1:4000"
+
+Tell: TypeAlias = Callable[[str], object]
+
+_DESCRIPTION: Final = """\
+Run a node with some workers. A worker is NAME=KIND, and KIND is one of
+
+  echo     answer with what came
+  forward  pass the message on along its onward route (also called hop)
+  print    print the payload, and answer nothing
+
+Nothing is reachable from outside but what is exposed. Prints `listening URI` once connections
+are taken, and a line of totals when it has been stopped by Ctrl-C or SIGTERM.
+"""
+
+_EPILOG: Final = """\
+example:
+  onward node --worker relay=forward --worker echo=echo --expose relay
+  onward request '1#127.0.0.1:4000 => relay => echo' hello
+"""
+
+
+class Echo(Worker):
+    """Answers with what came."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def handle_message(self, message: Message) -> None:
+        """Answer, if there is a way back."""
+        self._tell(f"{self.address}  {describe_message(message)}")
+        if message.return_route:
+            self.node.deliver(message.reply(message.payload))
+        else:
+            self.node.dead_letter(message, EmptyRoute())
+
+
+class Forward(Worker):
+    """Passes messages on."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def handle_message(self, message: Message) -> None:
+        """Pass it on. Messages come from outside: what is wrong with one is no failure here."""
+        self._tell(f"{self.address}  {describe_message(message)}")
+        try:
+            self.node.deliver(message.forward())
+        except OnwardError as error:
+            self.node.dead_letter(message, error)
+
+
+class Print(Worker):
+    """Prints payloads."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def handle_message(self, message: Message) -> None:
+        """Print it as text."""
+        self._tell(f"{self.address}  {describe_message(message)}")
+        print(message.payload.decode("utf-8", "backslashreplace"), flush=True)
+
+
+KINDS: Final[dict[str, Callable[[Tell], Worker]]] = {
+    "echo": Echo,
+    "forward": Forward,
+    "hop": Forward,
+    "print": Print,
+}
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "node",
+        help="run a node with some workers",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="URI",
+        default=DEFAULT_URI,
+        help="where to listen; port 0 is any free one (default %(default)s)",
+    )
+    parser.add_argument(
+        "--worker",
+        metavar="NAME=KIND",
+        type=_worker,
+        action="append",
+        default=[],
+        help="start a worker; may be repeated",
+    )
+    parser.add_argument(
+        "--expose",
+        metavar="NAME",
+        type=address,
+        action="append",
+        default=[],
+        help="let a worker be reached from outside; may be repeated",
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the routes of each message a worker gets"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
+    add_log(parser)
+    parser.set_defaults(command=_command)
+
+
+def _worker(text: str) -> tuple[Address, str]:
+    name, mark, kind = text.rpartition("=")
+    if not mark or kind not in KINDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=KIND with a KIND of {', '.join(KINDS)}"
+        )
+    own = address(name)
+    if own.type != LOCAL:
+        raise argparse.ArgumentTypeError(f"{own} is not a local address")
+    return own, kind
+
+
+def _command(arguments: argparse.Namespace) -> None:
+    set_up_log(arguments.log)
+    run(lambda stop: serve(stop, arguments))
+
+
+async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
+    """Run a node until it is to stop.
+
+    Raises:
+        CommandError: It cannot listen, or a worker is exposed that there is not.
+        AddressInUse: Two workers have one name.
+    """
+
+    def tell(line: str) -> None:
+        if arguments.verbose:
+            print(line, flush=True)
+
+    def tell_dead(letter: DeadLetter) -> None:
+        tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
+
+    async with Node("node") as node:
+        node.dead_letters.subscribe(tell_dead)
+        for own, kind in arguments.worker:
+            await node.start(partial(KINDS[kind], tell), address=own)
+        for exposed in arguments.expose:
+            if exposed.type == LOCAL and not node.has(exposed):
+                raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
+        await listen(node, arguments.listen, "tcp:", expose=arguments.expose)
+        await stop.wait()
+    if not arguments.quiet:
+        print(_totals(node), flush=True)
+
+
+def _totals(node: Node) -> str:
+    figures = node.statistics(workers=False)
+    reasons = ", ".join(
+        f"{count} {reason}" for reason, count in figures.dead_letter_reasons.items()
+    )
+    return f"stopped: {figures.handled} messages handled, dead letters: {reasons or 'none'}"

@@ -1,0 +1,106 @@
+"""Payloads as words of a command line: text, hexadecimal digits, or a BARE string."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ._status import CommandError, Status
+
+__all__ = ["BARE_STRING", "HEX", "TEXT", "Form", "add_arguments", "payload_of"]
+
+STDIN: Final = "-"
+
+_MAX_LENGTH_BYTES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way to write payloads.
+
+    Attributes:
+        encode: Makes a payload of what a person wrote; raises `ValueError`.
+        decode: Makes text of a payload; raises `ValueError` if it is not of this form.
+    """
+
+    encode: Callable[[bytes], bytes]
+    decode: Callable[[bytes], str]
+
+
+def encode_bare_string(text: bytes) -> bytes:
+    """Put the length of a text in front of it, as BARE and so Rust's workers expect.
+
+    The length is a variable-length integer: seven bits a byte, the lowest first, and the
+    high bit says that more follow (baremessages.org, "uint" and "str").
+
+    Raises:
+        UnicodeDecodeError: It is not UTF-8.
+    """
+    text.decode()
+    left = len(text)
+    length = bytearray()
+    while left > 0x7F:
+        length.append(left & 0x7F | 0x80)
+        left >>= 7
+    length.append(left)
+    return bytes(length) + text
+
+
+def decode_bare_string(payload: bytes) -> str:
+    """Read a BARE string that fills the whole payload.
+
+    Raises:
+        ValueError: It is none.
+    """
+    length = 0
+    for index, byte in enumerate(payload[:_MAX_LENGTH_BYTES]):
+        length |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            text = payload[index + 1 :]
+            if len(text) != length:
+                break
+            return text.decode()
+    raise ValueError("its length is not the one it starts with")
+
+
+TEXT: Final = Form(lambda given: given, lambda payload: payload.decode("utf-8", "backslashreplace"))
+HEX: Final = Form(lambda given: bytes.fromhex(given.decode("ascii")), bytes.hex)
+BARE_STRING: Final = Form(encode_bare_string, decode_bare_string)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the payload, and the form it is in."""
+    parser.add_argument(
+        "payload",
+        metavar="PAYLOAD",
+        nargs="?",
+        default="",
+        help="the payload; - reads it from standard input; nothing by default",
+    )
+    forms = parser.add_mutually_exclusive_group()
+    for option, form, text in (
+        ("--text", TEXT, "payloads are UTF-8 (the default)"),
+        ("--hex", HEX, "payloads are written as hexadecimal digits"),
+        ("--bare-string", BARE_STRING, "payloads are strings as Rust's Ockam workers expect them"),
+    ):
+        forms.add_argument(
+            option, dest="form", action="store_const", const=form, default=TEXT, help=text
+        )
+
+
+def payload_of(arguments: argparse.Namespace) -> bytes:
+    """Return the payload that was asked for.
+
+    Raises:
+        CommandError: It is not of the form it is said to be.
+    """
+    word: str = arguments.payload
+    given = sys.stdin.buffer.read() if word == STDIN else word.encode("utf-8", "surrogateescape")
+    form: Form = arguments.form
+    try:
+        return form.encode(given)
+    except ValueError as error:
+        raise CommandError(f"the payload cannot be read: {error}", Status.USAGE) from error

@@ -1,0 +1,46 @@
+"""How messages and tables are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..protocol import Message, Route, format_route
+
+__all__ = ["describe", "describe_message", "printable", "table"]
+
+
+def describe(onward: Route, back: Route, payload: bytes) -> str:
+    """Write both routes of a message, and the size of its payload, on one line."""
+    return f"onward {_route(onward)}  return {_route(back)}  {len(payload)} bytes"
+
+
+def describe_message(message: Message) -> str:
+    """Write a message on one line."""
+    return describe(message.onward_route, message.return_route, message.payload)
+
+
+def _route(route: Route) -> str:
+    return format_route(route) or "(none)"
+
+
+def printable(text: str) -> str:
+    """Escape what would move the cursor: other people chose the text."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
+    """Lay out rows under headings; numbers are aligned to the right."""
+    texts = [headings, *([printable(str(cell)) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    right = [bool(rows) and isinstance(cell, int) for cell in (rows[0] if rows else headings)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in texts
+    )
