@@ -69,14 +69,17 @@ class Program:
 
 
 @contextmanager
-def running_broker() -> Generator[int]:
+def running_broker(*options: str) -> Generator[int]:
     """Run `onward broker` as its own process, and yield the port it listens on.
+
+    Args:
+        options: More options for it.
 
     Raises:
         AssertionError: It did not end cleanly when told to.
     """
     onward = Path(sys.executable).with_name("onward")
-    command = [str(onward), "broker", "--listen", "rsocket+tcp://127.0.0.1:0"]
+    command = [str(onward), "broker", "--listen", "rsocket+tcp://127.0.0.1:0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:

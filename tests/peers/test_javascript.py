@@ -33,6 +33,7 @@ INSTALL_TIMEOUT = 180.0
 """Seconds."""
 
 APPLICATION_ERROR = 0x201
+REJECTED = 0x202
 CANCELED = 0x203
 
 Ask = Callable[[str, str], Awaitable[Outcome]]
@@ -277,6 +278,14 @@ async def test_a_request_whose_destination_is_lost_is_canceled(
     assert await destination.received() == Received("request_response", "hold", "echo")
     await destination.kill()
     assert (await pending).code == CANCELED
+
+
+async def test_a_request_that_nobody_can_take_is_rejected(javascript: str, service: str) -> None:
+    with running_broker("--no-route-timeout", "0") as port:
+        outcome = await ask_from_javascript(javascript, port, service, "request_stream", "12")
+    assert (outcome.elements, outcome.code) == ([], REJECTED)
+    assert outcome.message
+    assert service in outcome.message
 
 
 async def test_destinations_of_one_service_take_turns(
