@@ -5,7 +5,7 @@ from ._exchange import Exchange, exchange_of
 from ._index import TagIndex
 from ._management import MANAGEMENT_SERVICE, Management
 from ._options import BrokerOptions
-from ._route import Destination, RouteStatistics, RouteWorker
+from ._route import Destination, Route, RouteStatistics, RouteWorker
 from ._unicast import Unicast
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Exchange",
     "Management",
     "Registration",
+    "Route",
     "RouteStatistics",
     "RouteWorker",
     "TagIndex",

@@ -15,7 +15,7 @@ from ._exchange import exchange_of
 from ._index import TagIndex, readable
 from ._management import MANAGEMENT_SERVICE, Management
 from ._options import BrokerOptions
-from ._route import Destination, RouteStatistics, RouteWorker
+from ._route import Destination, Route, RouteStatistics
 
 if TYPE_CHECKING:
     from .._dead_letters import DeadLetter
@@ -50,7 +50,7 @@ class Registration:
 
     __slots__ = ("_broker", "_entry")
 
-    def __init__(self, broker: Broker, entry: Entry[RouteWorker]) -> None:
+    def __init__(self, broker: Broker, entry: Entry[Route]) -> None:
         self._broker = broker
         self._entry = entry
 
@@ -61,8 +61,8 @@ class Registration:
 
     @property
     def address(self) -> Address:
-        """The worker that stands for the route."""
-        return self._entry.target.address
+        """The worker that takes its requests."""
+        return self._entry.target.to
 
     @property
     def current(self) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...protocol import DeliveryError, Message, Route
+from ...protocol import DeliveryError, Message, Route as WayBack
 
 if TYPE_CHECKING:
-    from ._route import RouteWorker
+    from ._route import Route
 
 __all__ = ["Exchange", "exchange_of"]
 
@@ -32,7 +32,7 @@ class Exchange:
 
     size: int
     ended: bool
-    route: RouteWorker | None
+    route: Route | None
     withdraw: Callable[[], object] | None
 
     def fail(self, error: DeliveryError) -> None:
@@ -43,7 +43,7 @@ class Exchange:
         """Return the whole payload data of the request, without its metadata."""
         raise NotImplementedError
 
-    def return_route(self) -> Route:
+    def return_route(self) -> WayBack:
         """Return the way back for an answer from a worker of this node."""
         raise NotImplementedError
 

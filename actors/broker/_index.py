@@ -29,9 +29,9 @@ from ...protocol.broker import (
 from .._policy import Mailbox
 from .._timer import Timer
 from .._worker import Worker
-from ._exchange import exchange_of
+from ._exchange import Exchange, exchange_of
 from ._options import BrokerOptions
-from ._route import Destination, RouteStatistics, RouteWorker
+from ._route import Destination, Route, RouteStatistics, RouteWorker
 from ._unicast import Unicast
 
 __all__ = ["TagIndex", "readable"]
@@ -73,7 +73,7 @@ class TagIndex(Worker):
         super().__init__()
         self._options = options
         self._broker_id = broker_id
-        self.table: RoutingTable[RouteWorker] = RoutingTable(
+        self.table: RoutingTable[Route] = RoutingTable(
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
         self._selectors: dict[Address, _Selector] = {}
@@ -120,28 +120,39 @@ class TagIndex(Worker):
         if threading.get_ident() != self._thread:
             self.node.loop.call_soon_threadsafe(self.node.deliver, message)
             return None
-        address = message[0][0]
-        selector = self._selectors.get(address) or self._select(address)
+        onward, back, payload, source, context = message
+        selector = self._selectors.get(onward[0]) or self._select(onward[0])
         candidates = self.table.candidates(selector.query)
         if not candidates:
             self._wait(message, selector.query)
             return None
-        onward, back, payload, source, context = message
         if len(candidates) == 1:
-            onward = (candidates[0].target.address, *onward[1:])
+            onward = (candidates[0].target.choose(exchange_of(message)), *onward[1:])
         else:
             onward = (self._unicast, *onward)
         return _new(Message, (onward, back, payload, source, context))
 
-    def next_of(self, address: Address) -> Address | None:
-        """Return the next destination of a query in turn; `None` if there is none."""
+    def choose(self, address: Address, exchange: Exchange | None) -> Address | None:
+        """Choose a destination, in turn, among those that a tag query matches.
+
+        Args:
+            address: The query, an address of type 32.
+            exchange: The request, if it came in frames.
+
+        Returns:
+            Where to send it, or `None` if nobody carries the tags.
+
+        Raises:
+            AddressError: The query cannot be read.
+        """
         selector = self._selectors.get(address) or self._select(address)
         candidates = self.table.candidates(selector.query)
         if not candidates:
             return None
         turn = selector.turn
         selector.turn = turn + 1
-        return candidates[turn % len(candidates)].target.address
+        route: Route = candidates[turn % len(candidates)].target
+        return route.choose(exchange)
 
     def _select(self, address: Address) -> _Selector:
         if address.type != TAGS:
@@ -223,7 +234,7 @@ class TagIndex(Worker):
             self._withdraw(number)
             self._refuse(waiter.message, NoRoute(format_query(waiter.query)))
 
-    def _release(self, entry: Entry[RouteWorker]) -> None:
+    def _release(self, entry: Entry[Route]) -> None:
         """Send the messages on, in order, that wait for what has just joined."""
         tags = frozenset(entry.tags)
         ready = [number for number, each in self._waiters.items() if each.query <= tags]
@@ -245,7 +256,7 @@ class TagIndex(Worker):
 
     def join(
         self, route_id: bytes, service: str, tags: TagList, make: Callable[[TagList], Destination]
-    ) -> Entry[RouteWorker]:
+    ) -> Entry[Route]:
         """Add a destination, or replace the one that has its route id.
 
         Args:
@@ -262,31 +273,35 @@ class TagIndex(Worker):
             raise NotDelivered("the routing table", f"it has {len(table)} routes, its limit")
         now = time.time()
         millis = int(now * 1000)
-        worker = RouteWorker(make(tags), now)
+        route = Route(make(tags), now)
         timestamp = table.next_timestamp(route_id, millis)
-        update = table.add(route_id, self._broker_id, service, tags, timestamp, worker, now=millis)
+        update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
         entry = update.entry
         if entry is None:
             raise AssertionError("the timestamp is newer than all the table knows")
-        worker.destination = make(entry.tags)
+        destination = route.destination = make(entry.tags)
         if update.previous is not None:
             self._leave(update.previous, "another connection has taken over its route id")
-        self.spawn(lambda: worker, mailbox=Mailbox(limit=self._options.max_mailbox))
+        if not destination.link:
+            route.to = self.spawn(
+                lambda: RouteWorker(destination), mailbox=Mailbox(limit=self._options.max_mailbox)
+            )
         self._release(entry)
         return entry
 
-    def leave(self, entry: Entry[RouteWorker]) -> bool:
+    def leave(self, entry: Entry[Route]) -> bool:
         """Remove a destination; one that was replaced is gone already."""
         if not self.table.discard(entry, now=int(time.time() * 1000)):
             return False
         self._leave(entry, "")
         return True
 
-    def _leave(self, entry: Entry[RouteWorker], reason: str) -> None:
-        worker = entry.target
-        worker.stop()
-        if reason and worker.destination.evict is not None:
-            worker.destination.evict(reason)
+    def _leave(self, entry: Entry[Route], reason: str) -> None:
+        route: Route = entry.target
+        if not route.destination.link:
+            self.node.ref(route.to).stop(block=False)
+        if reason and route.destination.evict is not None:
+            route.destination.evict(reason)
 
     # --- looking at it ----------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A route: the worker that stands for one routable destination."""
+"""A route: one routable destination, and the worker that stands for it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from uuid import UUID
 
 from ...protocol import Address, DeliveryError, Message, NotDelivered
 from .._worker import Worker
-from ._exchange import exchange_of
+from ._exchange import Exchange, exchange_of
 
-__all__ = ["Destination", "RouteStatistics", "RouteWorker"]
+__all__ = ["Destination", "Route", "RouteStatistics", "RouteWorker"]
 
 _new: Final = tuple.__new__
 
@@ -63,48 +63,33 @@ class RouteStatistics:
     since: float
 
 
-class RouteWorker(Worker):
-    """Pass each request on to the worker of one destination, and count.
+class Route:
+    """One destination in the table, and what is counted for it.
 
-    It steps aside rather than staying on the return route: an answer goes straight back.
+    Attributes:
+        destination: What it is.
+        to: The worker that takes its requests: a connection's own, or a `RouteWorker`.
+        since: When it joined, in seconds since the Unix epoch.
+        outstanding: Requests sent there and not yet ended.
+        requests: Requests sent there since it joined.
     """
 
+    __slots__ = ("destination", "outstanding", "requests", "since", "to")
+
     def __init__(self, destination: Destination, since: float) -> None:
-        super().__init__()
         self.destination = destination
+        self.to = destination.worker
         self.since = since
         self.outstanding = 0
         self.requests = 0
-        self._worker = destination.worker
-        self._link = destination.link
 
-    def handle_message(self, message: Message) -> None:
-        """Hand one request over, or refuse what the destination cannot take."""
-        onward, back, payload, _, context = message
-        exchange = exchange_of(message)
-        if exchange is not None:
-            if exchange.ended:
-                return
-            if not self._link:
-                if not exchange.answered_once():
-                    exchange.fail(
-                        NotDelivered(
-                            self.destination.service,
-                            "the destination takes request/response and fire-and-forget only",
-                        )
-                    )
-                    return
-                if not exchange.whole(lambda: self.handle_message(message)):
-                    return
-                payload, back = exchange.data(), exchange.return_route()
-            self.outstanding += 1
-            exchange.route = self
+    def choose(self, exchange: Exchange | None) -> Address:
+        """Count a request for this destination and return where to send it."""
         self.requests += 1
-        passed = _new(Message, ((self._worker, *onward[1:]), back, payload, onward[0], context))
-        try:
-            self.node.route(passed)
-        except DeliveryError as error:
-            self.node.dead_letter(passed, error)
+        if exchange is not None:
+            exchange.route = self
+            self.outstanding += 1
+        return self.to
 
     def row(self) -> RouteStatistics:
         """Return the route as a row of the broker's table."""
@@ -118,3 +103,41 @@ class RouteWorker(Worker):
             self.requests,
             self.since,
         )
+
+
+class RouteWorker(Worker):
+    """Stand for a destination that is a worker of this node.
+
+    It turns a request that came in frames into a message with the request's data as
+    payload and a way back for the answer. It steps aside rather than staying on the return
+    route: an answer goes straight back. A connection needs no such worker: it takes the
+    frames as they are.
+    """
+
+    def __init__(self, destination: Destination) -> None:
+        super().__init__()
+        self._destination = destination
+
+    def handle_message(self, message: Message) -> None:
+        """Hand one request over, or refuse what the destination cannot take."""
+        onward, back, payload, _, context = message
+        exchange = exchange_of(message)
+        if exchange is not None:
+            if exchange.ended:
+                return
+            if not exchange.answered_once():
+                text = "the destination takes request/response and fire-and-forget only"
+                exchange.fail(NotDelivered(self._destination.service, text))
+                return
+            if not exchange.whole(lambda: self.handle_message(message)):
+                return
+            payload, back = exchange.data(), exchange.return_route()
+        to = (self._destination.worker, *onward[1:])
+        passed = _new(Message, (to, back, payload, onward[0], context))
+        try:
+            self.node.route(passed)
+        except DeliveryError as error:
+            self.node.dead_letter(passed, error)
+            return
+        if exchange is not None and not back:
+            exchange.end()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol import Message
 from .._worker import Worker
+from ._exchange import exchange_of
 
 if TYPE_CHECKING:
     from ._index import TagIndex
@@ -27,8 +28,8 @@ class Unicast(Worker):
 
     def handle_message(self, message: Message) -> None:
         """Replace the query by the next destination in turn."""
-        picked = self._index.next_of(message.onward_route[1])
-        if picked is None:  # the last destination left in the meantime
+        chosen = self._index.choose(message.onward_route[1], exchange_of(message))
+        if chosen is None:  # the last destination left in the meantime; wait for the next
             self.node.deliver(message.step())
             return
-        self.node.deliver(message.step().redirect(picked))
+        self.node.deliver(message.step().redirect(chosen))

@@ -35,7 +35,7 @@ from ...protocol.rsocket._states import CLOSED
 from ._exchange import StreamExchange
 from ._local import LocalRequest
 from ._options import LinkOptions
-from ._session import Session
+from ._session import REQUESTS, Session
 
 if TYPE_CHECKING:
     from ...actors.broker import Broker
@@ -113,7 +113,10 @@ class Link(asyncio.Protocol):
             stream = event.stream
             exchange: StreamExchange | None = stream.peer
             if exchange is None:
-                self._on_frame(stream, event)
+                if event.type in REQUESTS:
+                    self.session.on_request(event)
+                else:
+                    self._on_frame(stream, event)
             elif stream.requester:
                 self._relay_answer(exchange, stream, event)
             else:

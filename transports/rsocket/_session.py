@@ -28,7 +28,7 @@ from ._metadata import MetadataShape
 if TYPE_CHECKING:
     from ._link import Link
 
-__all__ = ["Session"]
+__all__ = ["REQUESTS", "Session"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
@@ -46,7 +46,7 @@ _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _SETUP: Final = int(FrameType.SETUP)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
-_REQUESTS: Final = frozenset(
+REQUESTS: Final = frozenset(
     {
         int(FrameType.REQUEST_RESPONSE),
         int(FrameType.REQUEST_FNF),
@@ -54,11 +54,6 @@ _REQUESTS: Final = frozenset(
         int(FrameType.REQUEST_CHANNEL),
     }
 )
-
-
-def frame_bytes(frame: Frame) -> bytes:
-    """Return a frame's bytes: the payload of the message that stands for a request."""
-    return frame.buffer[frame.start : frame.end]
 
 
 class Session:
@@ -79,11 +74,9 @@ class Session:
         self.refused = 0
 
     def on_frame(self, frame: Frame) -> None:
-        """Act on a frame of the connection, or of a stream that is not joined to another."""
+        """Act on a frame of the connection, or a later one of a stream not joined yet."""
         kind = frame.type
-        if kind in _REQUESTS:
-            self._on_request(frame)
-        elif kind == _SETUP:
+        if kind == _SETUP:
             self._on_setup(frame)
         elif kind == _PUSH:
             self._on_push(frame)
@@ -147,7 +140,8 @@ class Session:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def _on_request(self, frame: Frame) -> None:
+    def on_request(self, frame: Frame) -> None:
+        """Route a request to a destination, or refuse it."""
         stream = frame.stream
         kind = frame.type
         if stream.state == CLOSED and kind != _FNF:
@@ -207,29 +201,13 @@ class Session:
         """
         link = self._link
         self.requests += 1
-        payload = frame_bytes(exchange.frames[0])
-        context = _new(Context, (None, None, exchange))
+        first = exchange.frames[0]
+        payload = first.buffer[first.start : first.end]
         back = link.return_route
-        link.node.route(_new(Message, ((address,), back, payload, back[0], context)))
-
-    def _gather(self, exchange: StreamExchange, frame: Frame) -> None:
-        """Add a fragment, and route the request once its metadata is whole."""
-        gatherer = exchange.gatherer
-        if gatherer is None:
-            raise AssertionError("a request in fragments has a gatherer")
-        try:
-            if not gatherer.add(frame):
-                return
-            exchange.gatherer = None
-            exchange.frames = gatherer.frames
-            exchange.size = sum(each.end - each.start for each in gatherer.frames)
-            metadata = gatherer.metadata
-            if metadata is None:
-                raise BrokerFrameError("metadata", "the request has none")
-            self._send(exchange, self._read_address(metadata))
-        except (ProtocolError, DeliveryError) as error:
-            exchange.gatherer = None
-            self._refuse(exchange, code_of(error), str(error))
+        # What the rule for tags would do, less a message. If nobody is there, it decides.
+        to = link.broker.index.choose(address, exchange) or address
+        context = _new(Context, (None, None, exchange))
+        link.node.route(_new(Message, ((to,), back, payload, back[0], context)))
 
     def _refuse(self, exchange: StreamExchange, code: int, text: str) -> None:
         self.refused += 1
