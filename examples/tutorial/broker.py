@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncGenerator
 from functools import partial
 
 from rsocket.awaitable.awaitable_rsocket import AwaitableRSocket
-from rsocket.extensions.helpers import composite, metadata_item
+from rsocket.extensions.composite_metadata import CompositeMetadata, CompositeMetadataItem
 from rsocket.extensions.mimetypes import WellKnownMimeTypes
-from rsocket.helpers import single_transport_provider
 from rsocket.payload import Payload
 from rsocket.rsocket_client import RSocketClient
 from rsocket.transports.tcp import TransportTCP
@@ -17,7 +17,7 @@ from rsocket.transports.tcp import TransportTCP
 from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions
 from onward.protocol import Message, NoRoute
-from onward.protocol.broker import AddressFrame, Dialect, RoutingType, make_tags
+from onward.protocol.broker import MIME_BROKER_FRAME, AddressFrame, Dialect, RoutingType, make_tags
 
 
 # --8<-- [start:worker]
@@ -70,8 +70,8 @@ COMPOSITE = WellKnownMimeTypes.MESSAGE_RSOCKET_COMPOSITE_METADATA
 
 def addressed(data: bytes, **tags: str) -> Payload:
     frame = AddressFrame(uuid.uuid4().bytes, RoutingType.UNICAST, make_tags(tags))
-    item = metadata_item(frame.serialize(Dialect.REFERENCE), b"message/x.rsocket.broker.frame.v0")
-    return Payload(data, composite(item))
+    item = CompositeMetadataItem(MIME_BROKER_FRAME, frame.serialize(Dialect.REFERENCE))
+    return Payload(data, CompositeMetadata([item]).serialize())
 
 
 # --8<-- [end:address]
@@ -79,13 +79,13 @@ def addressed(data: bytes, **tags: str) -> Payload:
 
 # --8<-- [start:client]
 async def client(host: str, port: int) -> None:
-    transport = TransportTCP(*await asyncio.open_connection(host, port))
-    async with RSocketClient(
-        single_transport_provider(transport), metadata_encoding=COMPOSITE
-    ) as rsocket:
+    async def transports() -> AsyncGenerator[TransportTCP]:
+        yield TransportTCP(*await asyncio.open_connection(host, port))
+
+    async with RSocketClient(transports(), metadata_encoding=COMPOSITE) as rsocket:
         request = addressed(b"a question", service="shop", region="south")
         answer = await AwaitableRSocket(rsocket).request_response(request)
-        print(answer.data.decode())
+        print((answer.data or b"").decode())
 
 
 # --8<-- [end:client]
