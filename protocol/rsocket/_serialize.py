@@ -187,13 +187,13 @@ def _fragments(
     mtu: int | None,
 ) -> Iterator[bytes]:
     """Yield the frames of one payload; `last` are the flags of its last frame only."""
+    if mtu is not None and mtu < MIN_MTU:
+        raise LocalProtocolError(f"an mtu is at least {MIN_MTU} bytes, not {mtu}")
     extra = 0 if metadata is None else _METADATA_LENGTH_SIZE + len(metadata)
     size = HEADER_SIZE + len(fixed) + extra + len(data)
     if mtu is None or size <= mtu:
         yield _one(kind << 10 | always | last, stream_id, fixed, data, metadata, size)
         return
-    if mtu < MIN_MTU:
-        raise LocalProtocolError(f"an mtu is at least {MIN_MTU} bytes, not {mtu}")
     # "the Metadata MUST be transmitted completely before the Data"
     more_metadata = None if metadata is None else memoryview(metadata)
     more_data = memoryview(data)

@@ -110,13 +110,11 @@ class Setup:
             LocalProtocolError: A field is out of range.
             PayloadTooBig: The frame would be over 16 MiB - 1.
         """
-        mimes = [
-            mime.encode("ascii", "surrogateescape") for mime in (self.metadata_mime, self.data_mime)
-        ]
-        if max(map(len, mimes)) > 255:
-            raise LocalProtocolError("a MIME type is over 255 bytes")
+        mimes = [_mime_bytes(self.metadata_mime), _mime_bytes(self.data_mime)]
         if not 0 < self.keepalive <= _MAX_TIME or not 0 < self.lifetime <= _MAX_TIME:
             raise LocalProtocolError("keepalive and lifetime must be 1 to 2**31 - 1 ms")
+        if not 0 <= self.major <= 0xFFFF or not 0 <= self.minor <= 0xFFFF:
+            raise LocalProtocolError("a version is two numbers of 0 to 65535")
         word = FrameType.SETUP << 10 | (LEASE_REQUESTED if self.lease else 0)
         parts = [_FIXED.pack(self.major, self.minor, self.keepalive, self.lifetime)]
         if self.token is not None:
@@ -135,3 +133,13 @@ class Setup:
         if len(body) > MAX_FRAME:
             raise PayloadTooBig(len(body), MAX_FRAME)
         return len(body).to_bytes(3) + body
+
+
+def _mime_bytes(mime: str) -> bytes:
+    try:
+        data = mime.encode("ascii", "surrogateescape")
+    except UnicodeEncodeError:
+        raise LocalProtocolError(f"a MIME type is ASCII, not {mime!r}") from None
+    if len(data) > 255:
+        raise LocalProtocolError("a MIME type is over 255 bytes")
+    return data

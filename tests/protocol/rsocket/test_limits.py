@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from onward.protocol.rsocket import MAX_FRAME, ConnectionLimits
+
+
+@pytest.mark.parametrize("size", [0, 63, MAX_FRAME + 1])
+def test_sizes_no_frame_can_have(size: int) -> None:
+    with pytest.raises(ValueError, match="mtu must be 64 to 16777215"):
+        ConnectionLimits(mtu=size)
+    with pytest.raises(ValueError, match="max_frame must be 64 to 16777215"):
+        ConnectionLimits(max_frame=size)
+
+
+def test_the_bounds_themselves() -> None:
+    for size in (64, MAX_FRAME):
+        assert ConnectionLimits(mtu=size, max_frame=size).mtu == size
+    assert ConnectionLimits().max_frame == MAX_FRAME
+    assert ConnectionLimits().mtu is None
