@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ..actors import Worker
@@ -84,8 +84,6 @@ class Link(Worker):
         self._stall_timeout = stall_timeout
         self._stalled_at = 0.0
         self._retry: asyncio.TimerHandle | None = None
-        self._last_return: Route | None = None
-        self._last_returned: Route = ()
 
     # --- towards the other end ----------------------------------------------------------
 
@@ -126,35 +124,36 @@ class Link(Worker):
 
     def arrive(self, messages: Iterable[Message]) -> None:
         """Deliver what the other end transmitted, in order. Call it on the node's loop."""
+        own = self.address
+        self.deliver(
+            [
+                _new_message(Message, (onward, (own, *back), payload, own, context))
+                for onward, back, payload, _, context in messages
+            ]
+        )
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        """Do as `arrive` with messages that have this link's address on the return route."""
+        self.arrived += len(messages)
         if self._arrivals:
-            for message in messages:
-                self._keep(message)
+            self._keep(messages)
             return
         route, admits, exposed = self.node.route, self._gate.admits, self._gate.exposed
-        own = self.address
-        arrivals = iter(messages)
-        for message in arrivals:
-            self.arrived += 1
-            onward, back, payload, _, context = message
-            if back is not self._last_return:
-                self._last_return = back
-                self._last_returned = (own, *back)
-            returned = self._last_returned
-            inward = _new_message(Message, (onward, returned, payload, own, context))
-            first = onward[0]
+        for index, message in enumerate(messages):
+            first = message[0][0]
             if first not in exposed and not admits(first):
-                self.refused += 1
-                self.node.dead_letter(inward, NotExposed(first))
-            elif len(returned) > MAX_ROUTE_LENGTH:
-                self.node.dead_letter(inward, RouteTooLong(len(returned), MAX_ROUTE_LENGTH))
-            else:
-                try:
-                    route(inward)
-                except MailboxFull:
-                    self._stall(inward)
-                    self.arrive(arrivals)
-                except OnwardError as error:
-                    self.node.dead_letter(inward, error)
+                self._refuse(message)
+                continue
+            try:
+                if len(message[1]) > MAX_ROUTE_LENGTH:
+                    raise RouteTooLong(len(message[1]), MAX_ROUTE_LENGTH)
+                route(message)
+            except MailboxFull:
+                self._stall(message)
+                self._keep(messages[index + 1 :])
+                return
+            except OnwardError as error:
+                self.node.dead_letter(message, error)
 
     def hold(self) -> None:
         """Stop taking from the other end, if that can be done: a mailbox is full."""
@@ -162,21 +161,19 @@ class Link(Worker):
     def release(self) -> None:
         """Take from the other end again."""
 
-    def _keep(self, message: Message) -> None:
-        """Keep a message behind those that wait for room in a mailbox."""
-        self.arrived += 1
-        onward, back, payload, _, context = message
-        inward = Message(onward, (self.address, *back), payload, self.address, context)
-        if not self._gate.admits(onward[0]):
-            self.refused += 1
-            self.node.dead_letter(inward, NotExposed(onward[0]))
-        elif len(inward.return_route) > MAX_ROUTE_LENGTH:
-            error = RouteTooLong(len(inward.return_route), MAX_ROUTE_LENGTH)
-            self.node.dead_letter(inward, error)
-        elif len(self._arrivals) >= self._max_arrivals:
-            self.node.dead_letter(inward, MailboxFull(onward[0]))
-        else:
-            self._arrivals.append(inward)
+    def _refuse(self, message: Message) -> None:
+        self.refused += 1
+        self.node.dead_letter(message, NotExposed(message[0][0]))
+
+    def _keep(self, messages: Sequence[Message]) -> None:
+        """Keep messages behind one that waits for room in a mailbox."""
+        for message in messages:
+            if not self._gate.admits(message[0][0]):
+                self._refuse(message)
+            elif len(self._arrivals) >= self._max_arrivals:
+                self.node.dead_letter(message, MailboxFull(message[0][0]))
+            else:
+                self._arrivals.append(message)
 
     def _stall(self, message: Message) -> None:
         self._arrivals.append(message)
@@ -191,6 +188,8 @@ class Link(Worker):
         arrivals = self._arrivals
         while arrivals:
             try:
+                if len(arrivals[0][1]) > MAX_ROUTE_LENGTH:
+                    raise RouteTooLong(len(arrivals[0][1]), MAX_ROUTE_LENGTH)
                 self.node.route(arrivals[0])
             except MailboxFull as error:
                 if patient:

@@ -1,7 +1,8 @@
 """One TCP socket that speaks the node-to-node wire.
 
-Messages are written once per tick of the loop, however many there are. The rest is limits:
-the time for the peer's first byte, the bytes waiting to be written, and how long they may.
+The first message of a tick of the loop is written at once, all others of that tick together at
+its end: at most two writes for however many messages. The rest is limits: the time for the
+peer's first byte, the bytes waiting to be written, and how long they may wait.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from ..protocol.ockam import WireConnection
 
 if TYPE_CHECKING:
-    from ..protocol import Message
+    from ..protocol import Address, Message
     from ._options import TcpOptions
 
 __all__ = ["Owner", "WireSocket"]
@@ -26,6 +27,9 @@ _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 class Owner(Protocol):
     """What a socket tells the link it belongs to. All calls are on the loop."""
+
+    address: Address
+    """The link's own address."""
 
     def socket_open(self, wire_socket: WireSocket) -> None:
         """The socket is connected; the peer has not said anything yet."""
@@ -39,8 +43,8 @@ class Owner(Protocol):
         """The socket is gone; called once, ready or not."""
         ...
 
-    def arrive(self, messages: Sequence[Message], /) -> None:
-        """The peer has sent messages."""
+    def deliver(self, messages: Sequence[Message]) -> None:
+        """The peer has sent messages; they have the link's address on the return route."""
         ...
 
 
@@ -76,7 +80,7 @@ class WireSocket(asyncio.Protocol):
     )
 
     def __init__(self, owner: Owner, options: TcpOptions, loop: asyncio.AbstractEventLoop) -> None:
-        self.wire = WireConnection(options.wire_limits)
+        self.wire = WireConnection(options.wire_limits, own=owner.address)
         self.bytes_in = 0
         self.bytes_out = 0
         self.peer = ""
@@ -93,7 +97,7 @@ class WireSocket(asyncio.Protocol):
     # --- for the link ---------------------------------------------------------------------
 
     def send(self, message: Message) -> Awaitable[None] | None:
-        """Take a message; it is written at the end of this tick of the loop.
+        """Take a message; it is written at once or at the end of this tick of the loop.
 
         Returns:
             What to await before sending more if too much waits to be written, or `None`.
@@ -105,18 +109,19 @@ class WireSocket(asyncio.Protocol):
             RouteTooLong: A route has too many addresses.
         """
         self._batch += self.wire.send(message)
-        if self._batch > self._options.high_water:
+        if not self._flush_due:
+            # The first message of a tick goes out at once, so that one alone does not wait.
             self.flush()
-        elif not self._flush_due:
             self._flush_due = True
-            self._loop.call_soon(self.flush)
+            self._loop.call_soon(self._end_of_tick)
+        elif self._batch > self._options.high_water:
+            self.flush()
         if self._drained is not None:
             return self._until_drained(self._drained)
         return None
 
     def flush(self) -> None:
         """Write what has been taken."""
-        self._flush_due = False
         self._batch = 0
         transport = self._transport
         data = self.wire.data_to_send()
@@ -126,6 +131,11 @@ class WireSocket(asyncio.Protocol):
         transport.write(data)
         if self.pending > self._options.max_pending:
             self.abort(f"more than {self._options.max_pending} bytes wait to be written")
+
+    def _end_of_tick(self) -> None:
+        self._flush_due = False
+        if self._batch:
+            self.flush()
 
     @property
     def pending(self) -> int:
@@ -184,7 +194,7 @@ class WireSocket(asyncio.Protocol):
             self._clear_deadline()
             self._owner.socket_ready(self)
         if messages:
-            self._owner.arrive(messages)
+            self._owner.deliver(messages)
         if wire.error is not None:
             self.abort(str(wire.error))
 

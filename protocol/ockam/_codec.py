@@ -17,19 +17,28 @@ same bytes, always. cbor2 writes; why it does not read is said in `_cbor`.
 from __future__ import annotations
 
 from functools import lru_cache
+from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from cbor2 import dumps
 
 from .._address import MAX_ROUTE_LENGTH, Address, Route, checked
-from .._errors import MalformedMessage, RouteTooLong
+from .._errors import FrameTooBig, MalformedMessage, RouteTooLong
 from .._message import Context, Message
 from ._cbor import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MessageDecoder", "decode_message", "encode_head", "encode_message", "encode_tail"]
+__all__ = [
+    "FrameReader",
+    "MessageDecoder",
+    "decode_message",
+    "encode_message",
+    "encode_routes",
+    "encode_size",
+    "encode_tail",
+]
 
 ROUTE_CACHE_SIZE: Final = 512
 """Most encoded routes kept for the process; the least recently used goes first. With one
@@ -38,11 +47,13 @@ ROUTE_CACHE_SIZE: Final = 512
 MAX_CACHED_ROUTE: Final = 8
 """Most addresses of a route that is kept; longer ones are encoded each time."""
 
-_Fields: TypeAlias = "tuple[Route, Route, bytes, None, Context | None]"
+_Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 
 _ARRAY_OF_FOUR: Final = b"\x84"
 _NULL: Final = 0xF6
 _FIELDS: Final = ("the onward route", "the return route", "the payload")
+
+_length_at: Final = Struct(">I").unpack_from
 
 # What a NamedTuple's own constructor calls, without the detour.
 _new_address: Final = cast("Callable[[type[Address], tuple[int, bytes]], Address]", tuple.__new__)
@@ -59,24 +70,28 @@ def encode_message(message: Message) -> bytes:
         AddressError: An address of a route is out of range.
         RouteTooLong: A route has more than `MAX_ROUTE_LENGTH` addresses.
     """
-    return encode_head(message) + message.payload + encode_tail(message.context)
+    onward, back, payload, _, context = message
+    head = encode_routes(onward, back) + encode_size(len(payload))
+    return head + payload + encode_tail(context)
 
 
-def encode_head(message: Message) -> bytes:
-    """Write what comes before the payload's bytes. The payload itself is not copied.
+def encode_routes(onward: Route, back: Route) -> bytes:
+    """Write what comes before the payload.
 
     Raises:
         AddressError: An address of a route is out of range.
         RouteTooLong: A route has more than `MAX_ROUTE_LENGTH` addresses.
     """
-    onward, back, payload, _, _ = message
-    size = len(payload)
     return (
         _ARRAY_OF_FOUR
         + (_cached_route(onward) if len(onward) <= MAX_CACHED_ROUTE else _encoded_route(onward))
         + (_cached_route(back) if len(back) <= MAX_CACHED_ROUTE else _encoded_route(back))
-        + (_SHORT_BYTES[size] if size < 256 else _long_bytes(size))
     )
+
+
+def encode_size(size: int) -> bytes:
+    """Write the header of a payload of so many bytes; the payload itself is not copied."""
+    return _SHORT_BYTES[size] if size < 256 else _long_bytes(size)
 
 
 def encode_tail(context: Context | None) -> bytes:
@@ -119,22 +134,28 @@ class MessageDecoder:
 
     It remembers the bytes of the last two routes. CBOR is read from left to right and says
     itself where an item ends, so a body that begins with the same bytes has the same routes.
+
+    Args:
+        own: The worker that receives the messages: its address is put at the front of their
+            return routes, and is their source. By default messages are as they were sent.
     """
 
-    __slots__ = ("_onward", "_prefix", "_return")
+    __slots__ = ("_onward", "_own", "_prefix", "_return", "_traced")
 
-    def __init__(self) -> None:
+    def __init__(self, own: Address | None = None) -> None:
+        self._own = own
+        self._traced: Route = () if own is None else (own,)
         self._prefix = b"\x84\x80\x80"  # two empty routes
         self._onward: Route = ()
-        self._return: Route = ()
+        self._return: Route = self._traced
 
     def decode(self, body: bytes) -> Message:
         """Read the body of a frame. What follows the array is ignored.
 
-        Equal routes of consecutive messages are the same object.
+        Equal routes of consecutive messages are the same objects.
 
         Raises:
-            MalformedMessage: It does not hold a message. The decoder is as before.
+            MalformedMessage: It does not hold a message. The decoder can go on.
         """
         prefix = self._prefix
         if body.startswith(prefix):
@@ -142,7 +163,7 @@ class MessageDecoder:
         else:
             position = self._read_routes(body)
             if not position:
-                return _decode_any(body)
+                return self._received(_decode_any(body))
         start = position + 1
         size = body[position] - 0x40 if position < len(body) else -1
         if 24 <= size <= 26:  # the length is in the next 1, 2 or 4 bytes
@@ -150,12 +171,18 @@ class MessageDecoder:
             size = int.from_bytes(body[start : start + width])
             start += width
         elif not 0 <= size < 24:
-            return _decode_any(body)
+            return self._received(_decode_any(body))
         end = start + size
         if end >= len(body):
-            return _decode_any(body)
+            return self._received(_decode_any(body))
         context = None if body[end] == _NULL else _context(Reader(body, end).trace())
-        return _new_message(Message, (self._onward, self._return, body[start:end], None, context))
+        return _new_message(
+            Message, (self._onward, self._return, body[start:end], self._own, context)
+        )
+
+    def _received(self, message: Message) -> Message:
+        onward, back, payload, _, context = message
+        return Message(onward, (*self._traced, *back), payload, self._own, context)
 
     def _read_routes(self, body: bytes) -> int:
         """Read both routes if they have the usual shape; return where they end, or 0."""
@@ -168,8 +195,78 @@ class MessageDecoder:
             return 0
         self._prefix = body[:position]
         self._onward = onward
-        self._return = back
+        self._return = (*self._traced, *back)
         return position
+
+
+class FrameReader(MessageDecoder):
+    """Finds the frames in a stream, and the messages in the frames.
+
+    Args:
+        own: As for `MessageDecoder`.
+        limit: Most bytes a frame's body may have.
+
+    Attributes:
+        heartbeats: Messages with an empty onward route read so far.
+        needed: How many bytes the first incomplete frame has at least, as far as is known.
+    """
+
+    __slots__ = ("_limit", "heartbeats", "needed")
+
+    def __init__(self, own: Address | None, limit: int) -> None:
+        super().__init__(own)
+        self._limit = limit
+        self.heartbeats = 0
+        self.needed = 4
+
+    def read(self, data: bytes, position: int, messages: list[Message]) -> int:
+        """Read all complete frames, and append their messages.
+
+        Returns:
+            Where the first incomplete frame starts.
+
+        Raises:
+            FrameTooBig: A frame announces more than the limit.
+            MalformedMessage: A frame does not hold a message.
+
+        After an error the messages before it have been appended.
+        """
+        end = len(data)
+        self.needed = 4
+        while end - position >= 4:
+            (size,) = _length_at(data, position)
+            if size > self._limit:
+                raise FrameTooBig(size, self._limit)
+            start, position = position + 4, position + 4 + size
+            if position > end:
+                self.needed = 4 + size
+                return start - 4
+            message = self._repeated(data, start, position) or self.decode(data[start:position])
+            if message[0]:
+                messages.append(message)
+            else:
+                self.heartbeats += 1
+        return position
+
+    def _repeated(self, data: bytes, start: int, end: int) -> Message | None:
+        """Read a message with the routes of the one before and nothing unusual, in place."""
+        prefix = self._prefix
+        at = start + len(prefix)
+        if at >= end or not data.startswith(prefix, start):
+            return None
+        size = data[at] - 0x40
+        at += 1
+        if size == 24:
+            size = data[at]
+            at += 1
+        elif not 0 <= size < 24:
+            return None
+        # What is left is the payload and one byte for "no tracing context".
+        if at + size + 1 != end or data[end - 1] != _NULL:
+            return None
+        return _new_message(
+            Message, (self._onward, self._return, data[at : end - 1], self._own, None)
+        )
 
 
 class _Unusual(Exception):

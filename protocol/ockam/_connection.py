@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from .._address import Address, Route
 from .._errors import (
     BadPreamble,
-    FrameTooBig,
     LinkDown,
     MalformedMessage,
     PayloadTooBig,
     WireError,
 )
 from .._message import Message
-from ._codec import MessageDecoder, encode_head, encode_tail
+from ._codec import FrameReader, encode_routes, encode_size, encode_tail
 
 __all__ = ["HEARTBEAT", "MAX_FRAME", "PREAMBLE", "WireConnection", "WireLimits"]
 
@@ -38,7 +38,7 @@ MAX_FRAME: Final = 16 * 1024 * 1024
 HEARTBEAT: Final = Message((), (), b"")
 """A message to nobody. A peer swallows it; sending one keeps a connection in use."""
 
-_LENGTH: Final = Struct(">I")
+_pack_length: Final = Struct(">I").pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,8 @@ class WireConnection:
 
     Args:
         limits: What to accept and send.
+        own: The worker that receives the messages: its address is put at the front of their
+            return routes, and is their source. By default messages are as they were sent.
 
     Attributes:
         limits: As given.
@@ -74,35 +76,42 @@ class WireConnection:
         greeted: Whether the peer's preamble has come.
         received: Messages given out by `receive_data` so far.
         sent: Messages taken by `send` so far.
-        heartbeats: Messages with an empty onward route swallowed so far.
     """
 
     __slots__ = (
+        "_back",
         "_buffer",
-        "_decoder",
-        "_needed",
+        "_onward",
         "_out",
+        "_reader",
+        "_routes",
         "closed",
         "error",
         "greeted",
-        "heartbeats",
         "limits",
         "received",
         "sent",
     )
 
-    def __init__(self, limits: WireLimits = WireLimits()) -> None:
+    def __init__(self, limits: WireLimits = WireLimits(), *, own: Address | None = None) -> None:
         self.limits = limits
         self.closed = False
         self.error: WireError | None = None
         self.greeted = False
         self.received = 0
         self.sent = 0
-        self.heartbeats = 0
-        self._decoder = MessageDecoder()
+        self._reader = FrameReader(own, limits.max_frame)
         self._buffer = bytearray()  # the start of a frame that is not complete
-        self._needed = 0  # bytes the buffer must have before it is looked at again
         self._out: list[bytes] = [PREAMBLE]
+        # The routes of the last message taken, and their bytes.
+        self._onward: Route = ()
+        self._back: Route = ()
+        self._routes = encode_routes((), ())
+
+    @property
+    def heartbeats(self) -> int:
+        """Messages with an empty onward route swallowed so far."""
+        return self._reader.heartbeats
 
     def receive_data(self, data: bytes) -> list[Message]:
         """Take bytes from the peer; return the messages they complete, in order.
@@ -114,13 +123,13 @@ class WireConnection:
             return []
         if self._buffer:
             self._buffer += data
-            if len(self._buffer) < self._needed:
+            if len(self._buffer) < self._reader.needed:
                 return []
             data = bytes(self._buffer)
             self._buffer.clear()
         messages: list[Message] = []
         try:
-            rest = self._read_frames(data, messages)
+            rest = self._read(data, messages)
         except WireError as error:
             self._fail(error)
         else:
@@ -153,15 +162,18 @@ class WireConnection:
         """
         if self.closed:
             raise LinkDown
-        head = encode_head(message)
-        payload = message[2]
-        context = message[4]
+        onward, back, payload, _, context = message
+        if onward != self._onward or back != self._back:
+            self._routes = encode_routes(onward, back)
+            self._onward = onward
+            self._back = back
+        length = len(payload)
+        head = self._routes + encode_size(length)
         tail = b"\xf6" if context is None else encode_tail(context)
-        size = len(head) + len(payload) + len(tail)
+        size = len(head) + length + len(tail)
         if size > self.limits.max_frame:
-            overhead = size - len(payload)
-            raise PayloadTooBig(len(payload), max(self.limits.max_frame - overhead, 0))
-        self._out += (_LENGTH.pack(size) + head, payload, tail)
+            raise PayloadTooBig(length, max(self.limits.max_frame - size + length, 0))
+        self._out += (_pack_length(size) + head, payload, tail)
         self.sent += 1
         return 4 + size
 
@@ -179,34 +191,14 @@ class WireConnection:
         self.closed = True
         self._buffer.clear()
 
-    def _read_frames(self, data: bytes, messages: list[Message]) -> int:
-        """Read all complete frames; return where the first incomplete one starts."""
+    def _read(self, data: bytes, messages: list[Message]) -> int:
         position = 0
         if not self.greeted and data:
             if data[0] != PREAMBLE[0]:
                 raise BadPreamble(data[0])
             self.greeted = True
             position = 1
-        end = len(data)
-        length_at = _LENGTH.unpack_from
-        decode = self._decoder.decode
-        limit = self.limits.max_frame
-        while end - position >= 4:
-            (size,) = length_at(data, position)
-            if size > limit:
-                raise FrameTooBig(size, limit)
-            start = position + 4
-            if end - start < size:
-                self._needed = 4 + size
-                return position
-            position = start + size
-            message = decode(data[start:position])
-            if message[0]:
-                messages.append(message)
-            else:
-                self.heartbeats += 1
-        self._needed = 4
-        return position
+        return self._reader.read(data, position, messages)
 
     def _fail(self, error: WireError) -> None:
         self.error = error

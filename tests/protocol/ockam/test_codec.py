@@ -175,7 +175,17 @@ def test_repeated_routes_are_one_object_until_they_change() -> None:
     assert decoder.decode(encode_message(HELLO)) == HELLO
 
 
-def test_a_malformed_message_leaves_the_decoder_as_it_was() -> None:
+@pytest.mark.parametrize("name", VECTORS)
+def test_messages_are_traced_to_the_worker_that_receives_them(name: str) -> None:
+    body, message = vector(name)
+    own = Address(0, b"link")
+    decoder = MessageDecoder(own)
+    traced = message._replace(return_route=(own, *message.return_route), source=own)
+    assert decoder.decode(body) == traced
+    assert decoder.decode(body) == traced
+
+
+def test_after_a_malformed_message_the_decoder_goes_on() -> None:
     decoder = MessageDecoder()
     good = encode_message(HELLO)
     decoder.decode(good)

@@ -83,6 +83,33 @@ def test_a_stream_in_pieces(size: int) -> None:
     assert wire.error is None
 
 
+def test_messages_of_any_shape_with_the_same_routes() -> None:
+    own = route("link")[0]
+    ours, theirs = WireConnection(), WireConnection(own=own)
+    payloads = [b"", b"x" * 23, b"x" * 24, b"x" * 255, b"x" * 256, b"x" * 70_000, b"\xf6"]
+    contexts = [None, Context(trace="t")]
+    sent = [HELLO._replace(payload=each, context=c) for each in payloads for c in contexts]
+    for message in sent:
+        ours.send(message)
+    traced = [each._replace(return_route=(own, *each.return_route), source=own) for each in sent]
+    assert theirs.receive_data(ours.data_to_send()) == traced
+
+
+@pytest.mark.parametrize("trailing", [b"\x00", b"\xf6", b"\xf6\xf6"])
+def test_bytes_behind_a_message_in_its_frame_are_ignored(trailing: bytes) -> None:
+    body = encode_message(HELLO)
+    wire = greeted()
+    assert wire.receive_data(frame(body) + frame(body + trailing) * 2) == [HELLO] * 3
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_cut_message_with_the_routes_of_the_one_before(cut: int) -> None:
+    body = encode_message(HELLO)
+    wire = greeted()
+    assert wire.receive_data(HELLO_FRAME + frame(body[:-cut]) + HELLO_FRAME) == [HELLO]
+    assert isinstance(wire.error, MalformedMessage)
+
+
 def test_nothing_is_data_too() -> None:
     wire = WireConnection()
     assert wire.receive_data(b"") == []
