@@ -88,3 +88,15 @@ def joined(kind: int, initial_n: int = 1) -> tuple[Connection, Connection, Strea
     left.send_request(ours, b"", initial_n=initial_n)
     (frame,) = carry(left, right)
     return left, right, ours, frame.stream
+
+
+def metadata_of(frame: Frame) -> bytes | None:
+    """Return a frame's metadata as bytes, which a checker lets one compare."""
+    found = frame.metadata
+    return None if found is None else bytes(found)
+
+
+def data_of(frame: Frame) -> bytes | None:
+    """Return a frame's data as bytes, which a checker lets one compare."""
+    found = frame.data
+    return None if found is None else bytes(found)

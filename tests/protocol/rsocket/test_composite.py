@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from onward.protocol import PayloadTooBig
 from onward.protocol.rsocket import (
@@ -31,6 +31,7 @@ def test_the_bytes_of_an_entry() -> None:
     assert composite_entry(0x50, b"x") == b"\xd0\0\0\x01x"
 
 
+@settings(deadline=None)
 @given(ENTRIES)
 def test_building_and_reading_are_inverse(entries: list[tuple[str | int, bytes]]) -> None:
     metadata = build_composite(entries)
@@ -42,6 +43,7 @@ def test_building_and_reading_are_inverse(entries: list[tuple[str | int, bytes]]
     assert [(entry.mime, bytes(entry.content)) for entry in iterate_composite(metadata)] == expected
 
 
+@settings(deadline=None)
 @given(ENTRIES, st.binary(max_size=5), st.binary(max_size=5))
 def test_finding_agrees_with_reading(
     entries: list[tuple[str | int, bytes]], before: bytes, after: bytes

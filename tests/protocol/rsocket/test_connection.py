@@ -30,8 +30,10 @@ from tests.support.rsocket_core import (
     MAX_N,
     carry,
     client,
+    data_of,
     frames_of,
     joined,
+    metadata_of,
     pair,
     raw,
     sent,
@@ -64,7 +66,7 @@ def test_a_request_opens_a_stream(kind: FrameType) -> None:
     (frame,) = frames_of(connection.receive_data(data, 0.0))
     stream = frame.stream
     assert (stream.id, stream.kind, stream.requester) == (1, kind, False)
-    assert (frame.metadata, frame.data) == (b"m", b"data")
+    assert (metadata_of(frame), data_of(frame)) == (b"m", b"data")
     assert stream.send_credit == (7 if kind in WITH_N else 0)
     # "Upon reception, the stream is terminated by the Responder."
     assert stream.closed == (kind is FrameType.REQUEST_FNF)
@@ -77,7 +79,7 @@ def test_a_request_in_fragments_is_handed_out_as_it_comes(kind: FrameType) -> No
     data = request(1, kind, FOLLOWS, 7, b"a")
     data += raw(1, FrameType.PAYLOAD, NEXT | FOLLOWS, b"b") + raw(1, FrameType.PAYLOAD, NEXT, b"c")
     frames = frames_of(connection.receive_data(data, 0.0))
-    assert [frame.data for frame in frames] == [b"a", b"b", b"c"]
+    assert [data_of(frame) for frame in frames] == [b"a", b"b", b"c"]
     assert len({frame.stream for frame in frames}) == 1
     assert frames[0].stream.closed == (kind is FrameType.REQUEST_FNF)
     # Fragments cost no credit: they are one request.
@@ -211,7 +213,7 @@ def test_metadata_that_fits_exactly() -> None:
     for stream_id, kind in enumerate(KINDS):
         data = request(2 * stream_id + 1, kind, METADATA, 1, u24(2) + b"mm")
         (frame,) = frames_of(connection.receive_data(data, 0.0))
-        assert (frame.metadata, frame.data) == (b"mm", b"")
+        assert (metadata_of(frame), data_of(frame)) == (b"mm", b"")
 
 
 # --- a conversation of each kind ----------------------------------------------------------
@@ -240,7 +242,7 @@ def test_a_stream_from_end_to_end() -> None:
     right.send_payload(theirs, b"1")
     right.send_payload(theirs)
     frames = carry(right, left)
-    assert [frame.data for frame in frames] == [b"1", b""]
+    assert [data_of(frame) for frame in frames] == [b"1", b""]
     assert (theirs.send_credit, ours.receive_credit) == (0, 0)
     left.send_request_n(ours, 3)
     carry(left, right)
@@ -276,7 +278,7 @@ def test_a_responder_stops_the_requester_of_a_channel() -> None:
     carry(right, left)
     assert not ours.closed
     right.send_payload(theirs, b"still")
-    assert [frame.data for frame in carry(right, left)] == [b"still"]
+    assert [data_of(frame) for frame in carry(right, left)] == [b"still"]
     left.send_cancel(ours)
     carry(left, right)
     assert theirs.closed

@@ -37,8 +37,10 @@ from onward.protocol.rsocket import (
 from tests.support.rsocket_core import (
     carry,
     client,
+    data_of,
     frames_of,
     joined,
+    metadata_of,
     pair,
     raw,
     sent,
@@ -79,9 +81,9 @@ def assert_closed_with(
 def test_a_server_takes_a_setup() -> None:
     setup = Setup(metadata=b"m", data=b"d")
     connection = Connection(Role.SERVER, now=0.0)
-    assert connection.state is ConnectionState.AWAIT_SETUP
+    assert connection.setup is None
     (frame,) = frames_of(connection.receive_data(setup.serialize(), 0.0))
-    assert (frame.type, frame.stream, frame.metadata) == (
+    assert (frame.type, frame.stream, metadata_of(frame)) == (
         FrameType.SETUP,
         CONNECTION_STREAM,
         b"m",
@@ -267,7 +269,7 @@ def test_a_client_keeps_alive_and_gives_up() -> None:
     assert connection.get_timer() == 1.0
     assert connection.handle_timer(1.0) == []
     (frame,) = sent(connection)
-    assert (frame.type, frame.flags, frame.data) == (FrameType.KEEPALIVE, RESPOND, b"")
+    assert (frame.type, frame.flags, data_of(frame)) == (FrameType.KEEPALIVE, RESPOND, b"")
     assert connection.get_timer() == 2.0
     assert connection.handle_timer(2.0) == []
     assert connection.get_timer() == 2.5
@@ -282,7 +284,7 @@ def test_keepalive_is_answered_with_its_data() -> None:
         one.send_keepalive(b"ping")
         assert transfer(one, other) == []
         (answer,) = sent(other)
-        assert (answer.flags, answer.position, answer.data) == (0, 0, b"ping")
+        assert (answer.flags, answer.position, data_of(answer)) == (0, 0, b"ping")
         assert one.receive_data(answer.buffer, 0.0) == []
         assert one.pending == 0
 
@@ -421,7 +423,7 @@ def test_metadata_push() -> None:
     left, right = pair()
     left.send_metadata_push(b"")
     left.send_metadata_push(b"m")
-    assert [frame.metadata for frame in carry(left, right)] == [b"", b"m"]
+    assert [metadata_of(frame) for frame in carry(left, right)] == [b"", b"m"]
     assert right.receive_data(raw(0, FrameType.METADATA_PUSH, 0, b"m"), 0.0) == []
     assert right.receive_data(raw(3, FrameType.METADATA_PUSH, METADATA, b"m"), 0.0) == []
     assert right.counters == {"push_without_metadata": 1, "control_frame_on_stream": 1}
@@ -440,7 +442,7 @@ def test_leases_where_the_limits_allow_them() -> None:
     left, right = client(limits, setup), server(limits, setup)
     right.send_lease(1000, 5, b"m")
     (frame,) = carry(right, left)
-    assert (frame.time_to_live, frame.number_of_requests, frame.metadata) == (1000, 5, b"m")
+    assert (frame.time_to_live, frame.number_of_requests, metadata_of(frame)) == (1000, 5, b"m")
     broken = raw(0, FrameType.LEASE, IGNORE, b"x")
     assert left.receive_data(broken, 0.0) == []
     assert left.counters == {"malformed_ignored": 1}

@@ -15,7 +15,7 @@ from onward.protocol.rsocket import (
     parse_frame,
     split_frames,
 )
-from tests.support.rsocket_core import raw, u24, u32
+from tests.support.rsocket_core import data_of, metadata_of, raw, u24, u32
 
 WITH_BOTH = (
     (FrameType.REQUEST_RESPONSE, b""),
@@ -38,8 +38,8 @@ def test_metadata_and_data(
     frame = parse_frame(raw(5, kind, flags, fixed + part + data))
     assert (frame.stream_id, frame.type, frame.flags) == (5, kind, flags)
     assert frame.has_metadata == (metadata is not None)
-    assert frame.metadata == metadata
-    assert frame.data == data
+    assert metadata_of(frame) == metadata
+    assert data_of(frame) == data
     assert frame.end - frame.data_offset == len(data)
     assert frame.stream is CONNECTION_STREAM
     assert bytes(frame.raw) == frame.buffer[3:]
@@ -47,7 +47,7 @@ def test_metadata_and_data(
 
 def test_setup_with_a_token() -> None:
     body = bytes(12) + b"\x00\x03tok" + b"\x01m\x02dd" + b"data"
-    assert parse_frame(raw(0, FrameType.SETUP, 0x080, body)).data == b"data"
+    assert data_of(parse_frame(raw(0, FrameType.SETUP, 0x080, body))) == b"data"
 
 
 def test_the_numbers_of_a_frame() -> None:
@@ -56,32 +56,32 @@ def test_the_numbers_of_a_frame() -> None:
     assert parse_frame(raw(1, FrameType.REQUEST_N, 0, u32(8))).request_n == 8
     lease = parse_frame(raw(0, FrameType.LEASE, METADATA, u32(5) + u32(6) + b"m"))
     assert (lease.time_to_live, lease.number_of_requests) == (5, 6)
-    assert lease.metadata == b"m"
-    assert lease.data is None
+    assert metadata_of(lease) == b"m"
+    assert data_of(lease) is None
     alive = parse_frame(raw(0, FrameType.KEEPALIVE, 0x080, bytes(7) + b"\x04" + b"data"))
     assert alive.position == 4
-    assert alive.data == b"data"
-    assert alive.metadata is None
+    assert data_of(alive) == b"data"
+    assert metadata_of(alive) is None
 
 
 def test_an_error() -> None:
     error = parse_frame(raw(3, FrameType.ERROR, 0, u32(0x301) + b"no \xff"))
     assert error.error_code == 0x301
     assert error.error_text == "no \ufffd"
-    assert error.data == b"no \xff"
+    assert data_of(error) == b"no \xff"
 
 
 def test_metadata_push_is_all_metadata() -> None:
     push = parse_frame(raw(0, FrameType.METADATA_PUSH, METADATA, b"all"))
-    assert push.metadata == b"all"
-    assert push.data is None
+    assert metadata_of(push) == b"all"
+    assert data_of(push) is None
     assert push.data_offset == push.end
 
 
 def test_types_without_metadata_ignore_the_flag() -> None:
-    assert parse_frame(raw(1, FrameType.CANCEL, METADATA)).metadata is None
-    assert parse_frame(raw(1, FrameType.CANCEL)).data is None
-    assert parse_frame(raw(1, FrameType.ERROR, METADATA, u32(1))).metadata is None
+    assert metadata_of(parse_frame(raw(1, FrameType.CANCEL, METADATA))) is None
+    assert data_of(parse_frame(raw(1, FrameType.CANCEL))) is None
+    assert metadata_of(parse_frame(raw(1, FrameType.ERROR, METADATA, u32(1)))) is None
 
 
 @pytest.mark.parametrize(

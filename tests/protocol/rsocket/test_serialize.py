@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from onward.protocol import PayloadTooBig
 from onward.protocol.rsocket import (
@@ -71,6 +71,7 @@ def test_a_request_in_one_frame() -> None:
     assert parse_frame(data).flags == 0
 
 
+@settings(deadline=None)
 @given(
     kind=st.sampled_from((*KINDS, FrameType.PAYLOAD)),
     data=st.binary(max_size=400),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from onward.protocol import PayloadTooBig
 from onward.protocol.rsocket import (
@@ -32,6 +32,7 @@ SETUPS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(SETUPS)
 def test_parse_and_serialize_are_inverse(setup: Setup) -> None:
     assert Setup.parse(parse_frame(setup.serialize())) == setup

@@ -58,7 +58,7 @@ def test_completion_ends_every_direction() -> None:
 
 
 def test_a_payload_that_says_nothing_is_not_legal_between_elements() -> None:
-    # "A PAYLOAD MUST NOT have both (C)complete and (N)ext empty (false)."
+    # Section "PAYLOAD Frame": C and N must not both be clear.
     assert (Direction.OPEN, PayloadInput.NEITHER) not in DIRECTION
 
 
