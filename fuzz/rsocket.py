@@ -1,0 +1,408 @@
+"""Throw random and mutated bytes at the RSocket decoders and at a connection.
+
+Three targets, each with `--count` inputs:
+
+- *frames*: one input is the bytes of a frame. It is a frame whose every field can be read, or
+  `MalformedFrame`; a SETUP is a `Setup` that is written as it was read, or `InvalidSetup`.
+- *composite*: one input is composite metadata. Reading, finding and finding one of several
+  agree, or all raise `MalformedComposite`; what was read can be written, and is the same.
+- *connection*: one input is a frame in a stream of bytes that is cut anywhere, fed to a server
+  and relayed to another connection as a broker does. Only documented events come out, a
+  relayed frame differs in its id only, closed streams are forgotten, and what is sent in
+  answer is well-formed. What the destination answers is relayed back.
+
+Nothing else is raised, and the process does not grow.
+
+    python fuzz/rsocket.py --count 10000000 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from onward.protocol.rsocket import (
+    Closed,
+    Connection,
+    ConnectionLimits,
+    ErrorCode,
+    Event,
+    Frame,
+    FrameType,
+    InvalidSetup,
+    LocalProtocolError,
+    MalformedComposite,
+    MalformedFrame,
+    Role,
+    Setup,
+    build_composite,
+    cancel_frame,
+    check_frame,
+    entry_finder,
+    error_frame,
+    find_entry,
+    iterate_composite,
+    keepalive_frame,
+    lease_frame,
+    metadata_push_frame,
+    parse_frame,
+    payload_frames,
+    request_frames,
+    request_n_frame,
+    split_frames,
+)
+
+MAX_GROWTH = 32 * 1024 * 1024
+"""Bytes the resident memory may grow after the first tenth of the inputs of a target."""
+
+BATCH = 32
+"""Frames that are fed to a connection as one stream of bytes."""
+
+BROKER = "message/x.rsocket.broker.frame.v0"
+ROUTING = "message/x.rsocket.routing.v0"
+
+ENTRIES: tuple[list[tuple[str | int, bytes]], ...] = (
+    [(BROKER, b"address bytes")],
+    [(ROUTING, b"\x05route"), (BROKER, b"")],
+    [(0x50, b"odd"), ("text/plain", b"x" * 40), (BROKER, b"a"), (BROKER, b"b")],
+    [("x", b""), ("y" * 128, b"z")],
+)
+COMPOSITES = [build_composite(entries) for entries in ENTRIES]
+SETUPS = [
+    Setup().serialize(),
+    Setup(metadata=COMPOSITES[0], data=b"data", lease=True, token=b"token").serialize(),
+]
+IDS = (1, 2, 3, 5, 7)
+STREAM_FRAMES = [
+    frame
+    for number in IDS
+    for frame in (
+        *request_frames(FrameType.REQUEST_RESPONSE, number, b"data", COMPOSITES[0]),
+        *request_frames(FrameType.REQUEST_FNF, number, b"data"),
+        *request_frames(FrameType.REQUEST_STREAM, number, b"", b"", initial_n=3),
+        *request_frames(FrameType.REQUEST_CHANNEL, number, b"x" * 90, COMPOSITES[1], mtu=64),
+        *payload_frames(number, b"element"),
+        *payload_frames(number, b"", b"", complete=True),
+        *payload_frames(number, next=False, complete=True),
+        request_n_frame(number, 2),
+        cancel_frame(number),
+        error_frame(number, ErrorCode.APPLICATION_ERROR, "text"),
+    )
+]
+CONTROL_FRAMES = [
+    keepalive_frame(b"ping", respond=True),
+    metadata_push_frame(COMPOSITES[0]),
+    lease_frame(1000, 5, b"m"),
+    error_frame(0, ErrorCode.APPLICATION_ERROR, "ignored"),
+]
+FRAMES = STREAM_FRAMES + CONTROL_FRAMES + SETUPS
+EDGES = (b"\0", b"\xff", b"\0\0\0", b"\xff\xff\xff", b"\x80\0\0\0", b"\x7f\xff\xff\xff", b"\x7f")
+
+
+def mutated(random: Random, corpus: list[bytes]) -> bytes:
+    """Return one of the corpus with about two changes, or now and then plain noise."""
+    roll = random.random
+    if roll() < 0.05:
+        return random.randbytes(int(roll() * 40))
+    data = bytearray(corpus[int(roll() * len(corpus))])
+    while True:
+        place = int(roll() * (len(data) + 1))
+        kind = int(roll() * 5)
+        if kind <= 1:
+            if place < len(data):
+                data[place] = int(roll() * 256)
+        elif kind == 2:
+            edge = EDGES[int(roll() * len(EDGES))]
+            data[place : place + len(edge)] = edge
+        elif kind == 3:
+            del data[place : place + 1 + int(roll() * 4)]
+        else:
+            data[place:place] = EDGES[int(roll() * len(EDGES))]
+        if roll() < 0.5:
+            return bytes(data)
+
+
+# --- frames -------------------------------------------------------------------------------
+
+FIELDS: dict[int, tuple[str, ...]] = {
+    FrameType.REQUEST_STREAM: ("initial_request_n",),
+    FrameType.REQUEST_CHANNEL: ("initial_request_n",),
+    FrameType.REQUEST_N: ("request_n",),
+    FrameType.ERROR: ("error_code", "error_text"),
+    FrameType.KEEPALIVE: ("position",),
+    FrameType.LEASE: ("time_to_live", "number_of_requests"),
+}
+
+
+def with_length(data: bytes) -> bytes:
+    """Put a right length before a body, so that not all inputs end at their length."""
+    body = data[3:]
+    return len(body).to_bytes(3) + body
+
+
+def try_frames(random: Random, count: int) -> int:
+    """Decode `count` inputs; return how many are frames."""
+    accepted = 0
+    for _ in range(count):
+        data = mutated(random, FRAMES)
+        if random.random() < 0.8:
+            data = with_length(data)
+        try:
+            frame = parse_frame(data)
+        except MalformedFrame:
+            continue
+        accepted += 1
+        metadata, rest = frame.metadata, frame.data
+        size = len(metadata or b"") + len(rest or b"")
+        if size > len(data) - 9:
+            raise AssertionError(f"{size} bytes in a frame of {len(data)}: {data.hex()}")
+        for field in FIELDS.get(frame.type, ()):
+            getattr(frame, field)
+        if frame.type == FrameType.SETUP:
+            check_setup(frame)
+    return accepted
+
+
+def check_setup(frame: Frame) -> None:
+    try:
+        setup = Setup.parse(frame)
+    except InvalidSetup:
+        return
+    if Setup.parse(parse_frame(setup.serialize())) != setup:
+        raise AssertionError(f"reading is not the inverse of writing: {setup}")
+
+
+# --- composite metadata -------------------------------------------------------------------
+
+find_one_of = entry_finder(ROUTING.encode(), BROKER.encode())
+
+
+def try_composite(random: Random, count: int) -> int:
+    """Decode `count` inputs; return how many are composite metadata."""
+    accepted = 0
+    for _ in range(count):
+        data = mutated(random, COMPOSITES)
+        name = BROKER.encode()
+        try:
+            entries = list(iterate_composite(data))
+        except MalformedComposite:
+            check_refused(data, name)
+            continue
+        accepted += 1
+        found = find_entry(data, name)
+        first = next((bytes(entry.content) for entry in entries if entry.mime == BROKER), None)
+        if (None if found is None else data[found[0] : found[1]]) != first:
+            raise AssertionError(f"found {found} instead of {first!r} in {data.hex()}")
+        which = find_one_of(data, 0, len(data))
+        if (which is None) != all(entry.mime not in (ROUTING, BROKER) for entry in entries):
+            raise AssertionError(f"found {which} in {data.hex()}")
+        again = build_composite(entries)
+        if list(iterate_composite(again)) != entries:
+            raise AssertionError(f"reading is not the inverse of writing: {data.hex()}")
+    return accepted
+
+
+def check_refused(data: bytes, name: bytes) -> None:
+    """Check that finders find what comes before the break, or refuse as well."""
+    for find in (lambda: find_entry(data, name), lambda: find_one_of(data, 0, len(data))):
+        try:
+            found = find()
+        except MalformedComposite:
+            continue
+        if found is None or found[-1] > len(data):
+            raise AssertionError(f"{found} in broken metadata {data.hex()}")
+
+
+# --- a connection -------------------------------------------------------------------------
+
+LIMITS = ConnectionLimits(max_frame=4096, max_streams=4, setup_timeout=1.0)
+
+
+class Relay:
+    """Two connections of a broker: what the first lets through goes out on the second."""
+
+    def __init__(self) -> None:
+        self.front = Connection(Role.SERVER, LIMITS, now=0.0)
+        self.back = Connection(Role.SERVER, LIMITS, now=0.0)
+        self.back.receive_data(SETUPS[0], 0.0)
+
+    def feed(self, data: bytes) -> int:
+        """Feed a chunk; return how many frames were let through."""
+        return self.take(self.front.receive_data(data, 0.0))
+
+    def take(self, events: list[Event]) -> int:
+        frames = 0
+        for event in events:
+            if isinstance(event, Frame):
+                frames += 1
+                self.pass_on(event)
+            elif isinstance(event, Closed):
+                self.end(event)
+            elif not event.stream.closed:
+                raise AssertionError(f"{event} is live")
+        return frames
+
+    def pass_on(self, frame: Frame) -> None:
+        check_frame(frame)
+        stream = frame.stream
+        if not stream.id:
+            return
+        if stream.peer is None:
+            if frame.type not in (4, 5, 6, 7):
+                return  # the request could not be passed on
+            try:
+                stream.peer = self.back.open(frame.type)
+                stream.peer.peer = stream
+            except LocalProtocolError:
+                self.front.terminate(stream, ErrorCode.REJECTED, "busy")
+                return
+        onward = stream.peer
+        before = self.back.pending
+        try:
+            self.back.relay(onward, frame)
+        except LocalProtocolError:
+            # An element needs the destination's credit, which the requester got elsewhere.
+            self.back.terminate(onward, ErrorCode.CANCELED)
+            self.front.terminate(stream, ErrorCode.CANCELED)
+            return
+        size = self.back.pending - before
+        out = bytes(self.back.data_to_send())[-size:]
+        raw = frame.buffer[frame.start - 3 : frame.end]
+        if out != raw[:3] + onward.id.to_bytes(4) + raw[7:]:
+            raise AssertionError(f"relayed {raw.hex()} as {out.hex()}")
+
+    def answer(self, random: Random) -> None:
+        """Have the destination say something on each stream; pass on what is let through."""
+        for stream in list(self.back.streams.values()):
+            data = STREAM_FRAMES[int(random.random() * len(STREAM_FRAMES))]
+            data = data[:3] + stream.id.to_bytes(4) + data[7:]
+            for event in self.back.receive_data(data, 0.0):
+                if isinstance(event, Closed):
+                    raise AssertionError(f"{event} after {data.hex()}")  # noqa: TRY004 - a finding
+                onward = event.stream.peer
+                if isinstance(event, Frame) and not onward.closed:
+                    try:
+                        self.front.relay(onward, event)
+                        continue
+                    except LocalProtocolError:
+                        self.back.terminate(event.stream, ErrorCode.CANCELED)
+                self.front.terminate(onward, ErrorCode.CANCELED)
+
+    def end(self, closed: Closed) -> None:
+        for stream in closed.streams:
+            if not stream.closed:
+                raise AssertionError(f"{stream} is live on a closed connection")
+            if stream.peer is not None:
+                self.back.terminate(stream.peer, ErrorCode.CANCELED)
+
+    def check(self) -> None:
+        """Check both connections after a batch."""
+        for side in (self.front, self.back):
+            if len(side.streams) > LIMITS.max_streams:
+                raise AssertionError("more streams than the limit")
+            if any(stream.closed for stream in side.streams.values()):
+                raise AssertionError("a stream that is over is still known")
+            frames, rest = split_frames(b"", bytes(side.data_to_send()))
+            if rest:
+                raise AssertionError(f"half a frame was sent: {rest.hex()}")
+            for frame in frames:
+                check_frame(frame)
+        if self.front.closed and self.front.streams:
+            raise AssertionError("streams on a closed connection")
+
+
+def stream_of_frames(random: Random, number: int) -> bytes:
+    """Return valid frames with a mutated one among twenty, as most of those end it all."""
+    roll = random.random
+    parts: list[bytes] = []
+    for _ in range(number):
+        if roll() < 0.95:
+            parts.append(FRAMES[int(roll() * len(FRAMES))])
+        else:
+            parts.append(with_length(b"\0\0\0" + mutated(random, FRAMES)[3:].ljust(6, b"\0")))
+    if roll() < 0.02:
+        parts.append(random.randbytes(20))
+    return b"".join(parts)
+
+
+def try_connection(random: Random, count: int) -> int:
+    """Feed `count` frames, whole or not; return how many were let through."""
+    accepted = 0
+    relay: Relay | None = None
+    roll = random.random
+    for start in range(0, count, BATCH):
+        data = stream_of_frames(random, min(BATCH, count - start))
+        if relay is None or relay.front.closed:
+            relay = Relay()
+            if roll() < 0.95:
+                data = SETUPS[0] + data
+        at = 0
+        while at < len(data):
+            size = 1 + int(roll() * roll() * 2000)
+            accepted += relay.feed(data[at : at + size])
+            at += size
+            relay.answer(random)
+        relay.check()
+        if roll() < 0.02 and not relay.front.closed:
+            relay.take(relay.front.handle_timer(1e9))
+            relay.check()
+            if not relay.front.closed:
+                raise AssertionError("a silent peer was not given up")
+    return accepted
+
+
+# --- the command --------------------------------------------------------------------------
+
+TARGETS: dict[str, Callable[[Random, int], int]] = {
+    "frames": try_frames,
+    "composite": try_composite,
+    "connection": try_connection,
+}
+
+
+def resident() -> int:
+    """Bytes of memory the process has resident; 0 where the system does not say."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=100_000, help="inputs for each target")
+    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="only this one")
+    options = parser.parse_args(arguments)
+    parts: list[str] = []
+    failed = ""
+    for name in options.target or TARGETS:
+        random = Random(f"{name} {options.seed}")
+        warm_up = options.count // 10
+        started = time.perf_counter()
+        before = 0
+        try:
+            accepted = TARGETS[name](random, warm_up)
+            before = resident()
+            accepted += TARGETS[name](random, options.count - warm_up)
+        except Exception as error:  # noqa: BLE001 - any is a finding
+            print(f"rsocket: FAILED in {name}, seed {options.seed}: {error!r}")
+            return 1
+        seconds = time.perf_counter() - started
+        grown = resident() - before
+        if grown > MAX_GROWTH:
+            failed = f"rsocket: FAILED: {name} grew by over {MAX_GROWTH} bytes"
+        parts.append(
+            f"{name} {accepted} accepted, {options.count - accepted} refused, "
+            f"{grown / 1024:.0f} KiB grown, {options.count / seconds:.0f}/s"
+        )
+    print(f"rsocket: {options.count} inputs each, seed {options.seed}: {'; '.join(parts)}")
+    if failed:
+        print(failed)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
