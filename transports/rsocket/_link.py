@@ -45,6 +45,9 @@ __all__ = ["Link"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
+BLOCKED_RECHECK: Final = 1.0
+"""Seconds after which a peer that is not read is looked at again for its keepalive."""
+
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
@@ -138,7 +141,8 @@ class Link(asyncio.Protocol):
             return
         if not link._flushing:
             link.flush_soon()
-        if stream.state == CLOSED:
+        # Not the state of the near stream: that is ahead, by the rest of the chunk.
+        if target.state == CLOSED:
             exchange.end()
             exchange.unlink()
         elif exchange.held:
@@ -161,7 +165,7 @@ class Link(asyncio.Protocol):
         link.flush_soon()
         if link.write_paused:
             self._block(link)
-        if stream.state == CLOSED:
+        if target.state == CLOSED:
             exchange.end()
             exchange.unlink()
 
@@ -241,6 +245,10 @@ class Link(asyncio.Protocol):
 
     def _on_timer(self) -> None:
         self._timer = None
+        if self._blocked_by:
+            # Not read because of us: its silence says nothing.
+            self._timer = self._loop.call_later(BLOCKED_RECHECK, self._on_timer)
+            return
         self.end_core(self.core.handle_timer(self._now()))
         self._arm()
 
@@ -422,6 +430,8 @@ class Link(asyncio.Protocol):
                 handle.cancel()
         self._timer = self._stall = self._aborting = None
         self._unblock_all()
+        for link in self._blocked_by:
+            link._blocking.discard(self)
         self._starved.clear()
         self.session.on_closed()
         self._on_closed(self)
