@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ...protocol import Address, AddressLike, NotDelivered, address
-from ...protocol.broker import Entry, Key, RouteSetup, TagList, make_tags
+from ...protocol.broker import Entry, RouteSetup, TagList, make_tags
 from .._worker import Worker
 from ._exchange import exchange_of
 from ._index import TagIndex, readable
@@ -143,7 +143,7 @@ class Broker(Worker):
         worker: AddressLike,
         *,
         service: str,
-        tags: Mapping[Key, str | None] | None = None,
+        tags: Mapping[str, str | None] | None = None,
         route_id: UUID | None = None,
     ) -> Registration:
         """Make a worker of this node a destination. Call it on the node's loop.

@@ -34,9 +34,9 @@ from ._options import BrokerOptions
 from ._route import Destination, Route, RouteStatistics, RouteWorker
 from ._unicast import Unicast
 
-__all__ = ["TagIndex", "readable"]
+__all__ = ["TagIndex"]
 
-_new: Final = tuple.__new__
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 class _Selector:

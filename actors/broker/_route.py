@@ -13,7 +13,7 @@ from ._exchange import Exchange, exchange_of
 
 __all__ = ["Destination", "Route", "RouteStatistics", "RouteWorker"]
 
-_new: Final = tuple.__new__
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,10 @@ class DestinationError(OnwardError):
         self.text = text
 
     def __str__(self) -> str:
-        name = ErrorCode(self.code).name if self.code in ErrorCode else f"0x{self.code:x}"
+        try:
+            name = ErrorCode(self.code).name
+        except ValueError:
+            name = f"0x{self.code:x}"
         return f"{name}: {self.text}"
 
 

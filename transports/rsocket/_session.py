@@ -32,7 +32,7 @@ __all__ = ["REQUESTS", "Session"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
-_new: Final = tuple.__new__
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 MAX_KNOWN: Final = 128
 """Metadata remembered for each connection, with what they ask for."""
@@ -111,7 +111,8 @@ class Session:
 
     def _register(self, setup: RouteSetup) -> None:
         link = self._link
-        before = self.registration
+        # Meanwhile there is none: a peer that repeats its ROUTE_SETUP does not evict itself.
+        before, self.registration = self.registration, None
         self.registration = link.broker.connect(
             setup, link.worker.address, peer=link.peer_name, evict=self._evicted
         )
@@ -208,6 +209,25 @@ class Session:
         to = link.broker.index.choose(address, exchange) or address
         context = _new(Context, (None, None, exchange))
         link.node.route(_new(Message, ((to,), back, payload, back[0], context)))
+
+    def _gather(self, exchange: StreamExchange, frame: Frame) -> None:
+        """Add a fragment, and route the request once its metadata is whole."""
+        gatherer = exchange.gatherer
+        if gatherer is None:
+            raise AssertionError("a request in fragments has a gatherer")
+        try:
+            if not gatherer.add(frame):
+                return
+            exchange.gatherer = None
+            exchange.frames = gatherer.frames
+            exchange.size = sum(each.end - each.start for each in gatherer.frames)
+            metadata = gatherer.metadata
+            if metadata is None:
+                raise BrokerFrameError("metadata", "the request has none")
+            self._send(exchange, self._read_address(metadata))
+        except (ProtocolError, DeliveryError) as error:
+            exchange.gatherer = None
+            self._refuse(exchange, code_of(error), str(error))
 
     def _refuse(self, exchange: StreamExchange, code: int, text: str) -> None:
         self.refused += 1
