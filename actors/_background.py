@@ -165,7 +165,9 @@ class BackgroundNode:
                 loop.run_forever()
             except (SystemExit, KeyboardInterrupt) as error:
                 # A handler raised it; on this thread it cannot end the program.
-                _logger.error("%r reached the loop of %s, which goes on", error, self.node.name)
+                _logger.error(  # noqa: TRY400
+                    "%r reached the loop of %s, which goes on", error, self.node.name
+                )
             else:
                 return
 

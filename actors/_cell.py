@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import Context as ContextVars
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pykka
 from pykka import messages
@@ -15,10 +15,11 @@ from pykka._envelope import Envelope
 
 from ..protocol import Address, Message
 from . import _lifecycle as lifecycle
-from ._mailbox import Intake
+from ._mailbox import Intake, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
 from ._statistics import WorkerStatistics
+from ._thread import is_coroutine
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -55,6 +56,8 @@ class Cell(Intake):
         "worker",
     )
 
+    worker: Worker  # set by `lifecycle.bind` before anything else
+
     def __init__(
         self,
         node: Node,
@@ -75,7 +78,6 @@ class Cell(Intake):
         self.parent = parent
         self.state = NEW
         self.registered = False
-        self.worker: Worker | None = None
         self.handle: Callable[[Message], object] | None = None
         self.thread: OwnThread | None = None
         self.task: asyncio.Task[Any] | None = None
@@ -107,7 +109,10 @@ class Cell(Intake):
         if handle is None:
             handle = self.handle = lifecycle.bound_handler(self)
         take = queue.popleft
-        count = min(len(queue), self.node.limits.batch)
+        count = len(queue)
+        batch = self.node.limits.batch
+        if count > batch:
+            count = batch
         for number in range(count):
             try:
                 item = take()
@@ -135,8 +140,8 @@ class Cell(Intake):
         return count + 1
 
     def _do_other(self, item: Any) -> None:
-        if type(item) is Envelope:
-            self._receive(cast("Envelope[Any]", item))
+        if is_envelope(item):
+            self._receive(item)
         else:
             self.handled -= 1  # the turn counts it as a message
             item.perform(self)
@@ -156,8 +161,6 @@ class Cell(Intake):
     def _turn_out_of_order(self) -> int:
         if self.state == NEW:
             lifecycle.start(self)
-            if self.state == RUNNING:
-                self.look_again()
         elif self.state == STOPPED:
             self.flush()
         return 1
@@ -170,7 +173,7 @@ class Cell(Intake):
         Returns:
             Whether it is a coroutine.
         """
-        if not isinstance(result, Coroutine):
+        if not is_coroutine(result):
             return False
         self.state = BUSY
         if self.context is None:
@@ -206,10 +209,8 @@ class Cell(Intake):
             self.post(envelope, first=True)
             lifecycle.stop(self)
             return
-        worker = self.worker
-        assert worker is not None
         try:
-            result = self.call(worker._handle_receive, message)
+            result = self.call(self.worker._handle_receive, message)
             if self.suspend(result, partial(self._envelope_done, future)):
                 return
         except BaseException as error:

@@ -21,10 +21,10 @@ from . import _cell as cells
 from ._policy import OnFailure
 from ._pykka import adopt_identity, join_inbox, mark_stopped
 from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
-from ._thread import OwnThread
+from ._thread import OwnThread, is_coroutine
 
 if TYPE_CHECKING:
-    from ._cell import Cell
+    from ._cell import Cell, Factory
     from ._worker import Worker
 
 logger = logging.getLogger("onward.actors")
@@ -45,14 +45,12 @@ def bind(cell: Cell, worker: Worker) -> None:
 
 def bound_handler(cell: Cell) -> Callable[[Message], object]:
     """Return what is called with each message of the worker."""
-    assert cell.worker is not None
     handler = cell.worker.handle_message
     return handler if cell.thread is None else partial(cell.thread.run, handler)
 
 
 def start(cell: Cell) -> None:
     """Call `on_start`; the worker takes messages when that is done."""
-    assert cell.worker is not None
     cell.state = BUSY
     try:
         result = cell.call(cell.worker.on_start)
@@ -71,13 +69,13 @@ def _start_done(cell: Cell, task: asyncio.Task[Any]) -> None:
         _start_failed(cell, error)
         return
     _start_succeeded(cell)
-    cell.look_again()
 
 
 def _start_succeeded(cell: Cell) -> None:
     cell.state = RUNNING
     if cell.started is not None and not cell.started.done():
         cell.started.set_result(None)
+    cell.look_again()
 
 
 def _start_failed(cell: Cell, error: BaseException) -> None:
@@ -113,10 +111,11 @@ def fail(cell: Cell, error: BaseException) -> None:
     policy = cell.supervision.on_failure
     if cell.deadline is not None:
         policy = OnFailure.STOP  # it is stopping anyway
-    if policy is OnFailure.RESTART and _may_restart(cell):
+    factory = cell.factory
+    if policy is OnFailure.RESTART and factory is not None and _may_restart(cell):
         log_failure(cell, error, "failed and is restarted")
         _cancel_timers(cell)
-        cell.suspend(_restart(cell, error), partial(_restart_done, cell))
+        cell.suspend(_restart(cell, factory, error), partial(_restart_done, cell))
     elif policy is OnFailure.STOP:
         log_failure(cell, error, "failed and is stopped")
         stop(cell, error)
@@ -169,8 +168,6 @@ class ChildFailed:
 
 def _may_restart(cell: Cell) -> bool:
     now = cell.node.loop.time()
-    if cell.factory is None:
-        return False
     if cell.failures is None:
         cell.failures = deque()
     failures = cell.failures
@@ -180,16 +177,14 @@ def _may_restart(cell: Cell) -> bool:
     return len(failures) <= cell.supervision.max_restarts
 
 
-async def _restart(cell: Cell, error: BaseException) -> None:
+async def _restart(cell: Cell, factory: Factory, error: BaseException) -> None:
     await _stop_slowly(cell, error, hook=True)
-    assert cell.factory is not None
-    old, worker = cell.worker, cell.factory()
-    assert old is not None
+    old, worker = cell.worker, factory()
     adopt_identity(old, worker)
     bind(cell, worker)
     join_inbox(worker, cell)
     started = cell.call(worker.on_start)
-    if isinstance(started, Coroutine):
+    if is_coroutine(started):
         await started
 
 
@@ -269,7 +264,6 @@ async def _stop_children(cell: Cell) -> None:
 def _last_words(cell: Cell, error: BaseException | None) -> Coroutine[Any, Any, object] | None:
     """Call `on_stop` or `on_failure`; return what is left to await."""
     worker = cell.worker
-    assert worker is not None
     try:
         if error is None:
             result = cell.call(worker.on_stop)
@@ -278,7 +272,7 @@ def _last_words(cell: Cell, error: BaseException | None) -> Coroutine[Any, Any, 
     except BaseException as failure:  # noqa: BLE001 - user code
         _last_words_failed(cell, failure)
         return None
-    return result if isinstance(result, Coroutine) else None
+    return result if is_coroutine(result) else None
 
 
 async def _finish(cell: Cell, last_words: Coroutine[Any, Any, object]) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pykka
 from pykka import messages
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ._cell import Cell
     from ._node import Node
 
-__all__ = ["Intake", "RoomLater", "Target", "Turn"]
+__all__ = ["Intake", "RoomLater", "Target", "Turn", "is_envelope"]
 
 
 class Target:
@@ -174,7 +174,7 @@ class Intake(Target):
         kept: list[object] = []
         while queue:
             oldest = queue.popleft()
-            if isinstance(oldest, Message | Envelope):
+            if type(oldest) is Message or is_envelope(oldest):
                 self._drop(oldest)
                 break
             kept.append(oldest)
@@ -194,7 +194,7 @@ class Intake(Target):
         """Answer or dead-letter something this worker will not handle any more."""
         if isinstance(item, Message):
             self.node.dead_letter(item, WorkerStopped.reason)
-        elif isinstance(item, Envelope):
+        elif is_envelope(item):
             future = item.reply_to
             if future is None:
                 if not isinstance(item.message, messages._ActorStop):
@@ -247,3 +247,8 @@ class Intake(Target):
             if not waiter.done():
                 waiter.set_result(None)
                 room -= 1
+
+
+def is_envelope(item: object) -> TypeGuard[Envelope[Any]]:
+    """Tell whether something in a queue came by Pykka's `tell` or `ask`."""
+    return type(item) is Envelope

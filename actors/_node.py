@@ -135,7 +135,7 @@ class Node(Workers):
         try:
             async with asyncio.timeout_at(max(deadline, self.loop.time() + 0.1)):
                 await transport.stop()
-        except Exception:
+        except Exception:  # noqa: BLE001 - the others have to be stopped all the same
             lifecycle.logger.exception("the transport %r did not stop", transport.scheme)
 
     async def stop_worker(self, address: AddressLike, *, timeout: float = 5.0) -> None:

@@ -12,7 +12,7 @@ import threading
 import uuid
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, overload
 
 import pykka
 from pykka import messages
@@ -109,9 +109,8 @@ class WorkerRef(pykka.ActorRef[W], Generic[W]):
             WouldDeadlock: `block` on the thread of an event loop.
             pykka.Timeout: `block`, and it did not stop in time.
         """
-        answer = self.ask(messages._ActorStop(), block=False)
+        answer = cast("LoopFuture[None]", self.ask(messages._ActorStop(), block=False))
         stopped: LoopFuture[bool] = LoopFuture()
-        assert isinstance(answer, LoopFuture)
 
         def settled() -> None:
             try:
@@ -186,11 +185,9 @@ def join_inbox(worker: Worker, cell: Cell) -> None:
 def mark_stopped(cell: Cell) -> None:
     """Have refs say that the worker is not alive, before its last words. Idempotent."""
     worker = cell.worker
-    if worker is None or worker._identity is None:
-        return
     with _lock:
         made = worker._identity
-        if made.stopped.is_set():
+        if made is None or made.stopped.is_set():
             return
         if cell.registered:
             pykka.ActorRegistry.unregister(made.ref)

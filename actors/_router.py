@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from threading import get_ident
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from ..protocol import (
     LOCAL,
@@ -283,7 +283,7 @@ class Router(RunQueue):
         """Make a route of anything that reads as one; texts are read once and remembered."""
         if isinstance(given, str):
             return _parsed(given)
-        return route_of(given)
+        return given if _is_route(given) else route_of(given)
 
     # --- rules ------------------------------------------------------------------------
 
@@ -324,6 +324,16 @@ async def _put_when_room(full: RoomLater) -> None:
             full = again
         else:
             return
+
+
+def _is_route(given: RouteLike) -> TypeGuard[Route]:
+    if type(given) is not tuple:
+        return False
+    steps = cast("tuple[object, ...]", given)
+    for step in steps:
+        if type(step) is not Address:
+            return False
+    return len(steps) <= MAX_ROUTE_LENGTH
 
 
 @lru_cache(maxsize=1024)

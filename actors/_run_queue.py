@@ -80,7 +80,10 @@ class RunQueue:
         # Two threads may both come here: a second drain finds nothing to do.
         self._awake = True
         try:
-            self.call_on_loop(self._drain)
+            if threading.get_ident() == self.thread_id and self._loop is not None:
+                self._loop.call_soon(self._drain, context=self.context)
+            else:
+                self.loop.call_soon_threadsafe(self._drain, context=self.context)
         except RuntimeError:
             # The loop was closed without stopping the node. Nobody will handle these.
             self._awake = False

@@ -7,13 +7,18 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
-__all__ = ["OwnThread"]
+__all__ = ["OwnThread", "is_coroutine"]
 
 _Job: TypeAlias = (
     "tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, asyncio.Future[Any]]"
 )
+
+
+def is_coroutine(value: object) -> TypeGuard[Coroutine[Any, Any, Any]]:
+    """Tell whether a handler returned a coroutine, to be run to its end."""
+    return isinstance(value, Coroutine)
 
 
 class OwnThread:
@@ -53,7 +58,7 @@ class OwnThread:
                 error: BaseException | None = None
                 try:
                     value = function(*args)
-                    if isinstance(value, Coroutine):
+                    if is_coroutine(value):
                         value = runner.run(value)
                 except BaseException as raised:  # noqa: BLE001 - handed to the worker's cell
                     error = raised

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..protocol import (
     Address,
@@ -18,6 +18,7 @@ from . import _lifecycle as lifecycle
 from ._cell import Cell, Factory
 from ._errors import LimitReached
 from ._policy import Mailbox, NodeLimits, OnFailure, Supervision
+from ._pykka import join_inbox
 from ._router import Router
 from ._run_queue import Phase
 from ._state import NEW, RUNNING, STOPPING
@@ -26,6 +27,7 @@ from ._statistics import NodeStatistics
 if TYPE_CHECKING:
     import pykka
 
+    from ._node import Node
     from ._worker import Worker
 
 __all__ = ["Workers"]
@@ -36,7 +38,7 @@ _LIKE_PYKKA: Final = Supervision(OnFailure.STOP)
 
 
 class Workers(Router):
-    """A router with workers.
+    """A router with workers. `Node` is the only class derived from it.
 
     Args:
         name: Of the node.
@@ -127,7 +129,7 @@ class Workers(Router):
 
     def adopt(self, worker: Worker) -> None:
         """Run a worker that was started as in Pykka."""
-        cell = Cell(self, (self.random_address(),), None, _MAILBOX, _LIKE_PYKKA, None)
+        cell = Cell(cast("Node", self), (self.random_address(),), None, _MAILBOX, _LIKE_PYKKA, None)
         cell.registered = True
         self._admit(cell, worker)
 
@@ -143,7 +145,7 @@ class Workers(Router):
         if parent is not None and parent.state >= STOPPING:
             raise WorkerStopped(parent.address)
         self._check_free(addresses)
-        cell = Cell(self, addresses, factory, mailbox, supervision, parent)
+        cell = Cell(cast("Node", self), addresses, factory, mailbox, supervision, parent)
         self._admit(cell, factory())
         return cell
 
@@ -163,7 +165,7 @@ class Workers(Router):
             if cell.parent.children is None:
                 cell.parent.children = {}
             cell.parent.children[cell] = None
-        lifecycle.join_inbox(worker, cell)
+        join_inbox(worker, cell)
         if has_start:
             self.schedule(cell)
 
@@ -232,9 +234,7 @@ class Workers(Router):
         Raises:
             UnknownAddress: There is no such worker.
         """
-        worker = self._cell(address).worker
-        assert worker is not None
-        return worker.actor_ref
+        return self._cell(address).worker.actor_ref
 
     def _cell(self, address: AddressLike) -> Cell:
         found = self.table.get(address_of(address))
@@ -273,7 +273,7 @@ class Workers(Router):
         return NodeStatistics(
             name=self.name,
             worker_count=self._workers,
-            requests=len(self._requests),
+            requests=self._requests.count,
             handled=totals[0],
             failed=totals[1],
             refused=totals[2],

@@ -13,7 +13,7 @@ import sys
 import tarfile
 from importlib.metadata import version
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_runtime_tests_of_pykka_pass(kind: str, tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    suite = ElementTree.parse(report).getroot().find("testsuite")
+    suite = ET.parse(report).getroot().find("testsuite")
     assert suite is not None
     ran = int(suite.attrib["tests"]) - int(suite.attrib["skipped"])
     print(f"{ran} of Pykka {VERSION}'s tests pass against {kind}")
