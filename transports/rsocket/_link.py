@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ...protocol import NotDelivered
 from ...protocol.rsocket import (
+    CLOSED,
     MAX_REQUEST_N,
     Closed,
     Connection,
@@ -31,7 +32,6 @@ from ...protocol.rsocket import (
     Stream,
     StreamFailed,
 )
-from ...protocol.rsocket._states import CLOSED
 from ._exchange import StreamExchange
 from ._local import LocalRequest
 from ._options import LinkOptions

@@ -14,6 +14,7 @@ from ...protocol.broker import (
     frame_type,
 )
 from ...protocol.rsocket import (
+    CLOSED,
     METADATA,
     ErrorCode,
     Frame,
@@ -21,7 +22,6 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Setup,
 )
-from ...protocol.rsocket._states import CLOSED
 from ._exchange import StreamExchange, code_of
 from ._metadata import MetadataShape
 
