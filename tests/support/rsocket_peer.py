@@ -225,9 +225,7 @@ def _short(text: str) -> bytes:
     return bytes((len(text.encode()),)) + text.encode()
 
 
-def route_setup(
-    route_id: UUID, service: str, tags: Mapping[int | str, str] | None = None
-) -> bytes:
+def route_setup(route_id: UUID, service: str, tags: Mapping[int | str, str] | None = None) -> bytes:
     head = bytes.fromhex("0000 0001 0400") + route_id.bytes
     return head + _short(service) + lists_of_tags(tags or {})
 

@@ -233,6 +233,8 @@ class Link(asyncio.Protocol):
         transport.write(self.core.data_to_send())
         if transport.get_write_buffer_size() > self.options.max_pending:
             self.abort("it does not read what it is sent")
+        elif self.core.close_expected():
+            self._close_when_flushed()
 
     def _arm(self) -> None:
         """Set the timer to what the state machine asks for."""
@@ -321,14 +323,14 @@ class Link(asyncio.Protocol):
         Raises:
             NotDelivered: The connection takes no more streams, or has gone.
         """
+        if self._transport is None or self.core.closed:
+            raise NotDelivered("the destination", "it has just left")
         if exchange.kind == _PUSH:
             self._push(exchange)
             return
         origin = exchange.stream
         if origin is None:
             raise AssertionError("a request has a stream")
-        if self._transport is None or self.core.closed:
-            raise NotDelivered(self.peer_name, "the destination has just left")
         try:
             stream = self.core.open(exchange.kind)
         except LocalProtocolError as error:
@@ -400,6 +402,8 @@ class Link(asyncio.Protocol):
             self.closed_reason = str(event.error or "")
         if event.error is not None:
             _logger.info("%s: closing: %s", self.peer_name, event.error)
+        # At once: a peer that does not read may keep the socket open for a while.
+        self.session.leave()
         for stream in event.streams:
             self._drop(stream, "the connection to the destination was lost")
 
@@ -433,5 +437,5 @@ class Link(asyncio.Protocol):
         for link in self._blocked_by:
             link._blocking.discard(self)
         self._starved.clear()
-        self.session.on_closed()
+        self.session.leave()
         self._on_closed(self)

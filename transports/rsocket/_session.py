@@ -82,6 +82,9 @@ class Session:
             self._on_push(frame)
         elif frame.stream_id:
             self._on_early(frame)
+        elif kind == _ERROR:
+            # CONNECTION_CLOSE: the peer ends what it has in hand and takes nothing new.
+            self.leave()
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -255,7 +258,7 @@ class Session:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def on_closed(self) -> None:
+    def leave(self) -> None:
         """Leave the table; the route is gone at once."""
         if self.registration is not None:
             self.registration.withdraw()
