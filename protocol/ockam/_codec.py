@@ -11,12 +11,12 @@ take nothing else.
 Nearly every message on a connection has one shape: short definite lengths, no tracing, and
 very often the routes of the message before. `MessageDecoder` reads that shape in a straight
 line and hands everything else to the careful `Reader`; both give the same answer for the
-same bytes, always. cbor2 writes; why it does not read is said in `_cbor`.
+same bytes, always. cbor2 makes the headers that are written, once, and a message is headers
+and bytes joined; why it does not read is said in `_cbor`.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -39,13 +39,6 @@ __all__ = [
     "encode_size",
     "encode_tail",
 ]
-
-ROUTE_CACHE_SIZE: Final = 512
-"""Most encoded routes kept for the process; the least recently used goes first. With one
-32-byte address each that is about 200 KiB, and never more than 8 MiB."""
-
-MAX_CACHED_ROUTE: Final = 8
-"""Most addresses of a route that is kept; longer ones are encoded each time."""
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 
@@ -82,11 +75,18 @@ def encode_routes(onward: Route, back: Route) -> bytes:
         AddressError: An address of a route is out of range.
         RouteTooLong: A route has more than `MAX_ROUTE_LENGTH` addresses.
     """
-    return (
-        _ARRAY_OF_FOUR
-        + (_cached_route(onward) if len(onward) <= MAX_CACHED_ROUTE else _encoded_route(onward))
-        + (_cached_route(back) if len(back) <= MAX_CACHED_ROUTE else _encoded_route(back))
-    )
+    parts = [_ARRAY_OF_FOUR]
+    for route in (onward, back):
+        if len(route) > MAX_ROUTE_LENGTH:
+            raise RouteTooLong(len(route), MAX_ROUTE_LENGTH)
+        parts.append(_ARRAYS[len(route)])
+        for address in route:
+            number, value = address
+            size = len(value)
+            if not (0 <= number <= 255 and 0 < size < 256):
+                checked(address)
+            parts += (_ADDRESSES[number], encode_size(size), value)
+    return b"".join(parts)
 
 
 def encode_size(size: int) -> bytes:
@@ -99,22 +99,18 @@ def encode_tail(context: Context | None) -> bytes:
     return b"\xf6" if context is None else dumps(context.trace)
 
 
-def _encoded_route(route: Route) -> bytes:
-    if len(route) > MAX_ROUTE_LENGTH:
-        raise RouteTooLong(len(route), MAX_ROUTE_LENGTH)
-    return dumps([list(checked(address)) for address in route])
-
-
-_cached_route = lru_cache(ROUTE_CACHE_SIZE)(_encoded_route)
-
-
 def _long_bytes(size: int) -> bytes:
     if size < 1 << 16:
         return b"\x59" + size.to_bytes(2)
     return b"\x5a" + size.to_bytes(4)
 
 
+# The headers of all short items, as cbor2 writes them.
 _SHORT_BYTES: Final = tuple(dumps(bytes(size))[: 1 if size < 24 else 2] for size in range(256))
+_ARRAYS: Final = tuple(
+    dumps([0] * size)[: 1 if size < 24 else 2] for size in range(MAX_ROUTE_LENGTH + 1)
+)
+_ADDRESSES: Final = tuple(dumps([number, b""])[:-1] for number in range(256))
 
 
 # --- reading ------------------------------------------------------------------------------

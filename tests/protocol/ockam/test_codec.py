@@ -18,7 +18,7 @@ from onward.protocol import (
     route,
 )
 from onward.protocol.ockam import MessageDecoder, decode_message, encode_message
-from onward.protocol.ockam._codec import MAX_CACHED_ROUTE, _decode_any
+from onward.protocol.ockam._codec import _decode_any
 
 HELLO = Message(route("echoer"), route("app"), b"\x05hello")
 
@@ -209,7 +209,7 @@ def test_an_address_out_of_range_is_not_written(bad: Address) -> None:
 
 
 addresses = st.builds(Address, st.integers(0, 255), st.binary(min_size=1, max_size=300))
-routes: st.SearchStrategy[Route] = st.lists(addresses, max_size=MAX_CACHED_ROUTE + 20).map(tuple)
+routes: st.SearchStrategy[Route] = st.lists(addresses, max_size=28).map(tuple)
 messages = st.builds(
     Message,
     routes,
