@@ -113,6 +113,7 @@ class Cell(Intake):
         batch = self.node.limits.batch
         if count > batch:
             count = batch
+        counted = 0
         for number in range(count):
             try:
                 item = take()
@@ -126,13 +127,18 @@ class Cell(Intake):
                         continue
                     self.suspend(result, self.turn_done)
                 else:
+                    # Before anything that may stop the worker: its counts must be complete.
+                    self.handled += number - counted
+                    counted = number + 1
                     self._do_other(item)
             except BaseException as error:  # noqa: BLE001 - the top of a worker's loop
+                self.handled += number + 1 - counted
+                counted = number + 1
                 self.raised(error)
             if self.state != RUNNING:
                 count = number + 1
                 break
-        self.handled += count
+        self.handled += count - counted
         if self.waiters:
             self.wake_waiters()
         if self.state == RUNNING:
@@ -143,7 +149,6 @@ class Cell(Intake):
         if is_envelope(item):
             self._receive(item)
         else:
-            self.handled -= 1  # the turn counts it as a message
             item.perform(self)
 
     def look_again(self) -> None:
@@ -209,6 +214,7 @@ class Cell(Intake):
             self.post(envelope, first=True)
             lifecycle.stop(self)
             return
+        self.handled += 1
         try:
             result = self.call(self.worker._handle_receive, message)
             if self.suspend(result, partial(self._envelope_done, future)):

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import asyncio
+import contextvars
+
+import pytest
+
+from onward.actors import Mailbox, Node, NodeLimits, Worker
+from onward.protocol import Address, Message
+from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.virtual import virtual_time
+from tests.support.workers import Echo, Failing, Gate, Recorder
+
+
+@virtual_time
+async def test_messages_are_handled_in_order_and_counted() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        node.spawn(lambda: recorder, address="recorder")
+        for number in range(200):
+            node.send("recorder", b"%d" % number)
+        await asyncio.sleep(1)
+        assert recorder.payloads == [b"%d" % number for number in range(200)]
+        assert node.statistics().handled == 200
+
+
+@virtual_time
+async def test_no_message_is_handled_while_a_coroutine_runs() -> None:
+    async with Node() as node:
+        gate = Gate()
+        node.spawn(lambda: gate, address="gate")
+        node.send("gate", b"1")
+        node.send("gate", b"2")
+        await asyncio.sleep(1)
+        assert len(gate.messages) == 1
+        worker = node.statistics().workers[0]
+        assert (worker.state, worker.waiting) == ("busy", 1)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert len(gate.messages) == 2
+        assert node.statistics().workers[0].state == "idle"
+
+
+@on_each_loop
+def test_workers_take_turns(loop_factory: LoopFactory) -> None:
+    order: list[str] = []
+
+    class Named(Worker):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def handle_message(self, message: Message) -> None:
+            order.append(self.name)
+
+    async def main() -> None:
+        limits = NodeLimits(batch=2, drain=5)
+        async with Node(limits=limits) as node:
+            node.spawn(lambda: Named("a"), address="a")
+            node.spawn(lambda: Named("b"), address="b")
+            node.spawn(Echo, address="echo")
+            for name in "ab":
+                for _ in range(5):
+                    node.send(name, b"")
+            loop_went_on = asyncio.Event()
+            node.loop.call_soon(loop_went_on.set)
+            await loop_went_on.wait()
+            assert len(order) < 10
+            await node.request("echo", b"everything before this has been handled")
+
+    run_on(loop_factory, main())
+    assert "".join(order) == "aabbaabbab"
+
+
+@virtual_time
+async def test_cancelling_a_handler_fails_that_one_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Node() as node:
+        gate, bystander = Gate(), Recorder()
+        node.spawn(lambda: gate, address="gate")
+        node.spawn(lambda: bystander, address="bystander")
+        node.send("gate", b"1")
+        node.send("gate", b"2")
+        await asyncio.sleep(1)
+        assert gate._cell is not None
+        assert gate._cell.task is not None
+        gate._cell.task.cancel()
+        await asyncio.sleep(1)
+        assert len(gate.messages) == 2
+        assert node.statistics().failed == 1
+        assert node.has("bystander")
+        assert len(caplog.records) == 1
+        gate.opened.set()
+
+
+@virtual_time
+async def test_a_plain_handler_that_raises_cancelled_error_fails_that_one_message() -> None:
+    class Odd(Recorder):
+        def handle_message(self, message: Message) -> None:
+            super().handle_message(message)
+            raise asyncio.CancelledError
+
+    async with Node() as node:
+        odd = Odd()
+        node.spawn(lambda: odd, address="odd")
+        node.send("odd", b"1")
+        node.send("odd", b"2")
+        await asyncio.sleep(1)
+        assert len(odd.messages) == 2
+        assert node.statistics().failed == 2
+
+
+@virtual_time
+async def test_coroutine_handlers_see_the_worker_s_own_context() -> None:
+    seen: list[str] = []
+    variable = contextvars.ContextVar("variable", default="unset")
+
+    class Setting(Worker):
+        async def on_start(self) -> None:
+            variable.set("mine")
+
+        async def handle_message(self, message: Message) -> None:
+            seen.append(variable.get())
+            assert asyncio.current_task() is not None
+            async with asyncio.timeout(1):
+                await asyncio.sleep(0)
+
+    class Other(Worker):
+        async def handle_message(self, message: Message) -> None:
+            seen.append(variable.get())
+
+    async with Node() as node:
+        await node.start(Setting, address="setting")
+        await node.start(Other, address="other")
+        variable.set("the sender's")
+        node.send("setting", b"")
+        node.send("other", b"")
+        await asyncio.sleep(1)
+    assert seen == ["mine", "unset"]
+
+
+@virtual_time
+async def test_what_a_handler_returns_is_nothing_unless_a_coroutine() -> None:
+    class Returning(Recorder):
+        def handle_message(self, message: Message) -> None:
+            super().handle_message(message)
+            return 5  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    async with Node() as node:
+        returning = Returning()
+        node.spawn(lambda: returning, address="returning")
+        node.send("returning", b"1")
+        node.send("returning", b"2")
+        await asyncio.sleep(1)
+        assert returning.payloads == [b"1", b"2"]
+
+
+@virtual_time
+async def test_ask_and_tell() -> None:
+    class Adding(Worker):
+        def on_receive(self, message: int) -> int:
+            if message < 0:
+                raise ValueError(message)
+            return message + 1
+
+        async def later(self, message: int) -> int:
+            await asyncio.sleep(1)
+            return self.on_receive(message)
+
+    async with Node() as node:
+        node.spawn(Adding, address="adding")
+        ref = node.ref("adding")
+        proxy = ref.proxy()
+        assert await ref.ask(1, block=False) == 2
+        assert await proxy.later(2) == 3
+        with pytest.raises(ValueError, match="-1"):
+            await ref.ask(-1, block=False)
+        with pytest.raises(ValueError, match="-2"):
+            await proxy.later(-2)
+        assert node.statistics().failed == 2
+
+        # Nobody waits for an answer: then it is a failure of the worker, which resumes.
+        ref.tell(-3)
+        proxy.later.defer(-4)
+        proxy.later.defer(5)
+        await asyncio.sleep(5)
+        assert node.statistics().failed == 4
+        assert await ref.ask(1, block=False) == 2
+
+
+@virtual_time
+async def test_ask_of_a_handler_that_is_cancelled() -> None:
+    class Waiting(Worker):
+        async def on_receive(self, message: object) -> None:
+            await asyncio.Event().wait()
+
+    async with Node() as node:
+        waiting = Waiting()
+        node.spawn(lambda: waiting, address="waiting")
+        asked = node.ref("waiting").ask("?", block=False)
+        await asyncio.sleep(1)
+        assert waiting._cell is not None
+        assert waiting._cell.task is not None
+        waiting._cell.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert node.has("waiting")
+
+
+@on_each_loop
+@pytest.mark.parametrize("in_task", [False, True])
+@pytest.mark.parametrize("asked", [None, False, True])
+def test_system_exit_ends_the_program(
+    loop_factory: LoopFactory, *, in_task: bool, asked: bool | None
+) -> None:
+    """By a routed message, by `tell` and by `ask`; plain and in a coroutine."""
+
+    class Exiting(Worker):
+        def handle_message(self, message: Message) -> None:
+            return self.on_receive(message)
+
+        def on_receive(self, message: object) -> None:
+            if in_task:
+                return self.exit()  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+            raise SystemExit(3)
+
+        async def exit(self) -> None:
+            await asyncio.sleep(0)
+            raise SystemExit(3)
+
+    async def main() -> None:
+        node = Node()
+        await node.__aenter__()
+        node.spawn(Exiting, address="exiting")
+        if asked is None:
+            node.send("exiting", b"")
+        elif asked:
+            with pytest.raises(SystemExit):
+                await node.ref("exiting").ask("?", block=False)
+        else:
+            node.ref("exiting").tell("!")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await node.stop()
+            assert not node.has("exiting")
+
+    with pytest.raises(SystemExit):
+        run_on(loop_factory, main())
+
+
+@virtual_time
+async def test_statistics_of_a_worker() -> None:
+    async with Node() as node:
+        failing = Failing()
+        address = node.spawn(lambda: failing, address="failing", mailbox=Mailbox(7))
+        node.send("failing", b"!")
+        failing.spawn(Echo)
+        failing.after(10, failing.stop)
+        starting = node.statistics().workers[0]
+        await asyncio.sleep(1)
+        after = node.statistics().workers[0]
+        assert (starting.state, starting.waiting) == ("starting", 1)
+        assert after.address == address == Address(0, b"failing")
+        assert (after.kind, after.state, after.waiting, after.limit) == ("Failing", "idle", 0, 7)
+        assert (after.handled, after.failed, after.children, after.timers) == (1, 1, 1, 1)
+
+
+@virtual_time
+async def test_a_message_dropped_by_another_thread_in_the_middle_of_a_turn() -> None:
+    class Popping(Recorder):
+        def handle_message(self, message: Message) -> None:
+            super().handle_message(message)
+            assert self._cell is not None
+            assert self._cell.queue is not None
+            self._cell.queue.clear()
+
+    async with Node() as node:
+        popping = Popping()
+        node.spawn(lambda: popping, address="popping")
+        for _ in range(3):
+            node.send("popping", b"")
+        await asyncio.sleep(1)
+        assert len(popping.messages) == 1
+        assert node.statistics().handled == 1
+        node.send("popping", b"")
+        await asyncio.sleep(1)
+        assert len(popping.messages) == 2
+
+
+@virtual_time
+async def test_a_second_place_in_the_run_queue_does_no_harm() -> None:
+    """Two threads that see an idle worker at the same time both put it there."""
+    async with Node() as node:
+        recorder, gate = Recorder(), Gate()
+        node.spawn(lambda: recorder, address="recorder")
+        node.spawn(lambda: gate, address="gate")
+        await asyncio.sleep(0.1)
+        for worker in (recorder, gate):
+            assert worker._cell is not None
+            node.route(Message((worker.address,), (), b"1"))
+            node.schedule(worker._cell)
+        await asyncio.sleep(0.1)
+        assert recorder.payloads == [b"1"]
+        assert len(gate.messages) == 1
+        gate.opened.set()

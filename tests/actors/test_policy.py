@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from onward.actors import Mailbox, NodeLimits, OnFailure, Overflow, Supervision
+
+
+def test_defaults() -> None:
+    assert Mailbox() == Mailbox(limit=1000, overflow=Overflow.FAIL)
+    assert Supervision() == Supervision(OnFailure.RESUME, max_restarts=5, within=60.0)
+
+
+def test_mailbox_that_can_take_nothing() -> None:
+    with pytest.raises(ValueError, match="mailbox of 0 messages"):
+        Mailbox(limit=0)
+
+
+@pytest.mark.parametrize("value", [Mailbox(), Supervision(), NodeLimits()])
+def test_frozen(value: Mailbox | Supervision | NodeLimits) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(value, dataclasses.fields(value)[0].name, 1)
+
+
+def test_every_limit_is_positive_and_documented() -> None:
+    limits = NodeLimits()
+    for field in dataclasses.fields(limits):
+        assert getattr(limits, field.name) > 0
+        assert f"        {field.name}: " in (NodeLimits.__doc__ or "")

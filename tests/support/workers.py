@@ -1,0 +1,69 @@
+"""Workers that tests use again and again."""
+
+from __future__ import annotations
+
+import asyncio
+
+from onward.actors import Worker
+from onward.protocol import Message
+
+__all__ = ["Echo", "Failing", "Forwarder", "Gate", "Recorder"]
+
+
+class Echo(Worker):
+    """Answers every message with its payload."""
+
+    def handle_message(self, message: Message) -> None:
+        self.reply(message, message.payload)
+
+
+class Forwarder(Worker):
+    """Passes every message on."""
+
+    def handle_message(self, message: Message) -> None:
+        self.forward(message)
+
+
+class Recorder(Worker):
+    """Keeps what comes: the messages and, as text, what happened to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[Message] = []
+        self.events: list[str] = []
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The payloads of the messages, in order."""
+        return [message.payload for message in self.messages]
+
+    def on_start(self) -> None:
+        self.events.append("start")
+
+    def handle_message(self, message: Message) -> None:
+        self.messages.append(message)
+
+    def on_stop(self) -> None:
+        self.events.append("stop")
+
+
+class Gate(Worker):
+    """Has one message in hand until it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[Message] = []
+        self.opened = asyncio.Event()
+
+    async def handle_message(self, message: Message) -> None:
+        self.messages.append(message)
+        await self.opened.wait()
+
+
+class Failing(Recorder):
+    """Raises `ValueError` with the payload of every message that starts with `!`."""
+
+    def handle_message(self, message: Message) -> None:
+        super().handle_message(message)
+        if message.payload.startswith(b"!"):
+            raise ValueError(message.payload.decode())
