@@ -137,7 +137,7 @@ class Child:
 
     async def listening(self) -> str:
         """Wait until a server listens, and return its host:port."""
-        line = await self.line(lambda line: line.startswith("listening "), "that it listens")
+        line = await self.line(lambda line: line.startswith("listening "), "its address")
         return line.partition("://")[2]
 
     async def hop(self, number: int) -> None:

@@ -1,0 +1,110 @@
+"""The demo does its job, and fails when something does not work."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
+
+TIMEOUT = 90
+"""Seconds; more than the demo gives itself."""
+
+
+@pytest.fixture
+def demo() -> ModuleType:
+    """The demo as a module."""
+    spec = importlib.util.spec_from_file_location("demo_under_test", DEMO)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_it_does_every_interaction_and_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(DEMO)],
+        env={**os.environ, "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    before, mark, table = done.stdout.partition("What was done")
+    assert mark
+    assert table.splitlines()[-1] == "demo: ok"
+    for interaction in (
+        "request/response",
+        "fire-and-forget",
+        "request/stream",
+        "request/channel",
+        "metadata push",
+        "routed message over TCP",
+    ):
+        assert interaction in table
+    # The one that was killed was in the middle of a request, and the other took over.
+    assert "CANCELED" in table
+    assert "beta 3" in table.partition("... after that")[2].splitlines()[0]
+    # Each hop of the routed message: out by near, middle and far, back by middle and near.
+    onward = [line for line in before.splitlines() if "  onward  " in line]
+    assert [line.split()[0] for line in onward] == ["near", "middle", "far", "middle", "near"]
+
+
+@pytest.mark.slow
+def test_it_fails_if_a_process_does(
+    demo: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "ONWARD", (sys.executable, "-c", "pass"))
+    assert demo.run() == 1
+    assert "demo: FAILED: broker ended before its address came" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_it_fails_if_a_process_says_nothing(
+    demo: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "ONWARD", (sys.executable, "-c", "input()"))
+    monkeypatch.setattr(demo, "WAIT", 0.2)
+    assert demo.run() == 1
+    assert "did not come in 0.2 s" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_it_fails_if_it_takes_too_long(
+    demo: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "ONWARD", (sys.executable, "-c", "input()"))
+    monkeypatch.setattr(demo, "OVERALL", 0.2)
+    assert demo.run() == 1
+    assert "demo: FAILED: not done in 0.2 s" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_all_its_processes(number: signal.Signals) -> None:
+    # A session of its own, so that what is left of it afterwards can be seen.
+    with subprocess.Popen(
+        [sys.executable, str(DEMO)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            while "listening" not in process.stdout.readline():
+                assert process.poll() is None
+            process.send_signal(number)
+            rest, _ = process.communicate(timeout=TIMEOUT)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert rest.endswith("demo: interrupted\n")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)

@@ -1,0 +1,67 @@
+"""Every example runs alone, warns of nothing, and prints what its docstring says it prints."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+# The demo shows ports and random addresses all over the place; it has tests of its own.
+FILES = sorted(each for each in EXAMPLES.glob("*.py") if each.name != "demo.py")
+
+TIMEOUT = 60
+"""Seconds; only a failing example takes so long."""
+
+
+def promised(file: Path) -> str:
+    """Return the block that follows "It prints" in an example's docstring."""
+    docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
+    _, mark, rest = docstring.partition("It prints")
+    assert mark, f"{file.name} does not say what it prints"
+    lines = rest.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("    "))
+    return textwrap.dedent("\n".join(lines[start:])).strip()
+
+
+def test_there_are_examples_of_each_kind() -> None:
+    assert {file.stem for file in FILES} >= {
+        "custom_address_type",
+        "forwarder_and_echo",
+        "own_transport",
+        "remote_call",
+        "worker_as_destination",
+    }
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
+def test_an_example_prints_what_it_says(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(file)],
+        env={**os.environ, "PYTHONUTF8": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT,
+    )
+    printed = re.sub(r"\b[0-9a-f]{32}\b", "…", done.stdout).strip()
+    assert (done.returncode, done.stderr, printed) == (0, "", promised(file))
+
+
+def test_a_transport_takes_fewer_than_a_hundred_lines() -> None:
+    source = (EXAMPLES / "own_transport.py").read_text()
+    transport = next(
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Transport")
+    )
+    assert transport.end_lineno is not None
+    # From the first line of the file to the last of the transport; then comes its use.
+    assert transport.end_lineno < 100
