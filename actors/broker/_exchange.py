@@ -35,6 +35,10 @@ class Exchange:
     route: Route | None
     withdraw: Callable[[], object] | None
 
+    def wait(self) -> None:
+        """Prepare to wait for a route: keep no more than the request itself."""
+        raise NotImplementedError
+
     def fail(self, error: DeliveryError) -> None:
         """Tell the requester that nothing was handed over. Does nothing once ended."""
         raise NotImplementedError

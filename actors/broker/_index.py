@@ -212,6 +212,7 @@ class TagIndex(Worker):
         self._waiting_bytes += size
         self.waited += 1
         if exchange is not None:
+            exchange.wait()
             exchange.withdraw = lambda: self._withdraw(number)
         if self._timer is None:
             self._timer = self.after(options.no_route_timeout, self._give_up)

@@ -4,17 +4,15 @@ Everything on the wire is put together here byte by byte from the specifications
 Onward's codecs, so that a mistake of those cannot hide itself. What the broker writes is kept
 frame by frame as bytes.
 
-`MemoryLoop` never sleeps: when nothing is ready, time jumps to the next timer. Its servers
-take connections from `Peer`s in the same process, through a transport that behaves as
-asyncio's do, and whose other end can stop reading.
+The servers of a `MemoryLoop` take connections from `Peer`s in the same process, through a
+transport that behaves as asyncio's do, and whose other end can stop reading.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import selectors
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, cast
 from uuid import UUID
@@ -23,6 +21,7 @@ from onward.actors import Node
 from onward.actors.broker import Broker, BrokerOptions, RouteStatistics
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from onward.transports.rsocket._link import Link
+from tests.support.virtual import VirtualLoop
 
 __all__ = [
     "BROKER_FRAME",
@@ -79,6 +78,9 @@ COMPOSITE = b"message/x.rsocket.composite-metadata.v0"
 BROKER_FRAME = b"message/x.rsocket.broker.frame.v0"
 ROUTING_FRAME = b"message/x.rsocket.routing.frame.v0"
 FORWARDING = b"message/x.rsocket.forwarding"
+
+INSTANT = 1e-6
+"""Virtual seconds that pass when all that is to be done at a time has been done."""
 
 UNICAST = 0x080
 SERVICE_NAME = 1
@@ -249,51 +251,17 @@ def asked_for(tags: Mapping[int | str, str] | str) -> bytes:
 # --- the loop -------------------------------------------------------------------------------
 
 
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
-    """Instead of waiting, tells the loop to move its clock."""
-
-    loop: MemoryLoop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout == 0:
-            return cast("list[Any]", super().select(0))
-        if self.loop.wake_idle():
-            return cast("list[Any]", super().select(0))
-        if timeout is None:
-            ready = cast("list[Any]", super().select(10))  # another thread may have something
-            assert ready, "nothing will ever happen any more"
-            return ready
-        self.loop.now += timeout
-        return cast("list[Any]", super().select(0))
-
-
-class MemoryLoop(asyncio.SelectorEventLoop):
+class MemoryLoop(VirtualLoop):
     """An event loop with virtual time, whose servers are reached by `Peer`s."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        super().__init__()
         self.servers: dict[int, Callable[[], asyncio.BaseProtocol]] = {}
-        self._idle: list[asyncio.Future[None]] = []
         self._ports = iter(range(1, 65536))
-        selector = _JumpingSelector()
-        selector.loop = self
-        super().__init__(selector)
-
-    def time(self) -> float:
-        return self.now
-
-    def wake_idle(self) -> bool:
-        idle, self._idle = self._idle, []
-        for each in idle:
-            if not each.done():
-                each.set_result(None)
-        return bool(idle)
 
     async def idle(self) -> None:
         """Wait until nothing is left to do at this time."""
-        waiting = self.create_future()
-        self._idle.append(waiting)
-        await waiting
+        await asyncio.sleep(INSTANT)
 
     async def create_server(self, protocol_factory: Any, *_args: Any, **_options: Any) -> Any:
         port = next(self._ports)
@@ -523,6 +491,19 @@ class World:
         assert await peer.ask(setup()) == []
         return peer
 
+    def register(
+        self,
+        service: str = "a",
+        tags: Mapping[int | str, str] | None = None,
+        *,
+        route_id: UUID | None = None,
+    ) -> Peer:
+        """Connect a destination that may have requests waiting for it."""
+        peer = self.connect()
+        wanted = route_setup(route_id or self.new_id(), service, tags)
+        peer.send(setup(composite((BROKER_FRAME, wanted))))
+        return peer
+
     async def destination(
         self,
         service: str = "a",
@@ -530,9 +511,9 @@ class World:
         *,
         route_id: UUID | None = None,
     ) -> Peer:
-        peer = self.connect()
-        wanted = composite((BROKER_FRAME, route_setup(route_id or self.new_id(), service, tags)))
-        assert await peer.ask(setup(wanted)) == []
+        """Connect a destination that nothing waits for."""
+        peer = self.register(service, tags, route_id=route_id)
+        assert await peer.received() == []
         return peer
 
     async def pair(self, service: str = "a") -> tuple[Peer, Peer]:
@@ -561,7 +542,7 @@ class World:
 @asynccontextmanager
 async def world(
     broker_options: BrokerOptions | None = None, options: LinkOptions | None = None
-) -> AsyncIterator[World]:
+) -> AsyncGenerator[World]:
     """Start a node with a broker and a listener; stop it all at the end."""
     async with Node("edge") as node:
         broker = await Broker.attach(node, broker_options or BrokerOptions())

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Exchange
 from ...protocol import LOCAL, Address, DeliveryError, InDoubt, NotDelivered, Route
-from ...protocol.rsocket import ErrorCode, Frame, FrameType, RequestGatherer, Stream
+from ...protocol.rsocket import (
+    COMPLETE,
+    FOLLOWS,
+    ErrorCode,
+    Frame,
+    FrameType,
+    RequestGatherer,
+    Stream,
+)
 
 if TYPE_CHECKING:
     from ._link import Link
 
-__all__ = ["StreamExchange", "code_of"]
+__all__ = ["StreamExchange", "code_of", "more_follow"]
 
-_FOLLOWS: Final = 0x80
 _SINGLE: Final = frozenset(
     {
         int(FrameType.REQUEST_RESPONSE),
@@ -22,6 +29,15 @@ _SINGLE: Final = frozenset(
         int(FrameType.METADATA_PUSH),
     }
 )
+
+
+def more_follow(frame: Frame) -> bool:
+    """Say whether a frame is a fragment that others follow."""
+    if frame.type == FrameType.METADATA_PUSH:
+        return False  # the flag means nothing there
+    if frame.type == FrameType.PAYLOAD and frame.word & COMPLETE:
+        return False  # "implicitly ignores the F flag"
+    return bool(frame.word & FOLLOWS)
 
 
 def code_of(error: Exception) -> int:
@@ -76,7 +92,7 @@ class StreamExchange(Exchange):
         self.link = link
         self.stream = stream
         self.kind = kind
-        self.frames = [frame]
+        self.frames: list[Frame] = [frame]
         self.gatherer: RequestGatherer | None = None
         self.resume: Callable[[], object] | None = None
         self.taker: Link | None = None
@@ -102,6 +118,15 @@ class StreamExchange(Exchange):
         if self.taken is not None:
             self.taken.peer = None
 
+    @property
+    def kept(self) -> bool:
+        """Whether frames of the request are kept: it has not ended or been handed over."""
+        return not self.ended and self.taker is None
+
+    def wait(self) -> None:
+        """Let go of the chunks of input that the frames came in."""
+        self.frames = [frame.detached() for frame in self.frames]
+
     def fail(self, error: DeliveryError) -> None:
         """Tell the requester; a request without an answer is only counted."""
         if not self.ended:
@@ -124,7 +149,7 @@ class StreamExchange(Exchange):
 
     def whole(self, then: Callable[[], object]) -> bool:
         """Say whether all fragments are here; if not, call `then` when they are."""
-        if not self.frames[-1].word & _FOLLOWS:
+        if not more_follow(self.frames[-1]):
             return True
         self.resume = then
         return False

@@ -27,6 +27,8 @@ class LinkOptions:
         max_answer: Most bytes of an answer to a request that a worker of this node made.
         max_gather: Most bytes of a fragmented request held until its metadata is complete,
             and of a request on its way to a destination.
+        max_gathered: Most bytes of all such requests of one peer together, with what the
+            objects cost that hold them. One more fragment has its request REJECTED.
         drain_timeout: How long a closing connection may take to send what is waiting, in
             seconds.
     """
@@ -40,4 +42,5 @@ class LinkOptions:
     credit_window: int = 128
     max_answer: int = 16 * 1024 * 1024
     max_gather: int = 1024 * 1024
+    max_gathered: int = 16 * 1024 * 1024
     drain_timeout: float = 2.0

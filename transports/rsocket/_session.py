@@ -6,7 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Registration
-from ...protocol import Address, Context, DeliveryError, Message, ProtocolError
+from ...protocol import (
+    Address,
+    Context,
+    DeliveryError,
+    Message,
+    NotDelivered,
+    ProtocolError,
+)
 from ...protocol.broker import (
     BrokerFrameError,
     FrameType as BrokerFrameType,
@@ -22,7 +29,7 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Setup,
 )
-from ._exchange import StreamExchange, code_of
+from ._exchange import StreamExchange, code_of, more_follow
 from ._metadata import MetadataShape
 
 if TYPE_CHECKING:
@@ -38,6 +45,8 @@ MAX_KNOWN: Final = 128
 """Metadata remembered for each connection, with what they ask for."""
 MAX_KNOWN_SIZE: Final = 512
 """Bytes of metadata above which they are not remembered."""
+FRAME_COST: Final = 256
+"""Bytes counted for each frame that is kept besides its own, for the objects it is made of."""
 
 _FOLLOWS: Final = 0x80
 _CANCEL: Final = int(FrameType.CANCEL)
@@ -68,6 +77,10 @@ class Session:
         self._shape = MetadataShape("")
         # Metadata of requests to what it asks for; cleared whole at the limit.
         self._known: dict[bytes, Address] = {}
+        # Requests in fragments, and at least as many bytes as are kept of them.
+        self._gathering: set[StreamExchange] = set()
+        self._gathered = 0
+        self._rejected = False
         self.registration: Registration | None = None
         self.setup: Setup | None = None
         self.requests = 0
@@ -79,7 +92,8 @@ class Session:
         if kind == _SETUP:
             self._on_setup(frame)
         elif kind == _PUSH:
-            self._on_push(frame)
+            if not self._rejected:
+                self._on_push(frame)
         elif frame.stream_id:
             self._on_early(frame)
         elif kind == _ERROR:
@@ -99,7 +113,9 @@ class Session:
                 self._on_broker_frame(frame.buffer, span)
         except (ProtocolError, DeliveryError) as error:
             _logger.info("%s: setup rejected: %s", self._link.peer_name, error)
-            self._link.end_core(self._link.core.reject_setup(str(error)))
+            # What came with it in one piece may have ended the connection already.
+            self._rejected = True
+            self._link.end_core(self._link.core.close(ErrorCode.REJECTED_SETUP, str(error)))
 
     def _on_broker_frame(self, buffer: bytes, span: tuple[int, int]) -> bool:
         """Register the route if the metadata holds a ROUTE_SETUP; say whether it did."""
@@ -116,9 +132,13 @@ class Session:
         link = self._link
         # Meanwhile there is none: a peer that repeats its ROUTE_SETUP does not evict itself.
         before, self.registration = self.registration, None
-        self.registration = link.broker.connect(
-            setup, link.worker.address, peer=link.peer_name, evict=self._evicted
-        )
+        try:
+            self.registration = link.broker.connect(
+                setup, link.worker.address, peer=link.peer_name, evict=self._evicted
+            )
+        except DeliveryError:
+            self.registration = before
+            raise
         if before is not None:
             before.withdraw()
 
@@ -133,13 +153,13 @@ class Session:
         span = frame.metadata_range
         if span is None:
             return
+        exchange = StreamExchange(self._link, None, _PUSH, frame)
         try:
             if not self._on_broker_frame(frame.buffer, span):
-                exchange = StreamExchange(self._link, None, _PUSH, frame)
                 self._send(exchange, self._address(frame))
         except (ProtocolError, DeliveryError) as error:
             # A push has no answer; the peer would not know what an ERROR was about.
-            self.refused += 1
+            self._refuse(exchange, code_of(error), "")
             _logger.info("%s: metadata push dropped: %s", self._link.peer_name, error)
 
     # --- requests -----------------------------------------------------------------------------
@@ -148,14 +168,15 @@ class Session:
         """Route a request to a destination, or refuse it."""
         stream = frame.stream
         kind = frame.type
-        if stream.state == CLOSED and kind != _FNF:
+        if stream.state == CLOSED and (kind != _FNF or self._rejected):
             return  # cancelled within the same chunk
         exchange = StreamExchange(self._link, stream, kind, frame)
         stream.user = exchange
         word = frame.word
         if word & _FOLLOWS:
-            exchange.gatherer = RequestGatherer(self._link.options.max_gather)
-            self._gather(exchange, frame)
+            gatherer = exchange.gatherer = RequestGatherer(self._link.options.max_gather)
+            exchange.frames = gatherer.frames
+            self._gather(exchange, gatherer, frame)
             return
         if not word & METADATA:
             self._refuse(exchange, ErrorCode.INVALID, "the request has no metadata")
@@ -213,27 +234,58 @@ class Session:
         context = _new(Context, (None, None, exchange))
         link.node.route(_new(Message, ((to,), back, payload, back[0], context)))
 
-    def _gather(self, exchange: StreamExchange, frame: Frame) -> None:
+    def _gather(self, exchange: StreamExchange, gatherer: RequestGatherer, frame: Frame) -> None:
         """Add a fragment, and route the request once its metadata is whole."""
-        gatherer = exchange.gatherer
-        if gatherer is None:
-            raise AssertionError("a request in fragments has a gatherer")
         try:
-            if not gatherer.add(frame):
+            whole = gatherer.add(frame)
+            self._count(exchange, frame)
+            if not whole:
                 return
             exchange.gatherer = None
-            exchange.frames = gatherer.frames
-            exchange.size = sum(each.end - each.start for each in gatherer.frames)
             metadata = gatherer.metadata
             if metadata is None:
                 raise BrokerFrameError("metadata", "the request has none")
             self._send(exchange, self._read_address(metadata))
         except (ProtocolError, DeliveryError) as error:
-            exchange.gatherer = None
             self._refuse(exchange, code_of(error), str(error))
+
+    def _keep(self, exchange: StreamExchange, frame: Frame) -> None:
+        """Keep a frame of a request that is on its way, until it is handed over."""
+        try:
+            exchange.size += frame.end - frame.start
+            if exchange.size > self._link.options.max_gather:
+                raise NotDelivered("the request", "too much data before it was handed over")
+            exchange.frames.append(frame.detached())
+            self._count(exchange, frame)
+        except NotDelivered as error:
+            self._refuse(exchange, code_of(error), str(error))
+            return
+        if exchange.resume is not None and not more_follow(frame):
+            exchange.resume()
+
+    def _count(self, exchange: StreamExchange, frame: Frame) -> None:
+        """Count a frame that is kept of a request in fragments.
+
+        Raises:
+            NotDelivered: There are too many of this peer's.
+        """
+        limit = self._link.options.max_gathered
+        self._gathering.add(exchange)
+        self._gathered += frame.end - frame.start + FRAME_COST
+        if self._gathered <= limit:
+            return
+        # It was counted up only. See what is left of those that are still kept.
+        self._gathering = {each for each in self._gathering if each.kept}
+        self._gathered = sum(
+            kept.end - kept.start + FRAME_COST for each in self._gathering for kept in each.frames
+        )
+        if self._gathered > limit:
+            raise NotDelivered("the request", f"fragments of {limit} bytes wait already")
 
     def _refuse(self, exchange: StreamExchange, code: int, text: str) -> None:
         self.refused += 1
+        exchange.gatherer = None
+        exchange.frames = []
         self._link.refuse(exchange, code, text)
 
     def _on_early(self, frame: Frame) -> None:
@@ -247,14 +299,10 @@ class Session:
         elif kind == _REQUEST_N:
             pass  # counted as credit of the stream already
         elif exchange.gatherer is not None:
-            self._gather(exchange, frame)
-        else:
             exchange.size += frame.end - frame.start
-            exchange.frames.append(frame)
-            if exchange.size > self._link.options.max_gather:
-                self._refuse(exchange, ErrorCode.REJECTED, "too much data before a route was found")
-            elif not frame.word & _FOLLOWS and exchange.resume is not None:
-                exchange.resume()
+            self._gather(exchange, exchange.gatherer, frame)
+        else:
+            self._keep(exchange, frame)
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -1,0 +1,676 @@
+"""What peers ask of the broker: SETUP and ROUTE_SETUP, requests that can be read and others."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from onward.actors.broker import BrokerOptions
+from onward.protocol.rsocket import ConnectionLimits
+from onward.transports.rsocket import LinkOptions
+from tests.support.rsocket_peer import (
+    BROKER_FRAME,
+    CHANNEL,
+    COMPOSITE,
+    FNF,
+    FORWARDING,
+    KEEPALIVE,
+    ROUTING_FRAME,
+    RR,
+    SETUP,
+    STREAM,
+    C,
+    F,
+    I,
+    M,
+    N,
+    Peer,
+    address,
+    asked_for,
+    cancel,
+    composite,
+    error,
+    errors,
+    frame,
+    in_memory,
+    payload,
+    push,
+    request,
+    restamped,
+    route_setup,
+    setup,
+    world,
+)
+
+ASKED = asked_for("a")
+ROUTE = UUID(int=77)
+INVALID_SETUP, UNSUPPORTED_SETUP, REJECTED_SETUP, REJECTED_RESUME = 1, 2, 3, 4
+CONNECTION_ERROR = 0x101
+REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
+MIMES = [BROKER_FRAME, ROUTING_FRAME, FORWARDING]
+AT_ONCE = BrokerOptions(no_route_timeout=0)
+
+
+async def refused(peer: Peer, *frames: bytes) -> tuple[int, str]:
+    """Send frames that end the connection; return what the broker says."""
+    ((stream, code, text),) = errors(await peer.ask(*frames))
+    assert stream == 0
+    assert peer.closed
+    return code, text
+
+
+async def answered(peer: Peer, *frames: bytes) -> tuple[int, str]:
+    """Send a request on stream 1 that is answered with an error."""
+    ((stream, code, text),) = errors(await peer.ask(*frames))
+    assert stream == 1
+    assert not peer.closed
+    return code, text
+
+
+# --- SETUP ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mime", MIMES)
+@pytest.mark.parametrize("plain", [False, True])
+@in_memory
+async def test_route_setup_with_setup(mime: bytes, plain: bool) -> None:
+    async with world() as w:
+        wanted = route_setup(ROUTE, "a", {6: "eu", "colour": "blue"})
+        peer = w.connect()
+        if plain:
+            assert await peer.ask(setup(wanted, mime=mime)) == []
+        else:
+            entries = composite((b"text/plain", b"hello"), (mime, wanted))
+            assert await peer.ask(setup(b"\x85\x00\x00\x01x" + entries)) == []
+        row = w.row()
+        assert row.route_id == ROUTE
+        assert row.peer == "10.0.0.1:5000"
+        assert ("region", "eu") in row.tags
+        assert ("colour", "blue") in row.tags
+        assert ("service", "a") in row.tags
+        assert ("route", str(ROUTE)) in row.tags
+
+
+@pytest.mark.parametrize("mime", MIMES)
+@pytest.mark.parametrize("plain", [False, True])
+@in_memory
+async def test_requests_in_each_dialect(mime: bytes, plain: bool) -> None:
+    async with world() as w:
+        destination, peer = await w.destination(tags={6: "eu"}), w.connect()
+        wanted = address({1: "a", 6: "eu"}, mime=mime)
+        metadata = wanted if plain else composite((mime, wanted))
+        peer.send(setup(mime=mime if plain else COMPOSITE))
+        for stream in (1, 3):
+            assert await peer.ask(request(RR, stream, metadata, b"x")) == []
+        assert await destination.received() == [
+            request(RR, 2, metadata, b"x"),
+            request(RR, 4, metadata, b"x"),
+        ]
+
+
+@in_memory
+async def test_one_peer_may_use_all_dialects() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        for number, mime in enumerate([*MIMES, *MIMES]):
+            entry = composite((mime, address("a", mime=mime)))
+            assert await requester.ask(request(FNF, 1 + 2 * number, entry)) == []
+        assert len(await destination.received()) == 6
+
+
+@in_memory
+async def test_metadata_wrapped_in_the_address_are_not_read() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        wrapped = address("a", mime=FORWARDING) + b"\xff any bytes"
+        asked = request(FNF, 1, composite((FORWARDING, wrapped)))
+        assert await requester.ask(asked, restamped(asked, 3)) == []
+        assert len(await destination.received()) == 2
+
+
+@in_memory
+async def test_a_client_that_only_requests_needs_no_route_setup() -> None:
+    async with world() as w:
+        peer = w.connect()
+        assert await peer.ask(setup(mime=b"application/json")) == []
+        assert await peer.ask(setup(b"{}", mime=b"application/json")) == []
+        assert w.services() == []
+        assert w.listener.statistics().dropped == {"setup_ignored": 1}
+        code, text = await answered(peer, request(RR, 1, ASKED))
+        assert (code, text) == (INVALID, "metadata: the request has no ADDRESS")
+
+
+@pytest.mark.parametrize(
+    "metadata", [b"", composite((b"text/plain", b"x")), composite((BROKER_FRAME, b""))]
+)
+@in_memory
+async def test_a_setup_whose_metadata_are_about_something_else(metadata: bytes) -> None:
+    async with world() as w:
+        peer = w.connect()
+        assert await peer.ask(setup(metadata)) == []
+        assert w.services() == []
+
+
+@in_memory
+async def test_a_setup_with_an_address_is_no_registration() -> None:
+    async with world() as w:
+        peer = w.connect()
+        assert await peer.ask(setup(ASKED)) == []
+        assert w.services() == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        (composite((BROKER_FRAME, b"\x00\x00")), "header: 6 bytes needed, 2 left"),
+        (composite((BROKER_FRAME, route_setup(ROUTE, "")[:-1])), "service name: 1 bytes needed"),
+        (composite((BROKER_FRAME, route_setup(ROUTE, ""))), "service name: empty"),
+        (composite((BROKER_FRAME, route_setup(ROUTE, "a") + b"\x81")), ""),
+        (composite((BROKER_FRAME, route_setup(ROUTE, "a", {1: "x"}) + b"?")), "1 bytes after"),
+        (composite((BROKER_FRAME, bytes.fromhex("00000001fc00"))), "frame type: 0x3f is unknown"),
+        (composite((BROKER_FRAME, route_setup(ROUTE, "a")))[:-1], "runs past its"),
+        (
+            composite((FORWARDING, bytes.fromhex("0001 0001 0400") + route_setup(ROUTE, "a")[6:])),
+            "version: 1.1 is not supported",
+        ),
+        (
+            composite((BROKER_FRAME, route_setup(ROUTE, "a", {f"k{i}": "v" for i in range(257)}))),
+            "more than 256",
+        ),
+    ],
+)
+@in_memory
+async def test_a_broken_route_setup_rejects_the_setup(metadata: bytes, text: str) -> None:
+    async with world() as w:
+        peer = w.connect()
+        if not text:  # a null value at the end is legal
+            assert await peer.ask(setup(metadata)) == []
+            return
+        code, said = await refused(peer, setup(metadata))
+        assert code == REJECTED_SETUP
+        assert text in said
+        assert w.services() == []
+
+
+@in_memory
+async def test_what_follows_a_rejected_setup_in_one_piece_is_not_looked_at() -> None:
+    async with world() as w:
+        destination, peer = await w.destination(), w.connect()
+        late = push(composite((BROKER_FRAME, route_setup(ROUTE, "b"))))
+        broken = setup(composite((BROKER_FRAME, b"\x00")))
+        code, _ = await refused(
+            peer, broken, request(FNF, 1, ASKED), request(RR, 3, ASKED), push(ASKED), late
+        )
+        assert code == REJECTED_SETUP
+        assert await destination.received() == []
+        assert w.services() == ["a"]
+        await w.settled()
+
+
+@pytest.mark.parametrize(
+    "after", [frame(0, 0x20), error(0, 0x102), error(0, 0x101), b"\x00\x00\x01?"]
+)
+@in_memory
+async def test_a_rejected_setup_and_the_end_in_one_piece(after: bytes) -> None:
+    async with world() as w:
+        peer = w.connect()
+        await peer.ask(setup(composite((BROKER_FRAME, b"\x00"))), after)
+        assert peer.closed
+        assert w.services() == []
+
+
+@in_memory
+async def test_the_table_is_full() -> None:
+    async with world(BrokerOptions(max_routes=2)) as w:  # the broker's own is one
+        await w.destination("a", route_id=ROUTE)
+        peer = w.connect()
+        wanted = composite((BROKER_FRAME, route_setup(w.new_id(), "b")))
+        code, text = await refused(peer, setup(wanted))
+        assert code == REJECTED_SETUP
+        assert "its limit" in text
+        await w.destination("b", route_id=ROUTE)  # takes the other one's place
+        assert w.services() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        (request(RR, 1, ASKED), INVALID_SETUP),
+        (frame(0, KEEPALIVE, 0x80, bytes(8)), INVALID_SETUP),
+        (push(ASKED), INVALID_SETUP),
+        (frame(0, 0x0D, 0, bytes(20)), REJECTED_RESUME),
+        (frame(1, SETUP, 0, setup()[9:]), INVALID_SETUP),
+        (setup(version=(2, 0)), UNSUPPORTED_SETUP),
+        (setup(version=(1, 1)), UNSUPPORTED_SETUP),
+        (setup(flags=0x40), UNSUPPORTED_SETUP),
+        (setup(keepalive=0), INVALID_SETUP),
+        (setup(lifetime=2**31), INVALID_SETUP),
+        (setup()[:-1][:3] + setup()[3:], None),
+        (frame(0, SETUP, M, setup()[9:] + b"\xff\xff\xff"), INVALID_SETUP),
+        (b"\xff\xff\xff" + setup()[3:], INVALID_SETUP),
+        (b"\x00\x00\x05hello", INVALID_SETUP),
+        (b"GET / HTTP/1.1\r\n\r\n", INVALID_SETUP),
+    ],
+)
+@in_memory
+async def test_the_first_frame(first: bytes, code: int | None) -> None:
+    async with world() as w:
+        peer = w.connect()
+        if code is None:
+            assert await peer.ask(first) == []
+            return
+        assert (await refused(peer, first, request(FNF, 1, ASKED)))[0] == code
+        assert w.listener.statistics().connections == 0
+
+
+@in_memory
+async def test_a_peer_that_says_nothing() -> None:
+    options = LinkOptions(connection=ConnectionLimits(setup_timeout=3.0))
+    async with world(options=options) as w:
+        peer = w.connect()
+        await asyncio.sleep(2.9)
+        assert await peer.received() == []
+        await asyncio.sleep(0.2)
+        assert errors(await peer.received()) == [(0, INVALID_SETUP, "no SETUP within 3 s")]
+        assert peer.closed
+        assert w.listener.statistics().connections == 0
+
+
+@in_memory
+async def test_a_peer_that_says_half_a_setup() -> None:
+    async with world() as w:
+        peer = w.connect()
+        peer.send(setup()[:20])
+        await asyncio.sleep(10.1)
+        assert errors(await peer.received()) == [(0, INVALID_SETUP, "no SETUP within 10 s")]
+        assert peer.closed
+
+
+@in_memory
+async def test_a_silent_peer_is_dropped_after_its_lifetime() -> None:
+    async with world() as w:
+        requester, destination = w.connect(), w.connect()
+        requester.send(setup())
+        wanted = composite((BROKER_FRAME, route_setup(ROUTE, "a")))
+        destination.send(setup(wanted, keepalive=1000, lifetime=3000))
+        assert await destination.ask(request(RR, 1, asked_for("b"))) == []
+        await requester.ask(request(STREAM, 1, ASKED, n=2))
+        assert len(await destination.received()) == 1
+        for _ in range(5):
+            await asyncio.sleep(2)
+            keepalive = frame(0, KEEPALIVE, 0x80, bytes(8) + b"data")
+            assert frame(0, KEEPALIVE, 0, bytes(8) + b"data") in await destination.ask(keepalive)
+        await asyncio.sleep(3.1)
+        assert errors(await destination.received()) == [
+            (0, CONNECTION_ERROR, "no keep-alive within 3000 ms")
+        ]
+        assert destination.closed
+        assert [(s, c) for s, c, _ in errors(await requester.received())] == [(1, CANCELED)]
+        assert w.services() == []
+        await w.settled()
+
+
+# --- ROUTE_SETUP again ----------------------------------------------------------------------
+
+
+@in_memory
+async def test_route_setup_by_metadata_push() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        assert await requester.ask(push(composite((BROKER_FRAME, route_setup(ROUTE, "a"))))) == []
+        assert w.row().route_id == ROUTE
+        assert await requester.ask(request(RR, 1, ASKED)) == [request(RR, 2, ASKED)]
+
+
+@pytest.mark.parametrize("route_id", [ROUTE, UUID(int=78)])
+@in_memory
+async def test_a_second_route_setup_replaces_the_first(route_id: UUID) -> None:
+    async with world() as w:
+        peer = await w.destination("a", route_id=ROUTE)
+        requester = await w.requester()
+        assert await requester.ask(request(RR, 1, ASKED)) == []
+        assert await peer.ask(push(composite((BROKER_FRAME, route_setup(route_id, "b"))))) == [
+            request(RR, 2, ASKED)
+        ]
+        assert w.services() == ["b"]
+        assert await requester.ask(request(RR, 3, asked_for("b"))) == []
+        assert await peer.ask(payload(2, b"", C), payload(4, b"", C)) == [
+            request(RR, 4, asked_for("b"))
+        ]
+        await w.settled()
+        peer.die()
+        await w.settled()
+        assert w.services() == []
+
+
+@in_memory
+async def test_a_route_setup_that_is_refused_leaves_the_first() -> None:
+    async with world(BrokerOptions(max_routes=2)) as w:
+        peer = await w.destination("a", route_id=ROUTE)
+        other = push(composite((BROKER_FRAME, route_setup(UUID(int=78), "b"))))
+        assert await peer.ask(other) == []
+        assert w.services() == ["a"]
+        assert w.listener.statistics().refused == 1
+        peer.die()
+        await w.settled()
+        assert w.services() == []
+
+
+@in_memory
+async def test_a_duplicate_route_id_closes_the_older_connection() -> None:
+    async with world() as w:
+        requester, old = await w.requester(), await w.destination("a", route_id=ROUTE)
+        assert await requester.ask(request(RR, 1, ASKED)) == []
+        assert len(await old.received()) == 1
+        new = await w.destination("a", route_id=ROUTE)
+        assert errors(await old.received()) == [
+            (0, CONNECTION_ERROR, "another connection has taken over its route id")
+        ]
+        assert old.closed
+        assert [(s, c) for s, c, _ in errors(await requester.received())] == [(1, CANCELED)]
+        assert w.row().peer == "10.0.0.1:5002"  # the later close of the older removed nothing
+        assert await requester.ask(request(RR, 3, ASKED)) == []
+        assert await new.ask(payload(2, b"", C)) == [request(RR, 2, ASKED)]
+        await w.settled()
+
+
+@in_memory
+async def test_requests_under_way_to_a_connection_that_is_replaced() -> None:
+    async with world() as w:
+        requester, old = await w.requester(), await w.destination("a", route_id=ROUTE)
+        new = w.connect()
+        requester.send(request(RR, 1, ASKED))
+        new.send(setup(composite((BROKER_FRAME, route_setup(ROUTE, "a")))))
+        ((stream, code, _),) = errors(await requester.received())
+        assert (stream, code) == (1, REJECTED)
+        assert [s for s, _, _ in errors(await old.received())] == [0]
+        await w.settled()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        push(composite((BROKER_FRAME, route_setup(ROUTE, "")))),
+        push(composite((BROKER_FRAME, b"\x00"))),
+        push(composite((BROKER_FRAME, route_setup(ROUTE, "a")))[:-1]),
+        push(b""),
+        push(composite((b"text/plain", b"x"))),
+        push(composite((BROKER_FRAME, address("a", 0)))),
+    ],
+)
+@in_memory
+async def test_a_push_that_cannot_be_read_is_counted_and_changes_nothing(broken: bytes) -> None:
+    async with world() as w:
+        peer = await w.destination()
+        assert await peer.ask(broken) == []
+        assert w.services() == ["a"]
+        assert w.listener.statistics().refused == 1
+        await w.settled()
+
+
+@in_memory
+async def test_a_push_without_metadata_is_ignored() -> None:
+    async with world() as w:
+        peer = await w.destination()
+        assert await peer.ask(frame(0, 0x0C, 0, b"x")) == []
+        assert w.listener.statistics().dropped == {"push_without_metadata": 1}
+
+
+# --- requests that cannot be routed ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code", "text"),
+    [
+        (None, INVALID, "the request has no metadata"),
+        (b"", INVALID, "metadata: the request has no ADDRESS"),
+        (composite((b"text/plain", b"a")), INVALID, "metadata: the request has no ADDRESS"),
+        (b"\x10abc", INVALID, "an entry of composite metadata runs past its 4 bytes"),
+        (ASKED[:-1], INVALID, "runs past its"),
+        (composite((BROKER_FRAME, address("a", 0))), INVALID, "exactly one of U, M and S"),
+        (composite((BROKER_FRAME, address("a", 0xC0))), INVALID, "exactly one of U, M and S"),
+        (composite((BROKER_FRAME, address("a", 0xE0))), INVALID, "exactly one of U, M and S"),
+        (composite((BROKER_FRAME, address("a", 0x40))), REJECTED, "multicast is not served"),
+        (composite((BROKER_FRAME, address("a", 0x20))), REJECTED, "shard is not served"),
+        (composite((BROKER_FRAME, address({}))), INVALID, "needs at least one"),
+        (composite((BROKER_FRAME, b"")), INVALID, "header: 6 bytes needed, 0 left"),
+        (composite((BROKER_FRAME, address("a")[:20])), INVALID, "origin route id"),
+        (composite((BROKER_FRAME, address("a")[:-1])), INVALID, "tag value: 1 bytes needed"),
+        (composite((BROKER_FRAME, address("a") + b"!")), INVALID, "1 bytes after its end"),
+        (composite((BROKER_FRAME, route_setup(ROUTE, "a"))), INVALID, "frame type: 0x01 is not"),
+        (composite((BROKER_FRAME, address({1: "\x00"})[:-1] + b"\xff")), INVALID, "not UTF-8"),
+        (
+            composite((BROKER_FRAME, address({f"k{i}": "v" for i in range(257)}))),
+            INVALID,
+            "more than 256",
+        ),
+    ],
+)
+@pytest.mark.parametrize("fragments", [False, True])
+@in_memory
+async def test_a_request_that_cannot_be_routed(
+    metadata: bytes | None, code: int, text: str, fragments: bool
+) -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        asked = [request(RR, 1, metadata, b"data")]
+        if fragments:
+            asked = [request(RR, 1, metadata, flags=F), payload(1, b"data")]
+        got_code, got_text = await answered(requester, *asked)
+        assert got_code == code
+        assert text in got_text or (fragments and metadata in {None, b""})
+        # The same as a fire-and-forget is only counted.
+        fnf = [request(FNF, 3, metadata, b"data")]
+        if fragments:
+            fnf = [request(FNF, 3, metadata, flags=F), payload(3, b"data")]
+        assert await requester.ask(*fnf) == []
+        assert w.listener.statistics().refused == 2
+        assert await destination.received() == []
+        await w.settled()
+
+
+@in_memory
+async def test_the_same_metadata_in_fragments_of_one_byte() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        asked = [request(STREAM, 1, ASKED[:1], n=5, flags=F)]
+        asked += [payload(1, b"", N | F, ASKED[at : at + 1]) for at in range(1, len(ASKED))]
+        asked += [payload(1, b"data", N)]
+        assert await requester.ask(*asked) == []
+        assert await destination.received() == [restamped(each, 2) for each in asked]
+        assert await requester.ask(cancel(1)) == []
+        await w.settled()
+
+
+@in_memory
+async def test_fragments_that_never_end() -> None:
+    async with world(options=LinkOptions(max_gather=1000)) as w:
+        requester, _ = await w.pair()
+        assert await requester.ask(request(RR, 1, ASKED, flags=F)) == []
+        for _ in range(3):
+            assert await requester.ask(payload(1, b"", F, bytes(250))) == []
+        code, text = await answered(requester, payload(1, b"", F, bytes(250)))
+        assert code == INVALID
+        assert "over the limit of 1000 bytes" in text
+        assert await requester.ask(payload(1, b"", N | F, bytes(250))) == []
+        # A fire-and-forget has no answer: it is read to its end, and nothing of it is kept.
+        assert await requester.ask(request(FNF, 3, ASKED, flags=F)) == []
+        for _ in range(5):
+            assert await requester.ask(payload(3, b"", F, bytes(250))) == []
+        assert await requester.ask(payload(3, b"")) == []
+        assert w.listener.statistics().refused == 2
+        await w.settled()
+
+
+@in_memory
+async def test_fragments_of_one_peer_have_a_limit_together() -> None:
+    async with world(options=LinkOptions(max_gather=1000, max_gathered=4000)) as w:
+        requester, _ = await w.pair()
+        for stream in (1, 3, 5):
+            assert await requester.ask(request(RR, stream, bytes(900), flags=F)) == []
+        ((stream, code, text),) = errors(await requester.ask(request(RR, 7, bytes(900), flags=F)))
+        assert (stream, code) == (7, REJECTED)
+        assert "4000 bytes" in text
+        assert await requester.ask(cancel(3)) == []
+        assert await requester.ask(request(RR, 9, bytes(900), flags=F)) == []
+        assert await requester.ask(cancel(1), cancel(5), cancel(9)) == []
+        await w.settled()
+
+
+@in_memory
+async def test_fragments_that_wait_for_a_route_count_as_well() -> None:
+    async with world(options=LinkOptions(max_gather=1000, max_gathered=5500)) as w:
+        requester = await w.requester()
+        for stream in (1, 3, 5, 7):
+            await requester.ask(request(RR, stream, ASKED, b"x", flags=F))
+        assert w.broker.statistics().waiting == 4
+        got: list[tuple[int, int, str]] = []
+        for stream in (1, 3, 5, 7):
+            got += errors(await requester.ask(payload(stream, bytes(850), N | F)))
+        assert [(stream, code) for stream, code, _ in got] == [(7, REJECTED)]
+        destination = w.register()
+        taken = await destination.received()
+        assert len(taken) == 6
+        # Those have been handed over and count no more.
+        for stream in (9, 11, 13):
+            assert await requester.ask(request(RR, stream, bytes(900), flags=F)) == []
+        requester.die()
+        await w.settled()
+
+
+@in_memory
+async def test_a_peer_dies_between_fragments() -> None:
+    async with world() as w:
+        requester, _ = await w.pair()
+        assert await requester.ask(request(RR, 1, ASKED, flags=F)) == []
+        requester.die()
+        await w.settled()
+
+
+# --- frames that are wrong ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (frame(0, 0x20), "frame type 0x20 is unknown"),
+        (frame(1, 0x3F, 0, bytes(4)), "frame type 0x3f is unknown"),
+        (frame(1, 0x00), "frame type 0x00 is unknown"),
+        (frame(1, RR, M, b"\xff\xff\xffabc"), "metadata length runs past the frame on stream 1"),
+        (frame(1, RR, M, b"\x00"), "metadata length runs past the frame on stream 1"),
+        (frame(1, STREAM, 0, b"\x00"), "REQUEST_STREAM of 7 bytes"),
+        (frame(2**31 + 1, RR, M, b"\x00\x00\x00"), "reserved bit"),
+        (b"\x00\x00\x05hello", "a frame of 5 bytes has no header"),
+        (frame(0, KEEPALIVE, 0x80, bytes(4)), "KEEPALIVE of 10 bytes"),
+        (frame(0, KEEPALIVE, 0x80, bytes(70_000)), "over 65536 bytes"),
+        (frame(0, 0x0D, 0, bytes(20)), "RESUME after SETUP"),
+    ],
+)
+@in_memory
+async def test_a_broken_frame_ends_the_connection(wrong: bytes, text: str) -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        other = await w.requester()
+        await requester.ask(request(RR, 5, ASKED))
+        assert len(await destination.received()) == 1
+        code, said = await refused(requester, wrong, request(FNF, 7, ASKED))
+        assert code == CONNECTION_ERROR
+        assert text in said
+        assert await destination.received() == [cancel(2)]
+        assert await other.ask(request(RR, 1, ASKED)) == []
+        assert len(await destination.received()) == 1
+        other.die()
+        await w.settled()
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (frame(0, 0x20, I), "unknown_type"),
+        (frame(1, 0x3F, I, bytes(4)), "unknown_type"),
+        (frame(1, RR, M | I, b"\xff\xff\xffabc"), "malformed_ignored"),
+        (frame(3, 0x09), "unknown_stream"),
+        (frame(0, RR, M, b"\x00\x00\x00"), "request_on_stream_0"),
+        (frame(2, RR, M, b"\x00\x00\x00"), "request_id_not_the_peers"),
+        (frame(1, KEEPALIVE, 0x80, bytes(8)), "control_frame_on_stream"),
+        (frame(0, 0x02, 0, bytes(8)), "lease_ignored"),
+        (error(0, 0x201), "error_ignored"),
+        (setup(), "setup_ignored"),
+    ],
+)
+@in_memory
+async def test_an_odd_frame_is_ignored_and_counted(odd: bytes, reason: str) -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        assert await requester.ask(odd) == []
+        assert w.listener.statistics().dropped == {reason: 1}
+        assert await requester.ask(request(RR, 5, ASKED)) == []
+        assert await destination.ask(payload(2, b"", C)) == [request(RR, 2, ASKED)]
+        await w.settled()
+
+
+@in_memory
+async def test_a_frame_over_the_limit() -> None:
+    options = LinkOptions(connection=ConnectionLimits(max_frame=1000))
+    async with world(options=options) as w:
+        requester, destination = await w.pair()
+        code, text = await refused(requester, request(RR, 1, ASKED, bytes(1000))[:50])
+        assert code == CONNECTION_ERROR
+        assert "over the limit of 1000 bytes" in text
+        assert await destination.received() == []
+
+
+@in_memory
+async def test_too_many_streams_of_one_peer() -> None:
+    options = LinkOptions(connection=ConnectionLimits(max_streams=3))
+    async with world(options=options) as w:
+        requester = await w.requester()
+        for stream in (1, 3, 5):
+            assert await requester.ask(request(RR, stream, ASKED)) == []
+        ((stream, code, text),) = errors(await requester.ask(request(RR, 7, ASKED)))
+        assert (stream, code, text) == (7, REJECTED, "3 streams are open already")
+        assert await requester.ask(cancel(1), cancel(3), cancel(5)) == []
+        await w.settled()
+
+
+@in_memory
+async def test_a_peer_says_that_the_connection_is_over() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        await requester.ask(request(RR, 1, ASKED), error(0, 0x101, b"bye"))
+        assert requester.closed
+        assert await destination.received() == []
+        assert await destination.ask(error(0, 0x101, b"me too")) == []
+        assert destination.closed
+        assert w.services() == []
+        await w.settled()
+
+
+# --- what is kept while a request waits -----------------------------------------------------
+
+
+@in_memory
+async def test_a_waiting_request_keeps_its_own_bytes_only() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        noise = frame(0, 0x20, I, bytes(60_000))
+        channel = request(CHANNEL, 3, ASKED, b"b", n=1, flags=F)
+        requester.send(noise, request(RR, 1, ASKED, b"a"), noise)
+        requester.send(noise, channel, noise)
+        requester.send(noise, payload(3, b"c", N | C), noise)
+        await w.loop.idle()
+        held = [each.user for each in requester.link.core.streams.values()]
+        assert [len(exchange.frames) for exchange in held] == [1, 2]
+        for exchange in held:
+            for each in exchange.frames:
+                assert len(each.buffer) < 200
+        destination = w.register()
+        assert await destination.received() == [
+            request(RR, 2, ASKED, b"a"),
+            restamped(channel, 4),
+            payload(4, b"c", N | C),
+        ]
+        requester.die()
+        await w.settled()
