@@ -33,26 +33,32 @@ class Gate:
     Args:
         expose: What is reachable from outside.
         max_returns: Most ways back to remember, of workers and of requests each.
+
+    Attributes:
+        noted: The worker's address noted last, or `None`: it need not be noted again.
+        admitted: The address admitted last, or `None`: it need not be asked for again.
     """
 
     __slots__ = (
-        "_last",
+        "_expose",
         "_max_returns",
         "_requests",
         "_types",
         "_workers",
-        "exposed",
+        "admitted",
+        "noted",
     )
 
     def __init__(self, expose: frozenset[Address], *, max_returns: int = MAX_RETURNS) -> None:
-        self.exposed = expose
+        self._expose = expose
         self._types = frozenset(
             address.type for address in expose if address.value == ANY and address.type != LOCAL
         )
         self._max_returns = max_returns
         self._workers: dict[Address, None] = {}  # the least recently used first
         self._requests: dict[Address, None] = {}
-        self._last: Address | None = None
+        self.noted: Address | None = None
+        self.admitted: Address | None = None
 
     def note(self, address: Address, is_request: Callable[[Address], bool]) -> None:
         """Remember where answers to a message that goes out will come to.
@@ -61,25 +67,27 @@ class Gate:
             address: The first address of its return route.
             is_request: Tells whether a local address is the mailbox of a request.
         """
-        if address is self._last:
+        self.noted = None
+        if address[0] != LOCAL:
             return
-        self._last = None
-        if address[0] != LOCAL or address in self.exposed:
-            return
-        if is_request(address):
-            _remember(self._requests, address, self._max_returns)
-        else:
+        if address not in self._expose:
+            if is_request(address):
+                _remember(self._requests, address, self._max_returns)
+                return
             _remember(self._workers, address, self._max_returns)
-            self._last = address
+            self.admitted = None  # it may be the one that was forgotten
+        self.noted = address
 
     def admits(self, address: Address) -> bool:
         """Decide about a message for this address. The answer to a request is let in once."""
-        if address in self.exposed or address[0] in self._types:
-            return True
+        self.admitted = None
         if address in self._requests:
             del self._requests[address]
             return True
-        return address in self._workers
+        if address in self._workers or address in self._expose or address[0] in self._types:
+            self.admitted = address
+            return True
+        return False
 
     def take_waiting(self) -> tuple[Address, ...]:
         """Return the mailboxes of requests that have had no answer, and forget them."""

@@ -93,8 +93,9 @@ class Link(Worker):
         if len(onward) < 2:
             self.undelivered(message, EmptyRoute())
             return None
-        if back:
-            self._gate.note(back[0], self.node.is_ephemeral)
+        gate = self._gate
+        if back and back[0] is not gate.noted:
+            gate.note(back[0], self.node.is_ephemeral)
         self.taken += 1
         return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
 
@@ -138,10 +139,10 @@ class Link(Worker):
         if self._arrivals:
             self._keep(messages)
             return
-        route, admits, exposed = self.node.route, self._gate.admits, self._gate.exposed
+        route, gate = self.node.route, self._gate
         for index, message in enumerate(messages):
             first = message[0][0]
-            if first not in exposed and not admits(first):
+            if first is not gate.admitted and not gate.admits(first):
                 self._refuse(message)
                 continue
             try:

@@ -169,7 +169,7 @@ class TcpTransport(Transport):
         self.options = TcpOptions(reconnect=False, idle_timeout=300.0)
         self.max_dialled = 1000
         self._listeners: dict[Address, TcpListener] = {}
-        self._dialled: dict[TcpLink, None] = {}
+        self._dialled: dict[DialledLink, None] = {}
         self._by_peer: dict[str, DialledLink] = {}
 
     async def listen(
@@ -274,8 +274,10 @@ class TcpTransport(Transport):
         for listener in list(self._listeners.values()):
             await listener.close()
         self._listeners.clear()
-        for address in [link.address for link in self._dialled]:
-            await self.node.stop_worker(address)
+        for link in list(self._dialled):
+            if self.node.has(link.address):
+                await self.node.stop_worker(link.address)
+            await link.disconnected()
 
     def _new_link(
         self, host: str, port: int, expose: frozenset[Address], options: TcpOptions
@@ -287,6 +289,6 @@ class TcpTransport(Transport):
         return link
 
     def _link_closed(self, link: TcpLink) -> None:
-        self._dialled.pop(link, None)
+        self._dialled = {each: None for each in self._dialled if each is not link}
         if self._by_peer.get(link.peer) is link:
             del self._by_peer[link.peer]

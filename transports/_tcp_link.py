@@ -308,6 +308,11 @@ class DialledLink(TcpLink):
         if self._first is not None:
             await asyncio.shield(self._first)
 
+    async def disconnected(self) -> None:
+        """Wait until the link, which has been stopped, has given up connecting."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
     def keep(self, message: Message) -> None:
         """Keep a message for the connection to come."""
         if self.state is not LinkState.CLOSED and len(self._queue) < self.options.queue:

@@ -81,6 +81,7 @@ class WireConnection:
     __slots__ = (
         "_back",
         "_buffer",
+        "_limit",
         "_onward",
         "_out",
         "_reader",
@@ -102,6 +103,7 @@ class WireConnection:
         self.sent = 0
         self._reader = FrameReader(own, limits.max_frame)
         self._buffer = bytearray()  # the start of a frame that is not complete
+        self._limit = limits.max_frame
         self._out: list[bytes] = [PREAMBLE]
         # The routes of the last message taken, and their bytes.
         self._onward: Route = ()
@@ -171,8 +173,8 @@ class WireConnection:
         head = self._routes + encode_size(length)
         tail = b"\xf6" if context is None else encode_tail(context)
         size = len(head) + length + len(tail)
-        if size > self.limits.max_frame:
-            raise PayloadTooBig(length, max(self.limits.max_frame - size + length, 0))
+        if size > self._limit:
+            raise PayloadTooBig(length, max(self._limit - size + length, 0))
         self._out += (_pack_length(size) + head, payload, tail)
         self.sent += 1
         return 4 + size
