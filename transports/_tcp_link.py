@@ -349,7 +349,7 @@ class DialledLink(TcpLink):
         while True:
             try:
                 gone = await self._connect()
-            except OSError as error:  # TimeoutError is one
+            except (OSError, UnicodeError) as error:  # no connection in time; no such host
                 self._attempt_failed(error)
             else:
                 self._settle_first(None)
@@ -384,7 +384,7 @@ class DialledLink(TcpLink):
             raise
         return gone
 
-    def _attempt_failed(self, error: OSError) -> None:
+    def _attempt_failed(self, error: OSError | UnicodeError) -> None:
         self._failures += 1
         self.reason = str(error) or "no connection in time"
         _logger.info("no connection with %s: %s", self.peer, self.reason)
