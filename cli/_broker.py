@@ -10,7 +10,7 @@ from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..transports.rsocket import RSocketListener
 from ._arguments import Commands, add_log, seconds, set_up_log
 from ._listen import listen
-from ._run import Stop, run
+from ._run import Interrupted, Stop, run
 
 __all__ = ["DEFAULT_URI", "add_command", "serve"]
 
@@ -62,16 +62,23 @@ async def serve(stop: Stop, uris: list[str], options: BrokerOptions, *, quiet: b
         UnknownScheme: There is no transport for one of them.
     """
     async with Node("broker") as node:
-        broker = await Broker.attach(node, options)
-        listeners: list[RSocketListener] = []
-        for uri in uris:
-            listener = await listen(node, uri, "rsocket+", broker=broker)
-            # What the scheme stands for; Node.listen cannot know.
-            listeners.append(cast("RSocketListener", listener))
+        try:
+            broker, listeners = await stop.unless(_open(node, uris, options))
+        except Interrupted:
+            return
         await stop.wait()
         totals = _totals(broker, listeners)
     if not quiet:
         print(totals, flush=True)
+
+
+async def _open(
+    node: Node, uris: list[str], options: BrokerOptions
+) -> tuple[Broker, list[RSocketListener]]:
+    broker = await Broker.attach(node, options)
+    listeners = [await listen(node, uri, "rsocket+", broker=broker) for uri in uris]
+    # What the scheme stands for; Node.listen cannot know.
+    return broker, cast("list[RSocketListener]", listeners)
 
 
 def _totals(broker: Broker, listeners: list[RSocketListener]) -> str:

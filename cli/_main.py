@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone. Python's own flush at exit must not fail on it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Status.FAILED
+    except OSError as error:
+        return _failed(parsed.name, error, Status.FAILED)
     return Status.OK
 
 

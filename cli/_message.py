@@ -10,7 +10,7 @@ from typing import Final
 import pykka
 
 from ..actors import Node
-from ..protocol import TCP, Address, LinkLost, Message, Route, format_route
+from ..protocol import TCP, Address, LinkDown, LinkLost, Message, Route, format_route
 from ..transports import LinkState, LinkStatistics
 from ._arguments import Commands, route as route_argument, seconds
 from ._payload import Form, add_arguments, payload_of
@@ -145,7 +145,11 @@ async def _connect(node: Node, route: Route, timeout: float) -> Address | None:
     if first.type != TCP:
         return None
     where = first.value.decode("ascii", "backslashreplace")
-    return await node.connect(f"tcp://{where}", reconnect=False, connect_timeout=timeout)
+    try:
+        async with asyncio.timeout(timeout):
+            return await node.connect(f"tcp://{where}", reconnect=False)
+    except TimeoutError:
+        raise LinkDown(where, "no connection in time") from None
 
 
 async def _written(node: Node, link: Address, deadline: float) -> None:

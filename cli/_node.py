@@ -11,7 +11,7 @@ from ..actors import DeadLetter, Node, Worker
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
 from ._arguments import Commands, add_log, address, set_up_log
 from ._listen import listen
-from ._run import Stop, run
+from ._run import Interrupted, Stop, run
 from ._show import describe_message
 from ._status import CommandError, Status
 
@@ -165,15 +165,22 @@ async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
 
     async with Node("node") as node:
         node.dead_letters.subscribe(tell_dead)
-        for own, kind in arguments.worker:
-            await node.start(partial(KINDS[kind], tell), address=own)
-        for exposed in arguments.expose:
-            if exposed.type == LOCAL and not node.has(exposed):
-                raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
-        await listen(node, arguments.listen, "tcp:", expose=arguments.expose)
+        try:
+            await stop.unless(_open(node, arguments, tell))
+        except Interrupted:
+            return
         await stop.wait()
     if not arguments.quiet:
         print(_totals(node), flush=True)
+
+
+async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
+    for own, kind in arguments.worker:
+        await node.start(partial(KINDS[kind], tell), address=own)
+    for exposed in arguments.expose:
+        if exposed.type == LOCAL and not node.has(exposed):
+            raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
+    await listen(node, arguments.listen, "tcp:", expose=arguments.expose)
 
 
 def _totals(node: Node) -> str:

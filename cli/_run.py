@@ -12,9 +12,16 @@ from typing import Any, TypeVar
 from ..actors import new_event_loop
 from ._status import CommandError, Status
 
-__all__ = ["Stop", "run"]
+__all__ = ["Interrupted", "Stop", "run"]
 
 T = TypeVar("T")
+
+
+class Interrupted(CommandError):
+    """The command was to end before it had done its work."""
+
+    def __init__(self) -> None:
+        super().__init__("interrupted", Status.IN_DOUBT)
 
 
 class Stop:
@@ -35,7 +42,7 @@ class Stop:
         """Do some work, and give it up if the command is to end before.
 
         Raises:
-            CommandError: It was given up.
+            Interrupted: It was given up.
         """
         task = asyncio.ensure_future(work)
         wished = asyncio.ensure_future(self._wished.wait())
@@ -43,7 +50,7 @@ class Stop:
             await asyncio.wait({task, wished}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
-            raise CommandError("interrupted", Status.IN_DOUBT)
+            raise Interrupted
         finally:
             for each in (task, wished):
                 each.cancel()
