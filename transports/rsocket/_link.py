@@ -27,10 +27,18 @@ from ...protocol.rsocket import (
     Event,
     Frame,
     FrameType,
+    InvalidSetup,
+    KeepaliveTimeout,
     LocalProtocolError,
+    PeerError,
+    RejectedResume,
+    RejectedSetup,
     Role,
+    RSocketError,
+    SetupTimeout,
     Stream,
     StreamFailed,
+    UnsupportedSetup,
 )
 from ._exchange import StreamExchange
 from ._local import LocalRequest
@@ -51,11 +59,27 @@ BLOCKED_RECHECK: Final = 1.0
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
+_REASONS: Final[dict[type[RSocketError], str]] = {
+    InvalidSetup: "setup refused",
+    UnsupportedSetup: "setup refused",
+    RejectedSetup: "setup refused",
+    RejectedResume: "setup refused",
+    SetupTimeout: "no setup",
+    KeepaliveTimeout: "silent",
+    PeerError: "error of the peer",
+}
+"""Why a state machine ended, in words for counting; all else is a broken frame."""
+
 _WITH_CREDIT: Final = frozenset({int(FrameType.REQUEST_STREAM), int(FrameType.REQUEST_CHANNEL)})
 
 
 class Link(asyncio.Protocol):
     """A connection's socket and state machine.
+
+    Attributes:
+        closed_reason: Why the connection ended, in a few words, the same for the same cause:
+            `setup refused`, `no setup`, `silent`, `broken frame`, `error of the peer`,
+            `too slow`, `replaced`, `stopped`, or `by the peer`. Empty while it lives.
 
     Args:
         worker: The worker that stands for the connection.
@@ -163,7 +187,7 @@ class Link(asyncio.Protocol):
             self._break_off(exchange, link, target)
             return
         link.flush_soon()
-        if link.write_paused:
+        if link.write_paused and link is not self:
             self._block(link)
         if target.state == CLOSED:
             exchange.end()
@@ -198,7 +222,7 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End everything that used this connection."""
         self.end_core(self.core.receive_eof())
-        self._end(str(exc) if exc is not None else "the peer has closed the connection")
+        self._end()
         self._transport = None
 
     def pause_writing(self) -> None:
@@ -232,7 +256,7 @@ class Link(asyncio.Protocol):
             return
         transport.write(self.core.data_to_send())
         if transport.get_write_buffer_size() > self.options.max_pending:
-            self.abort("it does not read what it is sent")
+            self._abort("it does not read what it is sent")
         elif self.core.close_expected():
             self._close_when_flushed()
 
@@ -283,17 +307,22 @@ class Link(asyncio.Protocol):
         self._blocked_by.add(by)
         by._blocking.add(self)
 
+    def _unblock(self, by: Link) -> None:
+        if by not in self._blocked_by:
+            return
+        by._blocking.discard(self)
+        self._blocked_by.discard(by)
+        if not self._blocked_by and self._transport is not None:
+            self._transport.resume_reading()
+
     def _unblock_all(self) -> None:
         """Read those again who were not read because of this socket."""
-        blocking, self._blocking = self._blocking, set()
-        for link in blocking:
-            link._blocked_by.discard(self)
-            if not link._blocked_by and link._transport is not None:
-                link._transport.resume_reading()
+        for link in list(self._blocking):
+            link._unblock(self)
 
     def _on_stalled(self) -> None:
         self._stall = None
-        self.abort("it has not read for too long")
+        self._abort("it has not read for too long")
 
     # --- credit -------------------------------------------------------------------------------
 
@@ -351,7 +380,9 @@ class Link(asyncio.Protocol):
         if not self._flushing:
             self.flush_soon()
         if self.write_paused:
-            exchange.link._block(self)
+            self._unblock(self)  # it is to answer now
+            if exchange.link is not self:
+                exchange.link._block(self)
         if stream.state == CLOSED:
             exchange.end()
             exchange.unlink()
@@ -398,24 +429,30 @@ class Link(asyncio.Protocol):
 
     def _on_core_closed(self, event: Closed) -> None:
         """End the far sides of all streams: those that answer here are lost."""
-        if not self.closed_reason:
-            self.closed_reason = str(event.error or "")
         if event.error is not None:
+            reason = _REASONS.get(type(event.error), "broken frame")
+            self.closed_reason = self.closed_reason or reason
             _logger.info("%s: closing: %s", self.peer_name, event.error)
         # At once: a peer that does not read may keep the socket open for a while.
         self.session.leave()
         for stream in event.streams:
             self._drop(stream, "the connection to the destination was lost")
 
-    def close(self, text: str) -> None:
-        """Close in order: tell the peer why, send what is waiting, then close the socket."""
-        self.closed_reason = self.closed_reason or text
-        self.end_core(self.core.close(ErrorCode.CONNECTION_ERROR, text))
+    def close(self, reason: str, text: str, code: int = ErrorCode.CONNECTION_ERROR) -> None:
+        """Close in order: tell the peer why, send what is waiting, then close the socket.
 
-    def abort(self, reason: str) -> None:
-        """Close at once; what is waiting to be sent is lost."""
+        Args:
+            reason: Why, as in `closed_reason`.
+            text: What the peer is told.
+            code: The code of the ERROR frame that says so.
+        """
         self.closed_reason = self.closed_reason or reason
-        _logger.warning("closing %s: %s", self.peer_name, reason)
+        self.end_core(self.core.close(code, text))
+
+    def _abort(self, text: str) -> None:
+        """Close at once, as too slow; what is waiting to be sent is lost."""
+        self.closed_reason = self.closed_reason or "too slow"
+        _logger.warning("closing %s: %s", self.peer_name, text)
         if self._transport is not None:
             self._transport.abort()
 
@@ -427,8 +464,8 @@ class Link(asyncio.Protocol):
         transport.close()
         self._aborting = self._loop.call_later(self.options.drain_timeout, transport.abort)
 
-    def _end(self, reason: str) -> None:
-        self.closed_reason = self.closed_reason or reason
+    def _end(self) -> None:
+        self.closed_reason = self.closed_reason or "by the peer"
         for handle in (self._timer, self._stall, self._aborting):
             if handle is not None:
                 handle.cancel()

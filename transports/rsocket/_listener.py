@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -31,9 +32,10 @@ class ListenerStatistics:
         connections: Connections now.
         accepted: Connections taken since the start.
         turned_away: Connections closed at once because there were too many.
-        requests: Requests read from the connections there are now.
-        refused: Of those, the ones answered with an error before they were handed over.
-        dropped: Frames the connections' state machines ignored, by reason.
+        requests: Requests read since the start.
+        refused: Of those, the ones that could not be read or routed at once.
+        dropped: Frames the connections' state machines ignored since the start, by reason.
+        closed: Connections that have ended since the start, by reason.
     """
 
     connections: int
@@ -42,6 +44,7 @@ class ListenerStatistics:
     requests: int
     refused: int
     dropped: dict[str, int]
+    closed: dict[str, int]
 
 
 class _ListenerWorker(Worker):
@@ -68,6 +71,10 @@ class RSocketListener(Listener):
         self._links: set[Link] = set()
         self._accepted = 0
         self._turned_away = 0
+        self._requests = 0
+        self._refused = 0
+        self._dropped: Counter[str] = Counter()
+        self._closed: Counter[str] = Counter()
         self._gone: asyncio.Event = asyncio.Event()
 
     async def open(self, host: str, port: int) -> None:
@@ -111,6 +118,10 @@ class RSocketListener(Listener):
 
     def _on_closed(self, link: Link) -> None:
         self._links.discard(link)
+        self._requests += link.session.requests
+        self._refused += link.session.refused
+        self._dropped += link.core.counters
+        self._closed[link.closed_reason] += 1
         link.worker.stop()
         if not self._links:
             self._gone.set()
@@ -123,7 +134,7 @@ class RSocketListener(Listener):
         server.close()
         self._gone.clear()
         for link in list(self._links):
-            link.close("the broker stops")
+            link.close("stopped", "the broker stops")
         if self._links:
             await asyncio.wait_for(self._gone.wait(), self._options.drain_timeout + 1)
         if self._address is not None and self._node.has(self._address):
@@ -131,18 +142,16 @@ class RSocketListener(Listener):
 
     def statistics(self) -> ListenerStatistics:
         """Return the listener's figures at this moment."""
-        dropped: dict[str, int] = {}
-        for link in self._links:
-            for reason, count in link.core.counters.items():
-                dropped[reason] = dropped.get(reason, 0) + count
+        dropped = sum((link.core.counters for link in self._links), self._dropped)
         sessions = [link.session for link in self._links]
         return ListenerStatistics(
             connections=len(self._links),
             accepted=self._accepted,
             turned_away=self._turned_away,
-            requests=sum(session.requests for session in sessions),
-            refused=sum(session.refused for session in sessions),
-            dropped=dropped,
+            requests=self._requests + sum(session.requests for session in sessions),
+            refused=self._refused + sum(session.refused for session in sessions),
+            dropped=dict(dropped),
+            closed=dict(self._closed),
         )
 
 

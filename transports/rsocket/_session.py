@@ -115,7 +115,7 @@ class Session:
             _logger.info("%s: setup rejected: %s", self._link.peer_name, error)
             # What came with it in one piece may have ended the connection already.
             self._rejected = True
-            self._link.end_core(self._link.core.close(ErrorCode.REJECTED_SETUP, str(error)))
+            self._link.close("setup refused", str(error), ErrorCode.REJECTED_SETUP)
 
     def _on_broker_frame(self, buffer: bytes, span: tuple[int, int]) -> bool:
         """Register the route if the metadata holds a ROUTE_SETUP; say whether it did."""
@@ -146,7 +146,7 @@ class Session:
         """Close: another connection has this one's route id now."""
         registration = self.registration
         if registration is not None and not registration.current:
-            self._link.close(reason)
+            self._link.close("replaced", reason)
 
     def _on_push(self, frame: Frame) -> None:
         """Take a METADATA_PUSH: a late ROUTE_SETUP, or metadata to be routed."""

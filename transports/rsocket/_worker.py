@@ -66,4 +66,4 @@ class ConnectionWorker(Worker):
     def on_stop(self) -> None:
         """Close the connection with its worker."""
         if self._link is not None:
-            self._link.close("the broker stops")
+            self._link.close("stopped", "the broker stops")

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.rsocket_peer import (
-    CANCEL,
-    CHANNEL,
-    FNF,
-    PAYLOAD,
-    RR,
     STREAM,
     C,
-    F,
-    I,
-    M,
-    N,
     asked_for,
-    cancel,
-    elements,
-    error,
-    errors,
-    frame,
     in_memory,
-    kind_of,
     payload,
     request,
-    request_n,
     restamped,
     stream_of,
     world,
