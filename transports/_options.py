@@ -114,7 +114,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     host = host[1:-1] if bracketed else host
     if not mark or not host or (":" in host) != bracketed:
         raise AddressError(text, "not host:port")
-    if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
+    if len(port) > 5 or not port.isdecimal() or port != str(int(port)) or int(port) > 65535:
         raise AddressError(text, "the port is not a number from 0 to 65535")
     return host, int(port)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -168,6 +169,8 @@ class TcpTransport(Transport):
         super().__init__(node)
         self.options = TcpOptions(reconnect=False, idle_timeout=300.0)
         self.max_dialled = 1000
+        # A rule may be called on any thread. Held to open and to forget links.
+        self._lock = threading.RLock()
         self._listeners: dict[Address, TcpListener] = {}
         self._dialled: dict[DialledLink, None] = {}
         self._by_peer: dict[str, DialledLink] = {}
@@ -231,16 +234,14 @@ class TcpTransport(Transport):
             TypeError: There is no such option.
         """
         host, port = parse_uri(uri, self.scheme)
-        link = self._new_link(host, port, expose, replace(options or TcpOptions(), **changes))
-        address = await self.node.start(lambda: link, mailbox=link.options.mailbox)
-        self._by_peer.setdefault(link.peer, link)
+        link = self._open(host, port, expose, replace(options or TcpOptions(), **changes))
         try:
             await link.first_attempt()
         except BaseException:
-            if self.node.has(address):
-                await self.node.stop_worker(address)
+            if self.node.has(link.address):
+                await self.node.stop_worker(link.address)
             raise
-        return address
+        return link.address
 
     def resolve(self, message: Message) -> Message:
         """Replace an address of type 1 by that of the link to the peer.
@@ -257,13 +258,13 @@ class TcpTransport(Transport):
         except UnicodeDecodeError:
             raise AddressError(message[0][0], "not host:port") from None
         link = self._by_peer.get(peer)
-        if link is not None:
-            return message.redirect(link.address)
-        host, port = parse_endpoint(peer)
-        link = self._new_link(host, port, frozenset(), self.options)
-        address = self.node.spawn(lambda: link, mailbox=self.options.mailbox)
-        self._by_peer[peer] = link
-        return message.redirect(address)
+        if link is None:
+            host, port = parse_endpoint(peer)
+            with self._lock:
+                # Another thread may have been first.
+                link = self._by_peer.get(peer)
+                link = link or self._open(host, port, frozenset(), self.options)
+        return message.redirect(link.address)
 
     def statistics(self) -> tuple[LinkStatistics, ...]:
         """Return what the links to other nodes have counted, oldest first."""
@@ -279,16 +280,20 @@ class TcpTransport(Transport):
                 await self.node.stop_worker(link.address)
             await link.disconnected()
 
-    def _new_link(
+    def _open(
         self, host: str, port: int, expose: frozenset[Address], options: TcpOptions
     ) -> DialledLink:
-        if len(self._dialled) >= self.max_dialled:
-            raise LinkDown(format_endpoint(host, port), f"there are {self.max_dialled} links")
         link = DialledLink(host, port, expose, options, self._link_closed)
-        self._dialled[link] = None
+        with self._lock:
+            if len(self._dialled) >= self.max_dialled:
+                raise LinkDown(link.peer, f"there are {self.max_dialled} links")
+            self.node.spawn(lambda: link, mailbox=options.mailbox)
+            self._dialled[link] = None
+            self._by_peer.setdefault(link.peer, link)
         return link
 
     def _link_closed(self, link: TcpLink) -> None:
-        self._dialled = {each: None for each in self._dialled if each is not link}
-        if self._by_peer.get(link.peer) is link:
-            del self._by_peer[link.peer]
+        with self._lock:
+            self._dialled = {each: None for each in self._dialled if each is not link}
+            if self._by_peer.get(link.peer) is link:
+                del self._by_peer[link.peer]

@@ -287,26 +287,26 @@ class DialledLink(TcpLink):
 
     def on_start(self) -> None:
         """Begin to connect."""
-        loop = self.node.loop
-        self._first = loop.create_future()
-        self._task = loop.create_task(self._keep_connected())
+        self._task = self.node.loop.create_task(self._keep_connected())
         super().on_start()
 
     def on_stop(self) -> None:
         """Give up connecting."""
+        self.reason = self.reason or "the link was closed"
         self._refuse_queued()
+        self._settle_first(LinkDown(self.peer, self.reason))
         super().on_stop()
         if self._task is not None:
             self._task.cancel()
 
     async def first_attempt(self) -> None:
-        """Wait for the first attempt to connect.
+        """Wait for the first attempt to connect. Called right after the link was spawned.
 
         Raises:
             LinkDown: It failed; the link stops.
         """
-        if self._first is not None:
-            await asyncio.shield(self._first)
+        self._first = self.node.loop.create_future()
+        await self._first
 
     async def disconnected(self) -> None:
         """Wait until the link, which has been stopped, has given up connecting."""
@@ -399,7 +399,6 @@ class DialledLink(TcpLink):
             first.set_result(None)
         else:
             first.set_exception(error)
-            first.exception()  # it is an error for whoever waits, and no leak if nobody does
 
     def _refuse_queued(self) -> None:
         while self._queue:

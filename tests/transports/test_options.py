@@ -50,6 +50,8 @@ def test_endpoints(text: str, endpoint: tuple[str, int]) -> None:
         "host:x",
         "host:-1",
         "host:65536",
+        "host:080",
+        "host:100000",
         "::1:80",
         "[host]:1",
         "h:٣",

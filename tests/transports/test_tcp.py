@@ -268,6 +268,16 @@ async def test_a_connected_link_serves_addresses_of_type_1_too(nodes: Nodes) -> 
     assert answer.return_route[0] == link
 
 
+async def test_messages_of_other_threads_share_one_link(nodes: Nodes) -> None:
+    a, _, c = nodes
+    recorder = await Recorder.on(c, "c1")
+    listener = await listening(c, "c1")
+    onward = f"1#{peer_of(listener)} => c1"
+    await asyncio.gather(*(asyncio.to_thread(a.send, onward, b"") for _ in range(20)))
+    await eventually(lambda: len(recorder.messages) == 20)
+    assert listener.statistics().accepted == 1
+
+
 async def test_an_idle_link_is_closed_and_opened_again_when_needed(nodes: Nodes) -> None:
     a, _, c = nodes
     await c.start(Echo, address="echo")
@@ -373,6 +383,17 @@ async def test_a_connect_that_is_given_up_leaves_nothing(nodes: Nodes) -> None:
         await asyncio.wait([connecting])
         await peer.closed()
         await eventually(lambda: a.statistics().worker_count == 0)
+
+
+async def test_stopping_a_link_that_is_still_connecting(nodes: Nodes) -> None:
+    a, *_ = nodes
+    async with Server() as server:
+        connecting = asyncio.create_task(a.connect(server.uri))
+        peer = await server.next()
+        await a.stop_worker(link_of(a).address)
+        with pytest.raises(LinkDown):
+            await connecting
+        await peer.closed()
 
 
 async def test_a_server_that_speaks_something_else(nodes: Nodes) -> None:
@@ -736,3 +757,16 @@ async def test_heartbeats_are_swallowed(nodes: Nodes) -> None:
         await eventually(lambda: listener.statistics().links[0].heartbeats == 1)
         assert listener.statistics().links[0].received == 0
         assert reasons(c) == {}
+
+
+async def test_a_transport_that_stops_closes_all_that_is_its_own(nodes: Nodes) -> None:
+    a, _, c = nodes
+    listener = await listening(c)
+    links = [await a.connect(listener.uri) for _ in range(2)]
+    await a.stop_worker(links[0])
+    await tcp_of(a).stop()
+    assert not tcp_of(a).statistics()
+    assert not any(a.has(link) for link in links)
+    await tcp_of(c).stop()
+    assert not c.has(listener.address)
+    await eventually(lambda: not listener.statistics().links)
