@@ -28,10 +28,9 @@ def open_sockets() -> int:
 async def nodes() -> AsyncIterator[tuple[Node, Node, Node]]:
     """Three nodes; when they have stopped, no task and no socket of theirs is left."""
     tasks = asyncio.all_tasks()
-    gc.collect()
     sockets = open_sockets()
     async with Node("a") as a, Node("b") as b, Node("c") as c:
         yield a, b, c
     await eventually(lambda: asyncio.all_tasks() <= tasks | {asyncio.current_task()})
     await eventually(lambda: open_sockets() <= sockets)
-    gc.collect()  # what was not closed warns now, and a warning is an error
+    gc.collect(0)  # what was not closed warns now, and a warning is an error
