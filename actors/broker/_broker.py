@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ...protocol import Address, AddressLike, NotDelivered, address
-from ...protocol.broker import Entry, RouteSetup, TagList, make_tags
+from ...protocol.broker import Dialect, Entry, RouteSetup, TagList, make_tags
 from .._worker import Worker
 from ._exchange import exchange_of
 from ._index import TagIndex, readable
@@ -121,7 +121,7 @@ class Broker(Worker):
         await node.start(lambda: broker, address=address)
         return broker
 
-    async def on_start(self) -> None:
+    async def on_start(self) -> None:  # type: ignore[override]
         """Start the parts."""
         own = self.address.value
         self._unsubscribe = self.node.dead_letters.subscribe(self._on_dead_letter)
@@ -153,17 +153,20 @@ class Broker(Worker):
 
         Args:
             worker: The worker that takes the requests.
-            service: Its service name, at most 255 bytes.
+            service: Its service name, 1 to 255 bytes.
             tags: More tags; keys are names such as `region`, or any text.
             route_id: Its identity; a new one by default.
 
         Raises:
             AddressError: A key cannot be read.
-            BrokerFrameError: A tag is too long.
+            BrokerFrameError: A tag or the name is too long, or there are too many tags.
             NotDelivered: The table is full.
+            LimitReached: The node has as many addresses as it may.
         """
         target = address(worker)
         identity = route_id or uuid.uuid4()
+        # What no ROUTE_SETUP could say is refused here too.
+        RouteSetup(identity.bytes, service).serialize(Dialect.SPECIFICATION)
         return self._add(identity, service, make_tags(tags or {}), target, False, str(target), None)
 
     def connect(

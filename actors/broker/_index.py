@@ -16,6 +16,7 @@ from ...protocol import TAGS, Address, AddressError, Message, NoRoute, NotDelive
 from ...protocol.broker import (
     HEADER_SIZE,
     ID_SIZE,
+    MAX_REMEMBERED_SIZE,
     Dialect,
     Entry,
     Query,
@@ -84,6 +85,7 @@ class TagIndex(Worker):
         self._next_waiter = 0
         self._timer: Timer | None = None
         self._thread = 0
+        self._turn = 0
         self._unicast = Address(0, b"")
         self.rejected = 0
         self.waited = 0
@@ -159,6 +161,9 @@ class TagIndex(Worker):
             raise AddressError(str(address), "not a tag query")
         selector = _Selector(self.table.queries.from_text(address.value))
         selectors = self._selectors
+        if len(address.value) > MAX_REMEMBERED_SIZE:
+            self._turn = selector.turn = self._turn + 1
+            return selector
         while len(selectors) >= self._options.max_queries:
             del selectors[next(iter(selectors))]
         selectors[address] = selector
@@ -187,7 +192,7 @@ class TagIndex(Worker):
             raise NotDelivered("the request", f"{spans.routing.name.lower()} is not served here")
         query = self.table.queries.from_tags(frame[spans.tags : spans.wrapped], dialect)
         found = Address(TAGS, format_query(query).encode())
-        if spans.wrapped == len(frame):
+        if spans.wrapped == len(frame) <= MAX_REMEMBERED_SIZE:
             while len(known) >= self._options.max_queries:
                 del known[next(iter(known))]
             known[key] = found
@@ -268,6 +273,8 @@ class TagIndex(Worker):
 
         Raises:
             NotDelivered: The table is full.
+            LimitReached: The node has as many addresses as it may.
+            NodeStopped: The node is stopping.
         """
         table = self.table
         if len(table) >= self._options.max_routes and route_id not in table:
@@ -275,18 +282,20 @@ class TagIndex(Worker):
         now = time.time()
         millis = int(now * 1000)
         route = Route(make(tags), now)
+        if not route.destination.link:
+            # First, as it may fail; then nothing has changed.
+            stand_in = route.stand_in = RouteWorker(route.destination)
+            route.to = self.spawn(
+                lambda: stand_in, mailbox=Mailbox(limit=self._options.max_mailbox)
+            )
         timestamp = table.next_timestamp(route_id, millis)
         update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
         entry = update.entry
         if entry is None:
             raise AssertionError("the timestamp is newer than all the table knows")
-        destination = route.destination = make(entry.tags)
+        route.destination = make(entry.tags)
         if update.previous is not None:
             self._leave(update.previous, "another connection has taken over its route id")
-        if not destination.link:
-            route.to = self.spawn(
-                lambda: RouteWorker(destination), mailbox=Mailbox(limit=self._options.max_mailbox)
-            )
         self._release(entry)
         return entry
 
@@ -299,8 +308,8 @@ class TagIndex(Worker):
 
     def _leave(self, entry: Entry[Route], reason: str) -> None:
         route: Route = entry.target
-        if not route.destination.link:
-            self.node.ref(route.to).stop(block=False)
+        if route.stand_in is not None:
+            route.stand_in.stop()
         if reason and route.destination.evict is not None:
             route.destination.evict(reason)
 

@@ -19,10 +19,14 @@ class BrokerOptions:
             would exceed it is REJECTED at once.
         max_routes: Most routes in the table; a registration over it is refused.
         max_queries: Most tag queries whose candidates and position are remembered. The
-            oldest is forgotten; its round robin starts again.
+            oldest is forgotten; its round robin starts again. Queries of over 1024 bytes
+            are not remembered; they share one position.
         max_mailbox: Most messages waiting for one route; one more is REJECTED.
         tombstone_seconds: How long a removed route is remembered, so that a late update
             cannot revive it.
+
+    Raises:
+        ValueError: A number is negative, or one that has to be at least 1 is not.
     """
 
     no_route_timeout: float = 5.0
@@ -32,3 +36,11 @@ class BrokerOptions:
     max_queries: int = 10_000
     max_mailbox: int = 10_000
     tombstone_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_routes", "max_queries", "max_mailbox"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("no_route_timeout", "max_waiters", "max_waiting_bytes", "tombstone_seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative, as {getattr(self, name)} is")

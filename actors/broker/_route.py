@@ -68,16 +68,18 @@ class Route:
 
     Attributes:
         destination: What it is.
-        to: The worker that takes its requests: a connection's own, or a `RouteWorker`.
+        stand_in: The worker that stands for it, if the destination is no connection.
+        to: The worker that takes its requests: a connection's own, or the `stand_in`.
         since: When it joined, in seconds since the Unix epoch.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since it joined.
     """
 
-    __slots__ = ("destination", "outstanding", "requests", "since", "to")
+    __slots__ = ("destination", "outstanding", "requests", "since", "stand_in", "to")
 
     def __init__(self, destination: Destination, since: float) -> None:
         self.destination = destination
+        self.stand_in: RouteWorker | None = None
         self.to = destination.worker
         self.since = since
         self.outstanding = 0

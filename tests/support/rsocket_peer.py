@@ -529,6 +529,11 @@ class World:
         names = (row.service for row in self.broker.routes())
         return [name for name in names if not name.startswith("onward.")]
 
+    async def settled_after(self, peer: Peer) -> None:
+        """Let a peer take what has come, then check as `settled` does."""
+        await peer.received()
+        await self.settled()
+
     async def settled(self) -> None:
         """Check that nothing is left of the requests there have been."""
         await self.loop.idle()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Exchange
-from ...protocol import LOCAL, Address, DeliveryError, InDoubt, NotDelivered, Route
+from ...protocol import LOCAL, Address, DeliveryError, InDoubt, NoRoute, NotDelivered, Route
 from ...protocol.rsocket import (
     COMPLETE,
     FOLLOWS,
@@ -20,7 +20,7 @@ from ...protocol.rsocket import (
 if TYPE_CHECKING:
     from ._link import Link
 
-__all__ = ["StreamExchange", "code_of", "more_follow"]
+__all__ = ["StreamExchange", "code_of", "more_follow", "text_of"]
 
 _SINGLE: Final = frozenset(
     {
@@ -29,6 +29,13 @@ _SINGLE: Final = frozenset(
         int(FrameType.METADATA_PUSH),
     }
 )
+
+
+def text_of(error: Exception) -> str:
+    """Return what a requester is told: its tags or the field at fault, never our internals."""
+    if isinstance(error, NotDelivered) and type(error) not in (NotDelivered, NoRoute):
+        return str(NotDelivered("the destination", error.reason))
+    return str(error)
 
 
 def more_follow(frame: Frame) -> bool:
@@ -130,7 +137,7 @@ class StreamExchange(Exchange):
     def fail(self, error: DeliveryError) -> None:
         """Tell the requester; a request without an answer is only counted."""
         if not self.ended:
-            self.link.refuse(self, code_of(error), str(error))
+            self.link.refuse(self, code_of(error), text_of(error))
 
     def data(self) -> bytes:
         """Return the payload data, joined if it came in fragments."""

@@ -217,6 +217,7 @@ class Link(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Let the socket close: RSocket has no half-closed connections."""
+        self.end_core(self.core.receive_eof())
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -455,6 +456,7 @@ class Link(asyncio.Protocol):
         _logger.warning("closing %s: %s", self.peer_name, text)
         if self._transport is not None:
             self._transport.abort()
+        self.end_core(self.core.receive_eof())
 
     def _close_when_flushed(self) -> None:
         transport = self._transport

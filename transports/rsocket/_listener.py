@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ...actors import Mailbox, Node, Worker
 from ...actors.broker import Broker
-from ...protocol import RSOCKET, Address, LinkDown
+from ...protocol import RSOCKET, Address, LinkDown, OnwardError
 from .._base import Listener, Transport
 from ._link import Link
 from ._options import LinkOptions
@@ -31,7 +31,8 @@ class ListenerStatistics:
     Attributes:
         connections: Connections now.
         accepted: Connections taken since the start.
-        turned_away: Connections closed at once because there were too many.
+        turned_away: Connections closed at once because there were too many, of them or of
+            the node's workers, or because the node was stopping.
         requests: Requests read since the start.
         refused: Of those, the ones that could not be read or routed at once.
         dropped: Frames the connections' state machines ignored since the start, by reason.
@@ -108,9 +109,15 @@ class RSocketListener(Listener):
                 "%s: %d connections already, one more turned away", self._uri, len(self._links)
             )
             return _TurnedAway()
-        self._accepted += 1
         worker = ConnectionWorker()
-        self._worker.spawn(lambda: worker, mailbox=_MAILBOX)
+        try:
+            self._worker.spawn(lambda: worker, mailbox=_MAILBOX)
+        except OnwardError as error:
+            # The node is stopping, or has as many addresses as it may.
+            self._turned_away += 1
+            _logger.warning("%s: a connection turned away: %s", self._uri, error)
+            return _TurnedAway()
+        self._accepted += 1
         link = Link(worker, self._broker, self._options, self._on_closed)
         worker.attach(link)
         self._links.add(link)
@@ -193,8 +200,8 @@ class RSocketTcpTransport(Transport):
         """
         broker = options.pop("broker", None)
         link_options = options.pop("options", None) or LinkOptions()
-        if not isinstance(broker, Broker):
-            raise ValueError("an RSocket listener needs broker=, a Broker of the same node")  # noqa: TRY004
+        if not isinstance(broker, Broker) or getattr(broker, "node", None) is not self.node:
+            raise ValueError("an RSocket listener needs broker=, a Broker of the same node")
         if expose:
             raise ValueError("register workers with the broker instead of exposing them")
         if options:

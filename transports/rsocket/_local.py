@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from ...protocol import (
     LinkLost,
+    MailboxFull,
     Message,
     NotDelivered,
     OnwardError,
@@ -20,6 +22,7 @@ from ...protocol.rsocket import (
     LocalProtocolError,
     Reassembler,
     RSocketError,
+    Stream,
 )
 from ._exchange import StreamExchange
 
@@ -72,6 +75,7 @@ class LocalRequests:
     def __init__(self, link: Link, worker: ConnectionWorker) -> None:
         self._link = link
         self._worker = worker
+        self._asked: deque[Stream] = deque()
 
     # --- a worker answers the peer ------------------------------------------------------------
 
@@ -86,7 +90,7 @@ class LocalRequests:
         number = token.removeprefix(b"stream/")
         stream = link.core.streams.get(int(number)) if number.isdigit() else None
         exchange = stream.user if stream is not None else None
-        if stream is None or not isinstance(exchange, StreamExchange) or exchange.ended:
+        if stream is None or not isinstance(exchange, StreamExchange) or not exchange.kept:
             raise UnknownAddress(message[0][1], "nobody waits for this answer")
         try:
             link.core.send_payload(stream, message.payload, complete=True)
@@ -107,6 +111,10 @@ class LocalRequests:
             NotDelivered: The peer takes no request now.
         """
         link = self._link
+        if link.write_paused:
+            # A connection would not be read now; a worker can only be told.
+            raise MailboxFull(message[0][0], "the destination does not keep up")
+        self._forget_given_up()
         wants_answer = bool(message.return_route)
         kind = FrameType.REQUEST_RESPONSE if wants_answer else FrameType.REQUEST_FNF
         try:
@@ -120,7 +128,21 @@ class LocalRequests:
             raise NotDelivered(link.peer_name, str(error)) from None
         if wants_answer:
             stream.user = LocalRequest(message, link.options.max_answer)
+            self._asked.append(stream)
         link.flush_soon()
+
+    def _forget_given_up(self) -> None:
+        """Cancel requests whose senders wait no more; look at two for each new one."""
+        asked = self._asked
+        for _ in range(min(2, len(asked))):
+            stream = asked.popleft()
+            if stream.closed:
+                continue
+            back = stream.user.message.return_route
+            if len(back) > 1 or self._worker.node.has(back[0]):
+                asked.append(stream)
+            else:
+                self._link.core.send_cancel(stream)
 
     def on_frame(self, request: LocalRequest, frame: Frame) -> None:
         """Take a frame of the peer's answer, and pass the answer on once it is whole."""
@@ -149,4 +171,4 @@ class LocalRequests:
     def _fail(self, message: Message, error: OnwardError) -> None:
         """Raise an error where the request was made; otherwise it is a dead letter."""
         if not self._worker.node.fail_request(message.return_route[0], error):
-            self._worker.node.dead_letter(message, str(error))
+            self._worker.node.dead_letter(message, error)

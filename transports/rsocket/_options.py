@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...protocol.rsocket import ConnectionLimits
+from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
 
 __all__ = ["LinkOptions"]
 
@@ -31,6 +31,10 @@ class LinkOptions:
             objects cost that hold them. One more fragment has its request REJECTED.
         drain_timeout: How long a closing connection may take to send what is waiting, in
             seconds.
+
+    Raises:
+        ValueError: A number has to be at least 1 or more than 0 and is not, or the marks are
+            not in the order `low_water`, `high_water`, `max_pending`.
     """
 
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -44,3 +48,17 @@ class LinkOptions:
     max_gather: int = 1024 * 1024
     max_gathered: int = 16 * 1024 * 1024
     drain_timeout: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_connections", "credit_window", "max_answer", "max_gather"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("stall_timeout", "drain_timeout"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0, not {getattr(self, name)}")
+        if not 0 < self.low_water <= self.high_water <= self.max_pending:
+            raise ValueError("low_water, high_water and max_pending must be in this order")
+        if self.credit_window > MAX_REQUEST_N:
+            raise ValueError(f"credit_window must be at most {MAX_REQUEST_N}")
+        if self.max_gathered < self.max_gather:
+            raise ValueError("max_gathered must be at least max_gather")

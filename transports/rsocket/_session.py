@@ -29,7 +29,7 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Setup,
 )
-from ._exchange import StreamExchange, code_of, more_follow
+from ._exchange import StreamExchange, code_of, more_follow, text_of
 from ._metadata import MetadataShape
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Session:
         try:
             self._send(exchange, self._address(frame))
         except (ProtocolError, DeliveryError) as error:
-            self._refuse(exchange, code_of(error), str(error))
+            self._refuse(exchange, code_of(error), text_of(error))
 
     def _address(self, frame: Frame) -> Address:
         """Return the address of type 32 that a request asks for.
@@ -247,7 +247,7 @@ class Session:
                 raise BrokerFrameError("metadata", "the request has none")
             self._send(exchange, self._read_address(metadata))
         except (ProtocolError, DeliveryError) as error:
-            self._refuse(exchange, code_of(error), str(error))
+            self._refuse(exchange, code_of(error), text_of(error))
 
     def _keep(self, exchange: StreamExchange, frame: Frame) -> None:
         """Keep a frame of a request that is on its way, until it is handed over."""
@@ -258,7 +258,7 @@ class Session:
             exchange.frames.append(frame.detached())
             self._count(exchange, frame)
         except NotDelivered as error:
-            self._refuse(exchange, code_of(error), str(error))
+            self._refuse(exchange, code_of(error), text_of(error))
             return
         if exchange.resume is not None and not more_follow(frame):
             exchange.resume()

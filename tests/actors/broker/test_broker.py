@@ -1,0 +1,198 @@
+"""The broker as programs use it: registrations, statistics, management, limits."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+
+from onward.actors import LimitReached, Node, NodeLimits
+from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, BrokerStatistics
+from onward.protocol import AddressError, AddressInUse, NoRoute, NotDelivered, address
+from onward.protocol.broker import BrokerFrameError
+from tests.support.rsocket_peer import RR, asked_for, in_memory, request, world
+from tests.support.transports import eventually
+from tests.support.workers import Echo, Recorder
+
+ROUTE = UUID(int=7)
+AT_ONCE = BrokerOptions(no_route_timeout=0)
+
+
+async def test_a_worker_is_a_destination() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        await node.start(Echo, address="echo")
+        registration = broker.register(
+            "echo", service="echo", tags={"region": "eu", "colour": "blue"}, route_id=ROUTE
+        )
+        assert registration.route_id == ROUTE
+        assert node.has(registration.address)
+        answer = await node.request("32#service=echo region=eu colour=blue", b"hi")
+        assert answer.payload == b"hi"
+        row = broker.routes()[-1]
+        assert (row.route_id, row.service, row.peer) == (ROUTE, "echo", "0#echo")
+        assert dict(row.tags) == {
+            "service": "echo",
+            "region": "eu",
+            "colour": "blue",
+            "route": str(ROUTE),
+        }
+        assert (row.requests, row.outstanding) == (1, 0)
+        assert row.since > 1.7e9
+        assert broker.statistics() == BrokerStatistics(2, 0, 0, 0, 0)
+
+
+async def test_a_registration_is_withdrawn() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node, AT_ONCE)
+        await node.start(Echo, address="echo")
+        registration = broker.register("echo", service="echo")
+        assert registration.current
+        assert registration.withdraw()
+        assert not registration.current
+        assert not registration.withdraw()
+        with pytest.raises(NoRoute):
+            await node.request("32#service=echo", b"")
+        assert node.has("echo")
+
+
+async def test_a_registration_replaces_one_with_its_route_id() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        first, second = Recorder(), Recorder()
+        await node.start(lambda: first, address="first")
+        await node.start(lambda: second, address="second")
+        old = broker.register("first", service="a", route_id=ROUTE)
+        new = broker.register("second", service="a", route_id=ROUTE)
+        assert (old.current, new.current) == (False, True)
+        assert not old.withdraw()
+        assert len(broker.routes()) == 2
+        node.send("32#service=a", b"x")
+        await eventually(lambda: second.messages)
+        assert (first.payloads, second.payloads) == ([], [b"x"])
+
+
+async def test_a_registration_outlives_its_broker() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        await node.start(Echo, address="echo")
+        registrations = [broker.register("echo", service="a") for _ in range(2)]
+        await node.stop_worker("broker")
+        assert registrations[0].withdraw()
+    assert registrations[1].withdraw()
+
+
+async def test_the_worker_of_a_registration_has_gone() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node, AT_ONCE)
+        await node.start(Echo, address="echo")
+        broker.register("echo", service="echo")
+        await node.stop_worker("echo")
+        node.send("32#service=echo", b"x")
+        await eventually(lambda: node.dead_letters.total)
+        assert node.dead_letters.by_reason == {"no such worker": 1}
+
+
+@pytest.mark.parametrize(
+    ("service", "tags", "error"),
+    [
+        ("a", {"": "x"}, AddressError),
+        ("a", {"region": "x" * 128}, BrokerFrameError),
+        ("a", {f"k{n}": "v" for n in range(300)}, BrokerFrameError),
+        ("", {}, BrokerFrameError),
+        ("x" * 256, {}, BrokerFrameError),
+    ],
+)
+async def test_what_cannot_be_registered(
+    service: str, tags: dict[str, str | None], error: type[Exception]
+) -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        with pytest.raises(error):
+            broker.register("echo", service=service, tags=tags)
+        assert len(broker.routes()) == 1
+
+
+async def test_the_table_is_full() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node, BrokerOptions(max_routes=2))
+        broker.register("echo", service="a", route_id=ROUTE)
+        with pytest.raises(NotDelivered, match="2 routes, its limit"):
+            broker.register("echo", service="b")
+        broker.register("echo", service="b", route_id=ROUTE)
+        assert [row.service for row in broker.routes()] == [MANAGEMENT_SERVICE, "b"]
+
+
+async def test_a_registration_that_fails_changes_nothing() -> None:
+    async with Node(limits=NodeLimits(addresses=6)) as node:
+        broker = await Broker.attach(node)  # takes five
+        first = broker.register("echo", service="a", route_id=ROUTE)
+        with pytest.raises(LimitReached):
+            broker.register("echo", service="b")
+        with pytest.raises(LimitReached):
+            broker.register("echo", service="b", route_id=ROUTE)
+        assert first.current
+        assert [row.service for row in broker.routes()] == [MANAGEMENT_SERVICE, "a"]
+
+
+async def test_two_brokers_need_two_addresses() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node, address="one")
+        assert broker.address == address("one")
+        with pytest.raises(AddressInUse):
+            await Broker.attach(node, address="one")
+
+
+async def test_the_broker_answers_questions_about_itself() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        await node.start(Echo, address="echo")
+        broker.register("echo", service="echo", tags={"region": "eu"}, route_id=ROUTE)
+        to = f"32#service={MANAGEMENT_SERVICE}"
+        rows = json.loads((await node.request(to, b" routes\n")).payload)
+        assert [row["service"] for row in rows] == [MANAGEMENT_SERVICE, "echo"]
+        echo = rows[1]
+        assert echo["route"] == str(ROUTE)
+        assert echo["tags"]["region"] == "eu"
+        assert (echo["peer"], echo["outstanding"], echo["requests"]) == ("0#echo", 0, 0)
+        assert json.loads((await node.request(to, b"statistics")).payload) == {
+            "routes": 2,
+            "waiting": 0,
+            "waited": 0,
+            "rejected": 0,
+            "lost": 0,
+        }
+        assert "error" in json.loads((await node.request(to, b"?")).payload)
+        node.send(to, b"routes")  # nobody to answer
+        await node.request(to, b"routes")
+        assert node.dead_letters.total == 0
+
+
+@in_memory
+async def test_a_peer_asks_the_broker_about_itself() -> None:
+    async with world() as w:
+        requester, _ = await w.pair()
+        (answer,) = await requester.ask(request(RR, 1, asked_for(MANAGEMENT_SERVICE), b"routes"))
+        rows = json.loads(answer[9:])
+        assert [row["service"] for row in rows] == [MANAGEMENT_SERVICE, "a"]
+        assert rows[0]["outstanding"] == 1
+        await w.settled()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"no_route_timeout": -1},
+        {"no_route_timeout": float("nan")},
+        {"max_waiters": -1},
+        {"max_waiting_bytes": -1},
+        {"max_routes": 0},
+        {"max_queries": 0},
+        {"max_mailbox": 0},
+        {"tombstone_seconds": -1},
+    ],
+)
+def test_options_out_of_range(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        BrokerOptions(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,418 @@
+"""Whose turn it is, and waiting for a route."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.broker import Broker, BrokerOptions
+from onward.protocol import (
+    Address,
+    AddressError,
+    Message,
+    NoRoute,
+    NotDelivered,
+    UnknownAddressType,
+)
+from tests.support.rsocket_peer import (
+    CHANNEL,
+    FNF,
+    RR,
+    STREAM,
+    C,
+    F,
+    N,
+    Peer,
+    asked_for,
+    cancel,
+    error,
+    errors,
+    in_memory,
+    payload,
+    push,
+    request,
+    restamped,
+    stream_of,
+    world,
+)
+from tests.support.transports import eventually
+from tests.support.workers import Echo, Gate, Recorder
+
+ASKED = asked_for("a")
+REJECTED = 0x202
+
+
+async def counts(peers: list[Peer]) -> list[int]:
+    """How many requests each has got since it was looked at last."""
+    return [len(await peer.received()) for peer in peers]
+
+
+# --- turns ----------------------------------------------------------------------------------
+
+
+@in_memory
+async def test_several_destinations_take_turns() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        peers = [await w.destination() for _ in range(3)]
+        for number in range(7):
+            requester.send(request(FNF, 1 + 2 * number, ASKED))
+        assert await counts(peers) == [3, 2, 2]
+        for number in range(7, 9):
+            requester.send(request(FNF, 1 + 2 * number, ASKED))
+        assert await counts(peers) == [0, 1, 1]
+        await w.settled()
+
+
+@in_memory
+async def test_each_query_has_its_own_turn() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        peers = [await w.destination(tags={6: "eu"}) for _ in range(2)]
+        europe, both = asked_for({6: "eu"}), asked_for({6: "eu", 1: "a"})
+        same = asked_for({1: "a", 6: "eu"})  # the same question
+        for number, metadata in enumerate([ASKED, europe, ASKED, europe, both, same]):
+            requester.send(request(FNF, 1 + 2 * number, metadata))
+        assert await counts(peers) == [3, 3]
+        await w.settled()
+
+
+@in_memory
+async def test_workers_and_peers_take_turns() -> None:
+    async with world() as w:
+        recorder = Recorder()
+        await w.node.start(lambda: recorder, address="worker")
+        w.broker.register("worker", service="a")
+        peer, requester = await w.destination(), await w.requester()
+        for number in range(4):
+            requester.send(request(FNF, 1 + 2 * number, ASKED))
+        await w.loop.idle()
+        assert len(recorder.messages) == len(await peer.received()) == 2
+        for _ in range(4):
+            w.node.send("32#service=a", b"x")
+        await w.loop.idle()
+        assert (len(recorder.messages), len(await peer.received())) == (4, 2)
+        await w.settled()
+
+
+@in_memory
+async def test_the_others_take_over_when_one_leaves() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        peers = [await w.destination() for _ in range(3)]
+        peers.pop(1).die()
+        await w.loop.idle()
+        for number in range(4):
+            requester.send(request(FNF, 1 + 2 * number, ASKED))
+        assert await counts(peers) == [2, 2]
+        peers.pop().eof()
+        for number in range(4, 6):
+            requester.send(request(FNF, 1 + 2 * number, ASKED))
+        assert await counts(peers) == [2]
+        await w.settled()
+
+
+@in_memory
+async def test_all_leave_while_a_message_is_with_the_forwarder() -> None:
+    async with world() as w:
+        peers = [await w.destination() for _ in range(2)]
+        task = asyncio.ensure_future(w.node.request("32#service=a", b"x"))
+        await asyncio.sleep(0)  # it is in the forwarder's mailbox
+        for peer in peers:
+            peer.link.session.leave()
+        await w.loop.idle()
+        assert w.broker.statistics().waiting == 1
+        late = w.register()
+        assert await late.received() == [request(RR, 2, None, b"x")]
+        await late.ask(payload(2, b"y", N | C))
+        assert (await task).payload == b"y"
+        await w.settled()
+
+
+@in_memory
+async def test_queries_are_forgotten_at_the_limit() -> None:
+    async with world(BrokerOptions(max_queries=2)) as w:
+        requester = await w.requester()
+        peers = [await w.destination(tags={6: "eu", 7: "z"}) for _ in range(2)]
+        queries = [ASKED, asked_for({6: "eu"}), asked_for({7: "z"})]
+        for number in range(12):
+            requester.send(request(FNF, 1 + 2 * number, queries[number % 3]))
+        assert sum(await counts(peers)) == 12  # each starts anew, with the first
+        for number in range(12, 16):
+            requester.send(request(FNF, 1 + 2 * number, ASKED))
+        assert await counts(peers) == [2, 2]
+
+
+@in_memory
+async def test_long_queries_are_not_remembered_and_take_turns_all_the_same() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        tags: dict[int | str, str] = {f"key{number}": "v" * 100 for number in range(12)}
+        peers = [await w.destination(tags=tags) for _ in range(2)]
+        for number in range(6):
+            requester.send(request(FNF, 1 + 2 * number, asked_for(tags)))
+        assert await counts(peers) == [3, 3]
+        index = w.broker.index
+        assert not index._selectors
+        assert not any(index._addresses.values())
+
+
+@pytest.mark.parametrize("text", ["32#%20", "32#a=b%zz", "32#%ff"])
+@in_memory
+async def test_a_query_that_cannot_be_read(text: str) -> None:
+    async with world() as w:
+        with pytest.raises(AddressError):
+            w.node.send(text, b"")
+
+
+@in_memory
+async def test_only_queries_are_resolved() -> None:
+    async with world() as w:
+        with pytest.raises(AddressError):
+            w.broker.index.resolve(Message((Address(33, b"a=b"),), (), b""))
+
+
+# --- waiting --------------------------------------------------------------------------------
+
+
+@in_memory
+async def test_waiting_requests_are_released_in_order_by_the_join() -> None:
+    async with world() as w:
+        first, second = await w.requester(), await w.requester()
+        first.send(request(RR, 1, ASKED, b"1"))
+        second.send(request(RR, 1, ASKED, b"2"))
+        other = asked_for("b")
+        first.send(request(RR, 3, other, b"x"))
+        second.send(request(STREAM, 3, ASKED, b"3", n=5))
+        first.send(request(FNF, 5, ASKED, b"4"), push(ASKED))
+        await w.loop.idle()
+        statistics = w.broker.statistics()
+        assert (statistics.waiting, statistics.waited) == (6, 6)
+        destination = w.register()
+        got = await destination.received()
+        assert [raw[-1:] for raw in got[:4]] == [b"1", b"2", b"3", b"4"]
+        assert got[4] == push(ASKED)
+        assert w.broker.statistics().waiting == 1
+        assert w.row().outstanding == 3
+        await destination.ask(*(payload(stream, b"", C) for stream in (2, 4, 6)))
+        assert [stream_of(raw) for raw in await first.received()] == [1]
+        assert [stream_of(raw) for raw in await second.received()] == [1, 3]
+        await first.ask(cancel(3))
+        await w.settled()
+        assert w.broker.statistics().waited == 6
+
+
+@in_memory
+async def test_default_tags_release_as_well() -> None:
+    async with world() as w:
+        requester, route_id = await w.requester(), w.new_id()
+        wanted = asked_for({2: str(route_id), 6: "eu"})
+        await requester.ask(request(RR, 1, wanted))
+        await w.destination("a", route_id=route_id)
+        assert w.broker.statistics().waiting == 1
+        peer = w.register("a", {6: "eu"}, route_id=route_id)
+        assert await peer.received() == [request(RR, 2, wanted)]
+        requester.die()
+        await w.settled()
+
+
+@in_memory
+async def test_a_request_that_has_waited_too_long() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, asked_for({1: "a", 6: "eu"})))
+        await asyncio.sleep(2)
+        await requester.ask(request(RR, 3, ASKED), request(FNF, 5, ASKED), push(ASKED))
+        await asyncio.sleep(2.9)
+        assert await requester.received() == []
+        await asyncio.sleep(0.2)
+        assert errors(await requester.received()) == [
+            (1, REJECTED, "no route: service=a region=eu")
+        ]
+        await asyncio.sleep(2)
+        assert errors(await requester.received()) == [(3, REJECTED, "no route: service=a")]
+        statistics = w.broker.statistics()
+        assert (statistics.waiting, statistics.waited, statistics.rejected) == (0, 4, 4)
+        assert w.node.dead_letters.by_reason == {"no route": 4}
+        await w.settled()
+
+
+@in_memory
+async def test_time_runs_for_those_that_wait_after_others_have_gone() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, ASKED))
+        await requester.ask(cancel(1))
+        await asyncio.sleep(4)
+        await requester.ask(request(RR, 3, ASKED))
+        await asyncio.sleep(4.9)
+        assert await requester.received() == []
+        await asyncio.sleep(0.2)
+        assert len(errors(await requester.received())) == 1
+        await w.settled()
+
+
+@in_memory
+async def test_nobody_needs_to_wait() -> None:
+    async with world(BrokerOptions(no_route_timeout=0)) as w:
+        requester = await w.requester()
+        got = errors(await requester.ask(request(RR, 1, ASKED), request(FNF, 3, ASKED)))
+        assert got == [(1, REJECTED, "no route: service=a")]
+        with pytest.raises(NoRoute):
+            await w.node.request("32#service=a", b"")
+        assert w.broker.statistics().waited == 0
+        await w.settled()
+
+
+@in_memory
+async def test_how_many_may_wait() -> None:
+    async with world(BrokerOptions(max_waiters=2)) as w:
+        requester = await w.requester()
+        got = await requester.ask(*(request(RR, stream, ASKED) for stream in (1, 3, 5)))
+        assert errors(got) == [(5, REJECTED, "no route: service=a")]
+        await requester.ask(cancel(1))
+        assert await requester.ask(request(RR, 7, ASKED)) == []
+        requester.die()
+        await w.settled()
+
+
+@in_memory
+async def test_how_many_bytes_may_wait() -> None:
+    async with world(BrokerOptions(max_waiting_bytes=1000)) as w:
+        requester = await w.requester()
+        assert await requester.ask(request(RR, 1, ASKED, bytes(500))) == []
+        got = await requester.ask(request(RR, 3, ASKED, bytes(500)))
+        assert [(stream, code) for stream, code, _ in errors(got)] == [(3, REJECTED)]
+        assert await requester.ask(cancel(1), request(RR, 5, ASKED, bytes(500))) == []
+        with pytest.raises(NoRoute):
+            await w.node.request("32#service=a", bytes(500))
+        destination = w.register()
+        assert len(await destination.received()) == 1
+        assert await requester.ask(request(RR, 7, asked_for("b"), bytes(500))) == []
+        requester.die()
+        await w.settled()
+
+
+@pytest.mark.parametrize(
+    "end", [cancel(1), error(1, 0x201), b"", b"\x00\x00\x06" + bytes(4) + b"\x80\x00"]
+)
+@in_memory
+async def test_the_requester_goes_while_its_request_waits(end: bytes) -> None:
+    async with world() as w:
+        requester = await w.requester()
+        await requester.ask(request(CHANNEL, 1, ASKED, n=1))
+        assert w.broker.statistics().waiting == 1
+        if end:
+            await requester.ask(end)
+        else:
+            requester.die()
+        await w.loop.idle()
+        assert w.broker.statistics().waiting == 0
+        destination = await w.destination()
+        assert await destination.received() == []
+        await w.settled()
+
+
+@in_memory
+async def test_a_fire_and_forget_waits_though_its_requester_has_gone() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        await requester.ask(request(FNF, 1, ASKED, b"last words"))
+        requester.eof()
+        destination = w.register()
+        assert await destination.received() == [request(FNF, 2, ASKED, b"last words")]
+        await w.settled()
+
+
+@in_memory
+async def test_fragments_that_come_while_the_request_waits() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        asked = [request(RR, 1, ASKED, b"1", flags=F), payload(1, b"2", F), payload(1, b"3")]
+        for each in asked:
+            await requester.ask(each)
+        destination = w.register()
+        assert await destination.received() == [restamped(each, 2) for each in asked]
+        await destination.ask(payload(2, b"", C))
+        await requester.received()
+        await w.settled()
+
+
+@in_memory
+async def test_workers_wait_as_well() -> None:
+    async with world() as w:
+        task = asyncio.ensure_future(w.node.request("32#service=a", b"x"))
+        await w.loop.idle()
+        assert w.broker.statistics().waiting == 1
+        await w.node.start(Echo, address="echo")
+        w.broker.register("echo", service="a")
+        assert (await task).payload == b"x"
+        assert w.broker.statistics().waiting == 0
+
+
+@in_memory
+async def test_released_requests_that_find_no_room() -> None:
+    async with world(BrokerOptions(max_mailbox=2)) as w:
+        requester = await w.requester()
+        await requester.ask(*(request(RR, stream, ASKED) for stream in (1, 3, 5)))
+        gate = Gate()
+        await w.node.start(lambda: gate, address="gate")
+        w.broker.register("gate", service="a")
+        got = errors(await requester.received())
+        assert got == [(5, REJECTED, "not delivered: the destination (mailbox full)")]
+        assert w.row().outstanding == 2
+        requester.die()
+        gate.opened.set()
+        await w.settled()
+
+
+@in_memory
+async def test_the_forwarder_has_no_room() -> None:
+    async with world(BrokerOptions(max_mailbox=2)) as w:
+        peers = [await w.destination() for _ in range(2)]
+        for _ in range(2):
+            w.node.send("32#service=a", b"x")
+        with pytest.raises(NotDelivered):
+            w.node.send("32#service=a", b"x")
+        assert await counts(peers) == [1, 1]
+
+
+@in_memory
+async def test_the_broker_stops_while_requests_wait() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, ASKED))
+        task = asyncio.ensure_future(w.node.request("32#service=a", b"x"))
+        await w.loop.idle()
+        await w.node.stop_worker("broker")
+        assert errors(await requester.received()) == [
+            (1, REJECTED, "no route: service=a (the broker stops)")
+        ]
+        with pytest.raises(NoRoute, match="the broker stops"):
+            await task
+        with pytest.raises(UnknownAddressType):
+            w.node.send("32#service=a", b"")
+        ((stream, code, _),) = errors(await requester.ask(request(RR, 3, ASKED)))
+        assert (stream, code) == (3, REJECTED)
+        await w.settled()
+
+
+async def test_another_thread_sends_by_tags() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        await node.start(Echo, address="echo")
+        broker.register("echo", service="a")
+        inbox = Recorder()
+        await node.start(lambda: inbox, address="inbox")
+
+        def send() -> None:
+            node.send("32#service=a", b"from a thread", return_route="inbox")
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        await eventually(lambda: inbox.messages)
+        thread.join()
+        assert inbox.payloads == [b"from a thread"]
