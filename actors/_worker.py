@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pykka
 
@@ -19,6 +19,7 @@ from ..protocol import (
     RouteLike,
     RouteTooLong,
 )
+from ._actor import Actor
 from ._background import default_node
 from ._cell import Cell, Factory
 from ._future import LoopFuture
@@ -39,7 +40,7 @@ _MAILBOX: Final = Mailbox()
 _SUPERVISION: Final = Supervision()
 
 
-class Worker(pykka.Actor):
+class Worker(Actor):
     """A worker with an address, a mailbox and one message at a time.
 
     Override what you need; each of these may be `def` or `async def`:
@@ -95,16 +96,16 @@ class Worker(pykka.Actor):
         self.node.dead_letter(message, "unhandled")
         return None
 
-    def on_start(self) -> Awaitable[None] | None:  # type: ignore[override]
+    def on_start(self) -> Awaitable[None] | None:
         """Prepare, before the first message. If it raises, the worker does not start."""
 
-    def on_stop(self) -> Awaitable[None] | None:  # type: ignore[override]
+    def on_stop(self) -> Awaitable[None] | None:
         """Clean up, after the last message and after the children have stopped.
 
         Not called when a failure is the cause: see `on_failure`. What it raises is logged.
         """
 
-    def on_failure(  # type: ignore[override]
+    def on_failure(
         self,
         exception_type: type[BaseException] | None,
         exception_value: BaseException | None,
@@ -300,22 +301,22 @@ class Worker(pykka.Actor):
     # Attributes there, properties here: all four come into being when one is read.
 
     @property
-    def actor_urn(self) -> str:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+    def actor_urn(self) -> str:
         """A URN with a random UUID. See `pykka.Actor.actor_urn`."""
         return identity(self).urn
 
     @property
-    def actor_inbox(self) -> Inbox:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+    def actor_inbox(self) -> Inbox:
         """Where `tell` and `ask` put messages. See `pykka.Actor.actor_inbox`."""
         return identity(self).inbox
 
     @property
-    def actor_stopped(self) -> Event:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+    def actor_stopped(self) -> Event:
         """Set when the worker begins to stop. See `pykka.Actor.actor_stopped`."""
         return identity(self).stopped
 
     @property
-    def actor_ref(self) -> pykka.ActorRef[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def actor_ref(self) -> pykka.ActorRef[Any]:
         """The ref to hand out. See `pykka.Actor.actor_ref`."""
         return identity(self).ref
 

@@ -121,7 +121,7 @@ class Broker(Worker):
         await node.start(lambda: broker, address=address)
         return broker
 
-    async def on_start(self) -> None:  # type: ignore[override]
+    async def on_start(self) -> None:
         """Start the parts."""
         own = self.address.value
         self._unsubscribe = self.node.dead_letters.subscribe(self._on_dead_letter)
