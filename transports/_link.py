@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ..actors import Worker
-from ..actors._requests import Reply
 from ..protocol import (
     MAX_ROUTE_LENGTH,
     Address,
@@ -119,7 +118,7 @@ class Link(Worker):
         """
         self.node.dead_letter(message, error)
         if message.return_route:
-            self._fail_request(message.return_route[0], error)
+            self.node.fail_request(message.return_route[0], error)
 
     # --- from the other end -------------------------------------------------------------
 
@@ -225,10 +224,4 @@ class Link(Worker):
         A subclass calls it when the connection goes; so nobody waits for nothing.
         """
         for mailbox in self._gate.take_waiting():
-            self._fail_request(mailbox, LinkLost(self.address, detail))
-
-    def _fail_request(self, mailbox: Address, error: OnwardError) -> None:
-        """End a request of this node; if the address is none of one, do nothing."""
-        reply = self.node.table.get(mailbox)
-        if isinstance(reply, Reply) and not reply.future.done():
-            reply.future.set_exception(error)
+            self.node.fail_request(mailbox, LinkLost(self.address, detail))
