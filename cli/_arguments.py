@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Final, TypeAlias, TypeVar
 
 from ..protocol import Address, ProtocolError, Route, parse_route
 
-__all__ = ["Commands", "add_log", "address", "route", "seconds", "set_up_log"]
+__all__ = ["Commands", "add_log", "address", "no_log", "route", "seconds", "set_up_log"]
 
 T = TypeVar("T")
 
@@ -79,3 +80,15 @@ def set_up_log(level: str) -> None:
     logging.basicConfig(
         level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+
+
+@contextmanager
+def no_log(name: str) -> Generator[None]:
+    """Log nothing under a name: the command says itself what became of its one message."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

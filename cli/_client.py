@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import uuid
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -27,6 +26,7 @@ from ..protocol.broker import (
     RoutingType,
     make_tags,
 )
+from ._arguments import no_log
 from ._listen import reason_of
 from ._status import CommandError, Status
 
@@ -49,12 +49,12 @@ async def ask_broker(uri: str, question: str, timeout: float) -> Any:
     Raises:
         CommandError: There is no broker, or it does not answer.
     """
-    # The package logs tracebacks of what it raises anyway.
-    logging.getLogger("pyrsocket").disabled = True
     host, port = _host_and_port(uri)
     try:
-        async with asyncio.timeout(timeout):
-            answer = await _ask(host, port, question)
+        # The package logs tracebacks of what it raises anyway.
+        with no_log("pyrsocket"):
+            async with asyncio.timeout(timeout):
+                answer = await _ask(host, port, question)
     except TimeoutError as error:
         raise CommandError(f"no answer from {uri} in {timeout:g} s") from error
     except OSError as error:

@@ -10,9 +10,9 @@ from typing import Final
 import pykka
 
 from ..actors import Node
-from ..protocol import TCP, Address, LinkDown, LinkLost, Message, Route, format_route
+from ..protocol import TCP, Address, AddressError, LinkDown, LinkLost, Message, Route, format_route
 from ..transports import LinkState, LinkStatistics
-from ._arguments import Commands, route as route_argument, seconds
+from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import Form, add_arguments, payload_of
 from ._run import Stop, run
 from ._show import describe, describe_message
@@ -41,6 +41,10 @@ exit status:
 
 POLL: Final = 0.005
 """How often, in seconds, to look whether a connection has written everything."""
+
+PATIENCE: Final = 3
+"""How many times the timeout a message may take to be written that the peer reads slowly. One
+that it does not read at all is given up after the timeout."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -74,7 +78,8 @@ def add_commands(commands: Commands) -> None:
 def _send(arguments: argparse.Namespace) -> None:
     payload = payload_of(arguments)
     route: Route = arguments.route
-    run(lambda stop: stop.unless(send(route, payload, arguments.timeout)))
+    with no_log("onward"):
+        run(lambda stop: stop.unless(send(route, payload, arguments.timeout)))
     if arguments.verbose:
         print("sent     ", describe(route, (), payload), file=sys.stderr)
 
@@ -90,7 +95,8 @@ def _request(arguments: argparse.Namespace) -> None:
             print("answered ", describe_message(answer), file=sys.stderr)
         _print_answer(arguments.form, answer.payload)
 
-    run(ask)
+    with no_log("onward"):
+        run(ask)
 
 
 def _print_answer(form: Form, payload: bytes) -> None:
@@ -123,12 +129,11 @@ async def send(route: Route, payload: bytes, timeout: float) -> None:
         LinkLost: The connection was lost, or slower than the timeout.
         OnwardError: As `Node.send`.
     """
-    deadline = asyncio.get_running_loop().time() + timeout
     async with Node("send") as node:
         link = await _connect(node, route, timeout)
         node.send(route, payload)
         if link is not None:
-            await _written(node, link, deadline)
+            await _written(node, link, PATIENCE * timeout)
         for worker in node.statistics().workers:
             await node.stop_worker(worker.address)
         for letter in node.dead_letters.recent:
@@ -139,20 +144,25 @@ async def _connect(node: Node, route: Route, timeout: float) -> Address | None:
     """Connect to where a route starts, so that a refusal is known before anything is sent.
 
     Raises:
+        AddressError: That is not host:port.
         LinkDown: Nobody is there.
     """
     first = route[0]
     if first.type != TCP:
         return None
-    where = first.value.decode("ascii", "backslashreplace")
+    try:
+        where = first.value.decode("ascii")
+    except UnicodeDecodeError:
+        raise AddressError(first, "not host:port") from None
     try:
         async with asyncio.timeout(timeout):
-            return await node.connect(f"tcp://{where}", reconnect=False)
+            # The socket itself gives up on a peer that does not read.
+            return await node.connect(f"tcp://{where}", reconnect=False, write_timeout=timeout)
     except TimeoutError:
         raise LinkDown(where, "no connection in time") from None
 
 
-async def _written(node: Node, link: Address, deadline: float) -> None:
+async def _written(node: Node, link: Address, timeout: float) -> None:
     """Wait until a link has taken its messages and its socket has written them.
 
     Raises:
@@ -161,16 +171,15 @@ async def _written(node: Node, link: Address, deadline: float) -> None:
     # A call through the proxy is a turn of the link's worker: the messages come before it.
     proxy = node.ref(link).proxy()
     try:
-        while True:
-            figures: LinkStatistics = await proxy.statistics()
-            if figures.state is not LinkState.UP:
-                raise LinkLost(figures.peer, figures.reason)
-            if figures.pending == 0:
-                return
-            if node.loop.time() > deadline:
-                raise LinkLost(
-                    figures.peer, f"{figures.pending} bytes could not be written in time"
-                )
-            await asyncio.sleep(POLL)
+        async with asyncio.timeout(timeout):
+            while True:
+                figures: LinkStatistics = await proxy.statistics()
+                if figures.state is not LinkState.UP:
+                    raise LinkLost(figures.peer, figures.reason)
+                if figures.pending == 0:
+                    return
+                await asyncio.sleep(POLL)
     except pykka.ActorDeadError:
         raise LinkLost(link, "while the message was written") from None
+    except TimeoutError:
+        raise LinkLost(link, "the message could not be written in time") from None

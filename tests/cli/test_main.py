@@ -1,0 +1,180 @@
+"""The parser, exit statuses, and how every command ends on a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from onward.cli import main
+from onward.cli._status import Status
+from tests.support.commands import TIMEOUT, Far, onward
+
+COMMANDS = ("broker", "node", "send", "request", "routes")
+
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+
+def ended(process: Popen[str], number: signal.Signals) -> tuple[int, str, str]:
+    """Send a signal; return the exit status and what was printed since."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=TIMEOUT)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert f"usage: onward {command}" in capsys.readouterr().out
+
+
+def test_help_names_every_command_and_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    assert [command for command in COMMANDS if f"    {command} " not in printed] == []
+    assert [status for status in Status if f"\n  {status.value}  " not in printed] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("brew",), "invalid choice: 'brew'"),
+        (("request", "1#a#b"), "bad address '1#a#b': more than one '#'"),
+        (("send", ""), "the route is empty"),
+        (("node", "--worker", "echo"), "'echo' is not NAME=KIND"),
+        (("node", "--worker", "a=teapot"), "with a KIND of echo, forward, hop, print"),
+        (("node", "--worker", "1#a=echo"), "1#a is not a local address"),
+        (("node", "--expose", "300#a"), "the type is not a number from 0 to 255"),
+        (("broker", "--no-route-timeout", "-1"), "'-1' is not a number of seconds"),
+        (("routes", "--timeout", "nan"), "'nan' is not a number of seconds"),
+        (("routes", "--timeout", "soon"), "'soon' is not a number of seconds"),
+    ],
+)
+def test_a_wrong_command_line_is_said_and_has_status_2(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert told in capsys.readouterr().err
+
+
+class Input:
+    """A standard input that cannot be read."""
+
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        self.buffer = self
+        self.read = read
+
+
+def test_a_signal_before_anything_is_done_has_status_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stdin", Input(interrupted))
+    assert main(["send", "echo", "-"]) == Status.FAILED
+    assert capsys.readouterr().err == "onward send: interrupted\n"
+
+
+def test_an_error_of_the_system_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> bytes:
+        raise OSError("the disk is on fire")
+
+    monkeypatch.setattr(sys, "stdin", Input(broken))
+    assert main(["send", "echo", "-"]) == Status.FAILED
+    assert capsys.readouterr().err == "onward send: the disk is on fire\n"
+
+
+def test_the_entry_point_and_the_module_are_the_same_command() -> None:
+    script = Path(sys.executable).with_name("onward")
+    for command in ([str(script)], [sys.executable, "-m", "onward.cli"]):
+        done = subprocess.run(
+            [*command, "request", "nobody"], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "onward request: no such worker: 0#nobody\n"
+
+
+@SIGNALS
+def test_a_signal_stops_a_broker(number: signal.Signals) -> None:
+    with onward("broker", "--listen", "rsocket+tcp://127.0.0.1:0") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening rsocket+tcp://127.0.0.1:")
+        status, out, err = ended(process, number)
+    assert (status, err) == (0, "")
+    assert out.startswith("stopped: 0 connections taken")
+
+
+@SIGNALS
+def test_a_signal_stops_a_node(number: signal.Signals) -> None:
+    with onward("node", "--listen", "tcp://127.0.0.1:0", "--worker", "a=echo") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening tcp://127.0.0.1:")
+        status, out, err = ended(process, number)
+    assert (status, err) == (0, "")
+    assert out == "stopped: 0 messages handled, dead letters: none\n"
+
+
+@SIGNALS
+def test_a_signal_stops_a_request_that_is_in_doubt_then(number: signal.Signals, far: Far) -> None:
+    with onward("request", f"1#{far.where} => silent", "hello") as process:
+        assert far.silent.came.wait(TIMEOUT)
+        assert ended(process, number) == (3, "", "onward request: interrupted\n")
+
+
+@SIGNALS
+def test_a_signal_stops_a_send_to_a_peer_that_does_not_read(number: signal.Signals) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        with onward("send", f"1#{host}:{port} => a", "-", "--hex") as process:
+            assert process.stdin is not None
+            process.stdin.write("00" * 8_000_000)
+            process.stdin.close()
+            process.stdin = None
+            peer, _ = server.accept()
+            with peer:
+                peer.settimeout(TIMEOUT)
+                peer.sendall(b"\x01")
+                # More than the preamble: the message is on its way.
+                assert len(peer.recv(1) + peer.recv(1)) == 2
+                assert ended(process, number) == (3, "", "onward send: interrupted\n")
+
+
+@SIGNALS
+def test_a_signal_stops_a_question_to_a_broker(number: signal.Signals) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        with onward("routes", "--broker", f"rsocket+tcp://{host}:{port}") as process:
+            peer, _ = server.accept()
+            with peer:
+                peer.settimeout(TIMEOUT)
+                assert peer.recv(1)
+                assert ended(process, number) == (3, "", "onward routes: interrupted\n")
+
+
+def test_output_that_nobody_reads_ends_a_command_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "onward.cli", "node", "--listen", "tcp://127.0.0.1:0"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+        )
+    assert (done.returncode, done.stderr) == (1, "")

@@ -1,0 +1,174 @@
+"""`onward send` and `onward request`."""
+
+from __future__ import annotations
+
+import io
+import re
+import socket
+import sys
+import threading
+
+import pytest
+
+from onward.actors import Worker
+from onward.cli import main
+from onward.cli._status import Status
+from onward.protocol import Message
+from tests.support.commands import TIMEOUT, Far
+
+
+class Other(Worker):
+    """Answers with what is no BARE string."""
+
+    def handle_message(self, message: Message) -> None:
+        self.reply(message, b"\xff\xff")
+
+
+def test_a_request_prints_the_answer(far: Far, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["request", f"1#{far.where} => echo", "hellö"]) == Status.OK
+    assert capsys.readouterr() == ("hellö\n", "")
+
+
+@pytest.mark.parametrize(
+    ("option", "word"), [("--text", "plain"), ("--hex", "00ff"), ("--bare-string", "x" * 200)]
+)
+def test_the_answer_is_shown_in_the_form_of_the_payload(
+    option: str, word: str, far: Far, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["request", f"1#{far.where} => echo", word, option]) == Status.OK
+    assert capsys.readouterr().out == f"{word}\n"
+
+
+def test_an_answer_of_another_form_is_shown_as_hex(
+    far: Far, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far.background.start(Other, address="other")
+    listener = far.background.listen("tcp://127.0.0.1:0", expose=["other"])
+    where = listener.uri.removeprefix("tcp://")
+    assert main(["request", f"1#{where} => other", "a", "--bare-string"]) == Status.OK
+    out, err = capsys.readouterr()
+    assert out == "ffff\n"
+    assert "the answer cannot be read" in err
+
+
+def test_a_payload_is_read_from_standard_input(
+    far: Far, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from\nthere")))
+    assert main(["request", f"1#{far.where} => echo", "-"]) == Status.OK
+    assert capsys.readouterr().out == "from\nthere\n"
+
+
+def test_both_messages_of_a_request_can_be_seen(
+    far: Far, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["request", f"1#{far.where} => echo", "hi", "--verbose"]) == Status.OK
+    sent, answered = re.sub(r"[0-9a-f]{32}", "?", capsys.readouterr().err).splitlines()
+    assert sent == f"sent      onward 1#{far.where} => 0#echo  return 0#?  2 bytes"
+    assert answered == "answered  onward 0#?  return 0#? => 0#echo  2 bytes"
+
+
+def test_no_answer_in_time_is_in_doubt(far: Far, capsys: pytest.CaptureFixture[str]) -> None:
+    route = f"1#{far.where} => hidden"
+    assert main(["request", route, "hi", "--timeout", "0.1"]) == Status.IN_DOUBT
+    assert capsys.readouterr().err.startswith("onward request: no answer in time: ")
+
+
+@pytest.mark.parametrize("command", ["send", "request"])
+@pytest.mark.parametrize(
+    ("route", "told"),
+    [
+        ("nobody", "no such worker: 0#nobody"),
+        ("200#x", "no rule for this type of address: 200#x"),
+        ("1#127.0.0.1:1 => echo", "link down: 127.0.0.1:1 ("),
+        ("1#a..b:1 => echo", "link down: a..b:1 ("),
+    ],
+)
+def test_what_is_certainly_not_delivered_has_status_1(
+    command: str, route: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, route, "hi"]) == Status.FAILED
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"onward {command}: {told}")
+    assert printed.count("\n") == 1
+
+
+def test_a_peer_that_says_nothing_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        assert main(["request", f"1#{where} => a", "", "--timeout", "0.1"]) == Status.FAILED
+    told = f"onward request: link down: {where} (no connection in time)\n"
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("where", ["1#127.0.0.1 => a", "1#127.0.0.1:99999 => a", "1#%FF:1 => a"])
+def test_a_wrong_address_of_a_host_has_status_2(
+    where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["request", where]) == Status.USAGE
+    assert capsys.readouterr().err.startswith("onward request: bad address")
+
+
+def test_a_message_is_sent(far: Far, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["send", f"1#{far.where} => silent", "hi", "--verbose"]) == Status.OK
+    assert far.silent.came.wait(TIMEOUT)
+    assert far.silent.payload == b"hi"
+    told = f"sent      onward 1#{far.where} => 0#silent  return (none)  2 bytes\n"
+    assert capsys.readouterr() == ("", told)
+
+
+def test_a_message_is_sent_to_its_last_byte(far: Far) -> None:
+    # More than a socket's buffers hold: the command may not end while some of it waits.
+    word = "7f" * 8_000_000
+    assert main(["send", f"1#{far.where} => silent", word, "--hex"]) == Status.OK
+    assert far.silent.came.wait(TIMEOUT)
+    assert far.silent.payload == b"\x7f" * 8_000_000
+
+
+def test_a_route_that_ends_at_the_connection_is_not_delivered(
+    far: Far, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["send", f"1#{far.where}", "hi"]) == Status.FAILED
+    assert capsys.readouterr().err == f"onward send: empty route: 1#{far.where}\n"
+
+
+def peer_that_greets(then: str) -> tuple[str, threading.Thread]:
+    """Start a peer that speaks the wire as far as the greeting, and then closes or stalls."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with server:
+            peer, _ = server.accept()
+            with peer:
+                peer.settimeout(TIMEOUT)
+                peer.sendall(b"\x01")
+                # More than the greeting: the message is on its way.
+                assert len(peer.recv(1) + peer.recv(1)) == 2
+                if then == "close":
+                    return
+                server.settimeout(TIMEOUT)
+                # Reads nothing until it is told that the test is over.
+                server.accept()[0].close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return f"127.0.0.1:{server.getsockname()[1]}", thread
+
+
+def test_a_connection_lost_while_sending_is_in_doubt(capsys: pytest.CaptureFixture[str]) -> None:
+    where, thread = peer_that_greets("close")
+    word = "00" * 8_000_000
+    assert main(["send", f"1#{where} => a", word, "--hex"]) == Status.IN_DOUBT
+    thread.join()
+    assert capsys.readouterr().err.startswith("onward send: link lost: ")
+
+
+def test_a_peer_that_does_not_read_leaves_it_in_doubt(capsys: pytest.CaptureFixture[str]) -> None:
+    where, thread = peer_that_greets("stall")
+    words = ["send", f"1#{where} => a", "00" * 8_000_000, "--hex", "--timeout", "0.2"]
+    assert main(words) == Status.IN_DOUBT
+    host, _, port = where.rpartition(":")
+    socket.create_connection((host, int(port))).close()
+    thread.join()
+    told = f"onward send: link lost: {where} (the peer does not read)\n"
+    assert capsys.readouterr().err == told

@@ -1,0 +1,108 @@
+"""`onward routes`, and the client it asks with."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.broker import MANAGEMENT_SERVICE, Broker
+from onward.cli import main
+from onward.cli._client import ask_broker
+from onward.cli._routes import show
+from onward.cli._status import CommandError, Status
+from tests.support.commands import TIMEOUT
+from tests.support.workers import Echo
+
+
+def test_it_prints_the_table(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["routes", "--broker", broker]) == Status.OK
+    headings, management, store = capsys.readouterr().out.splitlines()
+    assert headings.split() == [
+        "ROUTE",
+        "SERVICE",
+        "TAGS",
+        "PEER",
+        "OUTSTANDING",
+        "REQUESTS",
+        "SINCE",
+    ]
+    assert management.split()[1:4] == [MANAGEMENT_SERVICE, "-", "0#broker/management"]
+    assert store.split()[1:6] == ["store", "region=eu", "0#store", "0", "0"]
+
+
+def test_it_prints_json(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["routes", "--broker", broker, "--json"]) == Status.OK
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["service"] for row in rows] == [MANAGEMENT_SERVICE, "store"]
+    assert rows[1]["tags"]["region"] == "eu"
+
+
+@pytest.mark.parametrize(
+    "uri", ["tcp://127.0.0.1:1", "rsocket+tcp://127.0.0.1", "rsocket+tcp://x:port", "8001"]
+)
+def test_a_wrong_uri_has_status_2(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["routes", "--broker", uri]) == Status.USAGE
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"onward routes: {uri!r}")
+    assert printed.count("\n") == 1
+
+
+def test_nobody_there_has_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    uri = "rsocket+tcp://127.0.0.1:1"
+    assert main(["routes", "--broker", uri]) == Status.FAILED
+    told = f"onward routes: cannot connect to {uri}: Connection refused\n"
+    assert capsys.readouterr().err == told
+
+
+def test_a_peer_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"rsocket+tcp://127.0.0.1:{server.getsockname()[1]}"
+        assert main(["routes", "--broker", uri, "--timeout", "0.1"]) == Status.FAILED
+    assert capsys.readouterr().err == f"onward routes: no answer from {uri} in 0.1 s\n"
+
+
+async def test_a_broker_that_refuses() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        for row in broker.routes():
+            # Without its own destination a broker has nobody who can answer.
+            assert row.service == MANAGEMENT_SERVICE
+        await node.stop_worker("broker/management")
+        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        with pytest.raises(CommandError, match="does not answer"):
+            await ask_broker(listener.uri, "routes", TIMEOUT)
+
+
+async def test_an_answer_that_is_no_json() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        await node.stop_worker("broker/management")
+        await node.start(Echo, address="broker/management")
+        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        with pytest.raises(CommandError, match="is not a broker that tells its routes"):
+            await ask_broker(listener.uri, "routes", TIMEOUT)
+
+
+@pytest.mark.parametrize("answer", [{"error": "what?"}, 5, [{}], [{"tags": 5}], None])
+def test_an_answer_that_is_no_table(answer: object) -> None:
+    with pytest.raises(CommandError, match="is not a routing table"):
+        show(answer)
+
+
+def test_what_destinations_say_of_themselves_cannot_move_the_cursor() -> None:
+    row = {
+        "route": "r",
+        "service": "\x1b[2Jevil",
+        "tags": {"a": "b\nc"},
+        "peer": "p",
+        "outstanding": 1,
+        "requests": 2,
+        "since": 1_700_000_000.5,
+    }
+    printed = show([row])
+    assert "\\x1b[2Jevil" in printed
+    assert "a=b\\nc" in printed
+    assert len(printed.splitlines()) == 2
