@@ -8,10 +8,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from ..protocol import Address, AddressLike, Context, Message, RouteLike
-from ._errors import WouldDeadlock
+from ..protocol import Address, AddressLike, Context, Message, NodeStopped, RouteLike
+from ._future import check_may_block
 from ._policy import Mailbox, Supervision
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["BackgroundNode", "default_node", "new_event_loop"]
 
 T = TypeVar("T")
+
+_LAST_STEPS: Final = 0.5
+"""How long tasks may take to end once their loop's node has stopped, in seconds."""
 
 _logger = logging.getLogger("onward.actors")
 
@@ -96,7 +99,6 @@ class BackgroundNode:
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
-            loop.close()
 
     def call(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any, **named: Any) -> T:
         """Run a coroutine function on the node's loop and return its result.
@@ -104,11 +106,17 @@ class BackgroundNode:
         Raises:
             WouldDeadlock: This thread runs an event loop.
         """
-        if asyncio._get_running_loop() is not None:
-            raise WouldDeadlock(f"BackgroundNode.call({function.__name__})")
+        check_may_block(f"BackgroundNode.call({function.__name__})")
         if self._loop is None:
             raise RuntimeError(f"{self.node.name} has not been started")
-        return asyncio.run_coroutine_threadsafe(function(*args, **named), self._loop).result()
+        if self._loop.is_closed():
+            raise NodeStopped(self.node.name)
+        work = asyncio.run_coroutine_threadsafe(function(*args, **named), self._loop)
+        try:
+            return work.result()
+        except BaseException:
+            work.cancel()  # Ctrl-C here; it is done already if the error is its own
+            raise
 
     def request(
         self,
@@ -160,16 +168,32 @@ class BackgroundNode:
     def _run(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
         asyncio.set_event_loop(loop)
         loop.call_soon(started.set)
-        while True:
-            try:
-                loop.run_forever()
-            except (SystemExit, KeyboardInterrupt) as error:
-                # A handler raised it; on this thread it cannot end the program.
-                _logger.error(  # noqa: TRY400
-                    "%r reached the loop of %s, which goes on", error, self.node.name
-                )
-            else:
-                return
+        try:
+            while not self._run_until_stopped(loop):
+                pass
+        finally:
+            loop.run_until_complete(_last_steps(loop))
+            loop.close()
+
+    def _run_until_stopped(self, loop: asyncio.AbstractEventLoop) -> bool:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            # A handler raised it; on this thread it cannot end the program.
+            name = self.node.name
+            _logger.error("%r reached the loop of %s, which goes on", error, name)  # noqa: TRY400
+            return False
+        return True
+
+
+async def _last_steps(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what is left on a loop before it is closed; it had its time when the node stopped."""
+    left = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=_LAST_STEPS)
+    await loop.shutdown_asyncgens()
 
 
 class _Default:

@@ -20,7 +20,7 @@ import pykka
 
 from ._errors import WouldDeadlock
 
-__all__ = ["LoopFuture"]
+__all__ = ["LoopFuture", "check_may_block"]
 
 T = TypeVar("T")
 J = TypeVar("J")
@@ -57,8 +57,8 @@ class LoopFuture(pykka.Future[T]):
         if self._get_hook is not None:
             return super().get(timeout=timeout)
         if self._outcome is None:
-            if timeout != 0 and _on_a_loop():
-                raise WouldDeadlock("Future.get()")
+            if timeout != 0:
+                check_may_block("Future.get()")
             arrived = threading.Event()
             if self._on_outcome(arrived.set) and not arrived.wait(timeout):
                 raise pykka.Timeout(f"{timeout} seconds")
@@ -183,7 +183,7 @@ class LoopFuture(pykka.Future[T]):
 
     def _value(self) -> T:
         if self._outcome is None:
-            raise pykka.Timeout("0 seconds")
+            raise AssertionError("the outcome is not there yet")
         value, error, traceback = self._outcome
         if error is not None:
             # Raised again and again, an exception would collect a longer traceback each time.
@@ -191,12 +191,17 @@ class LoopFuture(pykka.Future[T]):
         return cast("T", value)
 
 
-def _on_a_loop() -> bool:
+def check_may_block(call: str) -> None:
+    """Check that this thread runs no event loop.
+
+    Raises:
+        WouldDeadlock: It does.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return
+    raise WouldDeadlock(call)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:

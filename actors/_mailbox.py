@@ -174,7 +174,7 @@ class Intake(Target):
         kept: list[object] = []
         while queue:
             oldest = queue.popleft()
-            if type(oldest) is Message or is_envelope(oldest):
+            if is_message(oldest):
                 self._drop(oldest)
                 break
             kept.append(oldest)
@@ -230,7 +230,7 @@ class Intake(Target):
         try:
             await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
+            if not waiter.cancelled():
                 self.wake_waiters()  # the room it was given is another's
             elif waiter in waiters:
                 waiters.remove(waiter)
@@ -247,6 +247,13 @@ class Intake(Target):
             if not waiter.done():
                 waiter.set_result(None)
                 room -= 1
+
+
+def is_message(item: object) -> TypeGuard[Message | Envelope[Any]]:
+    """Tell whether something in a queue is a message, routed or of Pykka's."""
+    if is_envelope(item):
+        return not isinstance(item.message, messages._ActorStop)
+    return type(item) is Message
 
 
 def is_envelope(item: object) -> TypeGuard[Envelope[Any]]:

@@ -12,13 +12,13 @@ import threading
 import uuid
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
 
 import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from ._future import LoopFuture
+from ._future import LoopFuture, check_may_block
 from ._state import STOPPING
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ __all__ = [
     "mark_stopped",
 ]
 
-W = TypeVar("W", bound="Worker")
 
 _logger = logging.getLogger("pykka")
 _lock: Final = threading.RLock()
@@ -75,16 +74,46 @@ class Inbox:
         return not (self.early if self.cell is None else self.cell.queue)
 
 
-class WorkerRef(pykka.ActorRef[W], Generic[W]):
-    """A ref whose `stop` can be awaited without blocking a loop."""
+class WorkerRef(pykka.ActorRef[Any]):
+    """A ref that never blocks an event loop.
 
-    def __init__(self, worker: W, identity: Identity) -> None:
+    A blocking call on a loop's thread raises before anything is sent; what a call without
+    blocking returns can be awaited.
+    """
+
+    def __init__(self, worker: Worker, identity: Identity) -> None:
         # What the base class reads from the worker is being made just now.
         self._actor_weakref = weakref.ref(worker)
         self.actor_class = type(worker)
         self.actor_urn = identity.urn
         self.actor_inbox = identity.inbox
         self.actor_stopped = identity.stopped
+
+    @overload
+    def ask(
+        self, message: Any, *, block: Literal[False], timeout: float | None = None
+    ) -> pykka.Future[Any]: ...
+    @overload
+    def ask(self, message: Any, *, block: Literal[True], timeout: float | None = None) -> Any: ...
+    @overload
+    def ask(
+        self, message: Any, *, block: bool = True, timeout: float | None = None
+    ) -> Any | pykka.Future[Any]: ...
+
+    def ask(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, message: Any, *, block: bool = True, timeout: float | None = None
+    ) -> Any | pykka.Future[Any]:
+        """Send a message and wait for the answer, or return a future of it unless `block`.
+
+        Raises:
+            WouldDeadlock: `block` on the thread of an event loop.
+            pykka.Timeout: `block`, and there was no answer in time.
+            pykka.ActorDeadError: `block`, and the worker has stopped.
+            Exception: `block`, and the worker raised it.
+        """
+        if block and timeout != 0:
+            check_may_block("ActorRef.ask()")
+        return super().ask(message, block=block, timeout=timeout)
 
     @overload
     def stop(self, *, block: Literal[True], timeout: float | None = None) -> bool: ...
@@ -109,6 +138,8 @@ class WorkerRef(pykka.ActorRef[W], Generic[W]):
             WouldDeadlock: `block` on the thread of an event loop.
             pykka.Timeout: `block`, and it did not stop in time.
         """
+        if block and timeout != 0:
+            check_may_block("ActorRef.stop()")
         answer = cast("LoopFuture[None]", self.ask(messages._ActorStop(), block=False))
         stopped: LoopFuture[bool] = LoopFuture()
 
@@ -140,7 +171,7 @@ class Identity:
     urn: str
     inbox: Inbox
     stopped: threading.Event
-    ref: WorkerRef[Any]
+    ref: WorkerRef
 
 
 def identity(worker: Worker) -> Identity:

@@ -106,13 +106,13 @@ class _Patience:
     so only that one needs a timer; it is set anew when it goes off, not for every request.
     """
 
-    __slots__ = ("_loop", "_timer", "armed", "deadlines")
+    __slots__ = ("_loop", "_timer", "armed", "deadlines", "shared")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
         self._loop = loop
-        self._timer: asyncio.TimerHandle | None = None
-        self.armed = False
+        self.shared = False
         self.deadlines: dict[Reply, float] = {}
+        self.arm(deadline)
 
     def arm(self, deadline: float) -> None:
         """Set the timer."""
@@ -121,8 +121,7 @@ class _Patience:
 
     def cancel(self) -> None:
         """Cancel the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def _due(self) -> None:
         now = self._loop.time()
@@ -180,9 +179,10 @@ class Requests:
         loop = router.loop
         future: asyncio.Future[Message] = loop.create_future()
         reply = Reply(router, future, onward, timeout)
-        patience = self._patience.get(timeout) or self._patience_of(loop, timeout)
+        deadline = loop.time() + timeout
+        patience = self._patience.get(timeout) or self._patience_of(loop, timeout, deadline)
         deadlines = patience.deadlines
-        deadlines[reply] = deadline = loop.time() + timeout
+        deadlines[reply] = deadline
         if not patience.armed:
             patience.arm(deadline)
         address = router.random_address()
@@ -204,6 +204,8 @@ class Requests:
             self.count -= 1
             del router.table[address]
             deadlines.pop(reply, None)
+            if not patience.shared:
+                patience.cancel()
 
     def fail(self, address: Address, error: OnwardError) -> bool:
         """Raise an error where a request waits for its answer; say whether one does."""
@@ -220,15 +222,21 @@ class Requests:
         for patience in self._patience.values():
             patience.cancel()
 
-    def _patience_of(self, loop: asyncio.AbstractEventLoop, timeout: float) -> _Patience:
+    def _patience_of(
+        self, loop: asyncio.AbstractEventLoop, timeout: float, deadline: float
+    ) -> _Patience:
         # Most programs use a few timeouts. One that computes them from deadlines must not
         # leave a timer behind for each.
-        if len(self._patience) >= _SHARED_TIMERS:
-            for key, patience in list(self._patience.items()):
+        shared = self._patience
+        if len(shared) >= _SHARED_TIMERS:
+            for key, patience in list(shared.items()):
                 if not patience.deadlines:
                     patience.cancel()
-                    del self._patience[key]
-        made = self._patience[timeout] = _Patience(loop)
+                    del shared[key]
+        made = _Patience(loop, deadline)
+        if len(shared) < _SHARED_TIMERS:
+            made.shared = True
+            shared[timeout] = made
         return made
 
     def _give_up(self, address: Address) -> None:

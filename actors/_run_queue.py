@@ -118,5 +118,5 @@ class RunQueue:
             return await work
         if self._loop is None or self._loop.is_closed():
             work.close()
-            raise NodeStopped(self.name)
+            raise NodeStopped(self.name, "" if self._loop else "not started")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))

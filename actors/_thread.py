@@ -51,20 +51,22 @@ class OwnThread:
         self._jobs.put(None)
 
     def _run(self) -> None:
-        with asyncio.Runner() as runner:
-            while (job := self._jobs.get()) is not None:
-                function, args, loop, answer = job
-                value: Any = None
-                error: BaseException | None = None
-                try:
-                    value = function(*args)
-                    if is_coroutine(value):
-                        value = runner.run(value)
-                except BaseException as raised:  # noqa: BLE001 - handed to the worker's cell
-                    error = raised
-                with contextlib.suppress(RuntimeError):  # the node's loop is closed
-                    loop.call_soon_threadsafe(_settle, answer, value, error)
-                del job, function, args, value, error
+        # It makes its event loop when first used: most such workers have no coroutines.
+        runner = asyncio.Runner()
+        while (job := self._jobs.get()) is not None:
+            function, args, loop, answer = job
+            value: Any = None
+            error: BaseException | None = None
+            try:
+                value = function(*args)
+                if is_coroutine(value):
+                    value = runner.run(value)
+            except BaseException as raised:  # noqa: BLE001 - handed to the worker's cell
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the node's loop is closed
+                loop.call_soon_threadsafe(_settle, answer, value, error)
+            del job, function, args, value, error
+        runner.close()
 
 
 def _settle(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

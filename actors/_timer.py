@@ -25,7 +25,7 @@ class Timer(Turn):
     when the worker is restarted.
     """
 
-    __slots__ = ("_action", "_cell", "_due", "_handle", "_period", "_waiting")
+    __slots__ = ("_action", "_cell", "_due", "_handle", "_period", "_timers", "_waiting")
 
     def __init__(
         self, cell: Cell, seconds: float, action: Callable[[], object], *, repeat: bool
@@ -39,6 +39,7 @@ class Timer(Turn):
         if len(timers) >= limit:
             raise LimitReached("timers", limit)
         timers[self] = None
+        self._timers = timers
         self._cell = cell
         self._action: Callable[[], object] | None = action
         self._period = seconds if repeat else None
@@ -72,8 +73,7 @@ class Timer(Turn):
 
     def _end(self) -> None:
         self._action = None
-        if self._cell.timers is not None:
-            self._cell.timers.pop(self, None)
+        self._timers.pop(self, None)
 
     def _arm(self) -> None:
         if self._action is not None:

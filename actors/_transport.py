@@ -82,6 +82,7 @@ class Transports:
         self._node = node
         self._classes: dict[str, type[Transport]] = {}
         self._made: dict[type[Transport], Transport] = {}
+        self._all_loaded = False
 
     def add(self, transport_class: type[Transport]) -> None:
         """Use this class for its scheme and address type, before any entry point."""
@@ -104,6 +105,16 @@ class Transports:
 
     def for_type(self, address_type: int) -> Transport | None:
         """Return the transport that resolves a type of address, if there is one."""
+        if not self._all_loaded:
+            self._load_all()
+        for transport_class in self._classes.values():
+            if transport_class.address_type == address_type:
+                return self.make(transport_class)
+        return None
+
+    def _load_all(self) -> None:
+        # Once: a message for an unknown type must not cost a look through all that is installed.
+        self._all_loaded = True
         for entry in entry_points(group=GROUP):
             if entry.name in self._classes:
                 continue
@@ -112,10 +123,6 @@ class Transports:
             except Exception:
                 # One broken plug-in must not take the others with it.
                 _logger.exception("the transport %r cannot be loaded", entry.name)
-        for transport_class in self._classes.values():
-            if transport_class.address_type == address_type:
-                return self.make(transport_class)
-        return None
 
     def take_all(self) -> list[Transport]:
         """Return those made so far, newest first, and forget them."""

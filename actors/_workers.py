@@ -253,8 +253,7 @@ class Workers(Router):
         """Take a stopped worker off the table and keep its counts."""
         with self.lock:
             for each in cell.addresses:
-                if self.table.get(each) is cell:
-                    del self.table[each]
+                del self.table[each]
             self._workers -= 1
             for index, count in enumerate(_counts(cell)):
                 self._retired[index] += count

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import deque
 
 import pytest
 
@@ -305,3 +306,70 @@ async def test_a_second_place_in_the_run_queue_does_no_harm() -> None:
         assert recorder.payloads == [b"1"]
         assert len(gate.messages) == 1
         gate.opened.set()
+
+
+class Racing(deque[object]):
+    """A queue that looks empty once; then another thread has appended to it."""
+
+    late: object = None
+
+    def __bool__(self) -> bool:
+        if self.late is not None and not len(self):
+            self.append(self.late)
+            self.late = None
+            return False
+        return len(self) > 0
+
+
+@virtual_time
+async def test_what_is_appended_while_a_worker_falls_asleep_is_handled() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        node.spawn(lambda: recorder, address="w")
+        await asyncio.sleep(0.1)
+        cell = recorder._cell
+        assert cell is not None
+        cell.queue = queue = Racing()
+        queue.late = Message((recorder.address,), (), b"2")
+        node.send("w", b"1")
+        await asyncio.sleep(0.1)
+        assert recorder.payloads == [b"1", b"2"]
+
+
+@virtual_time
+async def test_what_is_appended_while_a_worker_stops_is_a_dead_letter() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        node.spawn(lambda: recorder, address="w")
+        await asyncio.sleep(0.1)
+        cell = recorder._cell
+        assert cell is not None
+        cell.queue = queue = Racing()
+        node.loop.call_soon(setattr, queue, "late", Message((recorder.address,), (), b"late"))
+        await asyncio.sleep(0.1)
+        await node.stop()
+        await asyncio.sleep(0.1)
+        assert node.dead_letters.by_reason == {"worker stopped": 1}
+
+
+@virtual_time
+async def test_an_answer_to_somebody_who_asked_a_worker_that_was_given_up() -> None:
+    released = asyncio.Event()
+
+    class Stubborn(Worker):
+        async def on_receive(self, message: object) -> object:
+            while not released.is_set():
+                try:
+                    await released.wait()
+                except asyncio.CancelledError:
+                    continue
+            return message
+
+    async with Node() as node:
+        node.spawn(Stubborn, address="w")
+        asked = node.ref("w").ask("question", block=False)
+        await asyncio.sleep(0.1)
+        await node.stop(timeout=1)
+        assert node.statistics().abandoned == 1
+        released.set()
+        assert await asked == "question"

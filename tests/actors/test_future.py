@@ -4,6 +4,7 @@ import asyncio
 import queue
 import sys
 import threading
+from collections.abc import Callable, Iterable
 
 import pykka
 import pytest
@@ -12,8 +13,8 @@ from onward.actors import LoopFuture, WouldDeadlock
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 
 
-def in_thread(function: object) -> threading.Thread:
-    thread = threading.Thread(target=function)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+def in_thread(function: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=function)
     thread.start()
     return thread
 
@@ -180,7 +181,7 @@ def test_chains_are_computed_when_the_value_arrives() -> None:
 
 
 def test_a_chain_of_a_failed_future_fails() -> None:
-    future: LoopFuture[list[int]] = LoopFuture()
+    future: LoopFuture[Iterable[int]] = LoopFuture()
     filtered = future.filter(lambda item: item > 1)
     reduced = future.reduce(lambda total, item: total + item, 0)
     future.set_exception((ValueError, ValueError("no"), None))
@@ -223,3 +224,16 @@ def test_join_fails_with_the_first_failure_in_order() -> None:
     first.set(1)
     with pytest.raises(ValueError, match="second"):
         joined.get(timeout=0)
+
+
+@on_each_loop
+def test_a_value_that_arrives_while_an_await_begins(loop_factory: LoopFactory) -> None:
+    class Racing(LoopFuture[int]):
+        def _on_outcome(self, callback: Callable[[], object]) -> bool:
+            self.set(6)
+            return super()._on_outcome(callback)
+
+    async def main() -> None:
+        assert await Racing() == 6
+
+    run_on(loop_factory, main())

@@ -6,7 +6,15 @@ from types import TracebackType
 
 import pytest
 
-from onward.actors import Mailbox, Node, NodeLimits, OnFailure, Supervision, Worker
+from onward.actors import (
+    Mailbox,
+    Node,
+    NodeLimits,
+    OnFailure,
+    Supervision,
+    Worker,
+    _lifecycle as lifecycle,
+)
 from onward.protocol import Message, NotDelivered, UnknownAddress, WorkerStopped
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Gate, Recorder
@@ -383,9 +391,9 @@ def test_system_exit_in_start_or_stop_ends_the_program(when: str, *, later: bool
     async def main() -> None:
         async with Node() as node:
             node.spawn(Exiting, address="exiting")
-            await asyncio.sleep(1)
-            await node.stop_worker("exiting")
-            await asyncio.sleep(1)
+            if when == "stop":
+                await node.stop_worker("exiting")
+            await asyncio.Event().wait()
 
     with pytest.raises(SystemExit), asyncio.Runner() as runner:
         runner.run(main())
@@ -582,7 +590,7 @@ async def test_a_worker_that_cannot_be_stopped_is_given_up(
 @virtual_time
 async def test_a_restart_that_hangs_is_ended_by_a_stop() -> None:
     class Hanging(Failing):
-        async def on_failure(  # type: ignore[override]
+        async def on_failure(
             self,
             exception_type: type[BaseException] | None,
             exception_value: BaseException | None,
@@ -662,3 +670,57 @@ async def test_a_mailbox_of_one_and_a_restart() -> None:
         node.send("w", b"1")
         await asyncio.sleep(1)
         assert node.statistics().handled == 2
+
+
+@virtual_time
+async def test_a_restart_that_is_given_up() -> None:
+    released = asyncio.Event()
+
+    class Stubborn(Failing):
+        async def on_failure(
+            self,
+            exception_type: type[BaseException] | None,
+            exception_value: BaseException | None,
+            traceback: TracebackType | None,
+        ) -> None:
+            while not released.is_set():
+                try:
+                    await released.wait()
+                except asyncio.CancelledError:
+                    continue
+
+    async with Node() as node:
+        node.spawn(Stubborn, address="w", supervision=Supervision(OnFailure.RESTART))
+        node.send("w", b"!")
+        await asyncio.sleep(1)
+        await node.stop(timeout=1)
+        assert node.statistics().abandoned == 1
+        released.set()
+        await asyncio.sleep(0.1)
+        assert not node.has("w")
+
+
+@virtual_time
+async def test_no_time_at_all() -> None:
+    async with Node(limits=NodeLimits(batch=1, drain=1)) as node:
+        recorder = Recorder()
+        await node.start(lambda: recorder, address="w")
+        for _ in range(10):
+            node.send("w", b"")
+        await node.stop_worker("w", timeout=0)
+        assert not node.has("w")
+        assert len(recorder.messages) + node.dead_letters.total == 10
+        assert node.dead_letters.total > 0
+
+
+@virtual_time
+async def test_closing_a_worker_that_is_closed_does_nothing() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        await node.start(lambda: recorder, address="w")
+        cell = recorder._cell
+        assert cell is not None
+        await node.stop_worker("w")
+        cell.give_up()
+        await lifecycle.stop_within(cell, node.loop.time() + 1, drain=True)
+        assert node.statistics().worker_count == 0

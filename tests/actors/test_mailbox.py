@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable
 
 import pykka
 import pytest
+from pykka import messages
+from pykka._envelope import Envelope
 
-from onward.actors import Mailbox, Node, NodeLimits, Overflow
+from onward.actors import Mailbox, Node, NodeLimits, Overflow, Worker
 from onward.actors._mailbox import Intake, Target, Turn
 from onward.protocol import Address, MailboxFull, Message, UnknownAddress
 from tests.support.virtual import virtual_time
@@ -303,11 +306,11 @@ async def test_what_reaches_a_stopped_worker_by_an_old_way_is_not_lost() -> None
         assert node.dead_letters.by_reason == {"worker stopped": 1}
 
         answer = pykka.ThreadingFuture[object]()
-        inbox.put(pykka._envelope.Envelope("question", reply_to=answer))
+        inbox.put(Envelope("question", reply_to=answer))
         with pytest.raises(pykka.ActorDeadError):
             answer.get(timeout=0)
-        inbox.put(pykka._envelope.Envelope("statement"))
-        inbox.put(pykka._envelope.Envelope(pykka.messages._ActorStop()))
+        inbox.put(Envelope("statement"))
+        inbox.put(Envelope(messages._ActorStop()))
         assert node.dead_letters.by_reason == {"worker stopped": 2}
 
 
@@ -344,3 +347,79 @@ def test_what_only_a_worker_has() -> None:
         target.give_up()
     with pytest.raises(AssertionError):
         Turn().perform(Intake())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@virtual_time
+async def test_with_nothing_to_drop_the_newest_is_taken() -> None:
+    async with Node() as node:
+        gate = Gate()
+        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(1, Overflow.DROP_OLDEST))
+        node.send("gate", b"in hand")
+        gate.after(0, lambda: None)
+        await asyncio.sleep(0.1)
+        node.send("gate", b"1")
+        assert node.statistics().workers[0].waiting == 2
+        gate.opened.set()
+        await asyncio.sleep(0.1)
+        assert payloads(gate) == [b"in hand", b"1"]
+
+
+@virtual_time
+async def test_two_threads_make_one_queue() -> None:
+    class Racing:
+        """A lock that another thread had before."""
+
+        def __enter__(self) -> None:
+            cell.queue = queue
+
+        def __exit__(self, *_exc_info: object) -> None: ...
+
+    async with Node() as node:
+        recorder = Recorder()
+        await node.start(lambda: recorder, address="w")
+        assert recorder._cell is not None
+        cell, queue = recorder._cell, deque([Message((recorder.address,), (), b"1")])
+        lock, node.lock = node.lock, Racing()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+        node.send("w", b"2")
+        node.lock = lock
+        await asyncio.sleep(0.1)
+        assert recorder.payloads == [b"1", b"2"]
+
+
+@virtual_time
+async def test_a_stop_is_not_dropped() -> None:
+    async with Node() as node:
+        gate = await busy(node, Overflow.DROP_OLDEST, limit=1)
+        stopping = node.ref("gate").stop(block=False)
+        for number in range(5):
+            node.send("gate", b"%d" % number)
+        gate.opened.set()
+        assert await stopping is True
+
+
+@virtual_time
+async def test_a_sender_cancelled_just_before_there_is_room() -> None:
+    class Cancelling(Worker):
+        def handle_message(self, message: Message) -> Awaitable[None] | None:
+            if message.payload == b"in hand":
+                return self.wait()
+            first.cancel()
+            return None
+
+        async def wait(self) -> None:
+            await opened.wait()
+
+    opened = asyncio.Event()
+    async with Node() as node:
+        node.spawn(Cancelling, address="w", mailbox=Mailbox(1, Overflow.WAIT))
+        node.send("w", b"in hand")
+        await asyncio.sleep(0.1)
+        node.send("w", b"cancels")
+        first = asyncio.create_task(node.send_wait("w", b"first"))
+        second = asyncio.create_task(node.send_wait("w", b"second"))
+        await asyncio.sleep(0.1)
+        opened.set()
+        await asyncio.sleep(0.1)
+        assert first.cancelled()
+        assert second.done()
+        assert node.statistics().handled == 3

@@ -127,6 +127,22 @@ async def test_a_timer_cancelled_before_it_is_armed_never_is() -> None:
 
 
 @virtual_time
+async def test_a_timer_cancelled_in_the_moment_it_goes_off() -> None:
+    async with Node() as node:
+        clock = await started(node)
+        due = node.loop.time() + 1.0
+        timers: list[Timer] = []
+        # Both are ready at the same time; asyncio no longer looks whether one is cancelled
+        # by a thread while it calls the other.
+        timers.append(clock.after(1.0, lambda: clock.write("never")))
+        await asyncio.sleep(0)
+        timers[0]._handle = None
+        node.loop.call_at(due - 0.5, timers[0].cancel)
+        await asyncio.sleep(2)
+        assert clock.log == []
+
+
+@virtual_time
 async def test_a_failing_action_is_a_failure_of_the_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+import uvloop
+
+from onward.actors import (
+    Node,
+    Worker,
+    WouldDeadlock,
+    _background as background_module,
+    new_event_loop,
+)
+from onward.protocol import Address, Message, NodeStopped, UnknownAddress
+from tests.support.loops import LoopFactory, on_each_loop
+from tests.support.workers import Echo, Failing, Recorder
+
+
+@on_each_loop
+def test_a_node_for_synchronous_code(loop_factory: LoopFactory) -> None:
+    recorder = Recorder()
+    with Node.in_background("somewhere", loop_factory=loop_factory) as background:
+        assert background.start(Echo, address="echo") == Address(0, b"echo")
+        background.start(lambda: recorder, address="recorder")
+        assert background.request("echo", b"hi", timeout=10).payload == b"hi"
+        background.send("recorder", b"1", return_route="echo")
+        # FIFO: when this is answered, the one before it has been handled.
+        background.node.ref("recorder").ask("settled")
+        assert recorder.payloads == [b"1"]
+        assert background.call(asyncio.sleep, 0, "result") == "result"
+        assert background.node.name == "somewhere"
+        with pytest.raises(UnknownAddress):
+            background.request("nobody", b"")
+        with pytest.raises(UnknownAddress):
+            background.send("nobody", b"")
+    assert recorder.events == ["start", "stop"]
+    with pytest.raises(NodeStopped):
+        background.send("recorder", b"")
+    with pytest.raises(NodeStopped):
+        background.request("recorder", b"")
+    background.stop()
+
+
+def test_not_open_and_open_twice() -> None:
+    background = Node.in_background()
+    background.stop()
+    with pytest.raises(RuntimeError, match="has not been started"):
+        background.call(asyncio.sleep, 0)
+    with background, pytest.raises(RuntimeError, match="started already"):
+        background.open()
+
+
+def test_no_call_on_a_loop() -> None:
+    async def main() -> None:
+        with pytest.raises(WouldDeadlock):
+            background.request("echo", b"")
+
+    with Node.in_background() as background:
+        asyncio.run(main())
+
+
+def test_listen_and_connect() -> None:
+    with Node.in_background() as background:
+        background.start(Echo, address="echo")
+        listener = background.listen("memory://background", expose=["echo"])
+        connection = background.connect("memory://background")
+        answer = background.request((connection, Address(0, b"echo")), b"hi")
+        assert answer.payload == b"hi"
+        assert listener.uri == "memory://background"
+
+
+def test_a_handler_that_exits_does_not_end_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    class Exiting(Worker):
+        def handle_message(self, message: Message) -> None:
+            raise SystemExit(3)
+
+    with Node.in_background() as background:
+        background.start(Exiting, address="exiting")
+        background.start(Echo, address="echo")
+        background.send("exiting", b"")
+        assert background.request("echo", b"hi").payload == b"hi"
+        assert not background.node.has("exiting")
+    assert "which goes on" in caplog.text
+
+
+def test_a_node_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Node.in_background("left") as background:
+        background.start(Failing, address="failing")
+
+        async def broken(*, timeout: float) -> None:
+            raise ValueError(timeout)
+
+        monkeypatch.setattr(background.node, "stop", broken)
+        with pytest.raises(ValueError, match="5"):
+            background.stop()
+        assert not any(thread.name == "left" for thread in threading.enumerate())
+
+
+def test_the_loop_is_uvloop_s_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = new_event_loop()
+    assert isinstance(loop, uvloop.Loop)
+    loop.close()
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    loop = new_event_loop()
+    assert isinstance(loop, asyncio.SelectorEventLoop)
+    loop.close()
+
+
+def run_script(script: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_default_node_stops_at_exit() -> None:
+    script = """
+from onward.actors import Worker
+
+class Ending(Worker):
+    def on_receive(self, message):
+        return message
+
+    def on_stop(self):
+        print("stopped")
+
+print(Ending.start().ask("asked"))
+"""
+    assert run_script(script) == "asked\nstopped\n"
+
+
+def test_the_default_node_after_a_fork() -> None:
+    script = """
+import os
+from onward.actors import Worker
+
+class Adding(Worker):
+    def on_receive(self, message):
+        return message + 1
+
+assert Adding.start().ask(1) == 2
+child = os.fork()
+if child == 0:
+    os._exit(Adding.start().ask(40))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert run_script(script) == "41\n"
+
+
+def test_forget() -> None:
+    default = background_module._Default()
+    default._background = Node.in_background()
+    default.forget()
+    assert default._background is None
