@@ -58,19 +58,21 @@ class CallFailed(Exception):
     """The function was called and raised."""
 
 
-async def call(node: Node, route: str, function: str, *arguments: Any) -> Any:
+async def call(node: Node, route: str, function: str, *arguments: Any, timeout: float) -> Any:
     """Call a function at the end of a route and return its result."""
     payload = json.dumps({"function": function, "arguments": arguments}).encode()
-    answer = json.loads((await node.request(route, payload, timeout=0.25)).payload)
+    answer = json.loads((await node.request(route, payload, timeout=timeout)).payload)
     if "error" in answer:
         raise CallFailed(answer["error"])
     return answer["result"]
 
 
-async def try_call(node: Node, route: str, function: str, *arguments: Any) -> None:
+async def try_call(
+    node: Node, route: str, function: str, *arguments: Any, timeout: float = 10
+) -> None:
     text = f"{function}({', '.join(map(str, arguments))})"
     try:
-        print(f"{text} = {await call(node, route, function, *arguments)}")
+        print(f"{text} = {await call(node, route, function, *arguments, timeout=timeout)}")
     except CallFailed as error:
         print(f"{text}: the other side says: {error}")
     except NotDelivered as error:
@@ -91,7 +93,7 @@ async def main() -> None:
 
         await try_call(near, route, "add", 2, 3)
         await try_call(near, route, "divide", 1, 0)
-        await try_call(near, route, "sleep", 0.5)
+        await try_call(near, route, "sleep", 0.5, timeout=0.1)
 
     # The far node has stopped: nobody listens there now.
     async with Node("late") as late:
