@@ -1,15 +1,15 @@
 """An address type of one's own: names that lead to workers wherever they are.
 
 An address is a type and a value. Type 0 is the node's own workers; every other type has a rule,
-a function that replaces the address by where it leads. Here type 40 is a name in a directory,
+a function that replaces the address by where it leads. Here type 64 is a name in a directory,
 and a name may stand for a whole route, to another node too. Who sends need not know; and when
 a worker moves, only the directory changes.
 
 It prints:
 
-    40#greeter: hello from the near node
-    40#greeter: hello from the far node
-    40#nobody: no such worker: 40#nobody (not in the directory)
+    64#greeter: hello from the near node
+    64#greeter: hello from the far node
+    64#nobody: no such worker: 64#nobody (not in the directory)
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from functools import partial
 from onward.actors import Node, Worker
 from onward.protocol import DeliveryError, Message, Route, UnknownAddress, parse_route
 
-NAME = 40
+NAME = 64
 
 
 class Directory:
-    """The rule for addresses of type 40."""
+    """The rule for addresses of type 64."""
 
     def __init__(self) -> None:
         self._routes: dict[bytes, Route] = {}
@@ -66,15 +66,15 @@ async def main() -> None:
 
         near.spawn(partial(Greeter, "near"), address="greeter")
         directory.enter("greeter", "0#greeter")
-        await ask(near, "40#greeter")
+        await ask(near, "64#greeter")
 
         # The greeter moves to another node.
         far.spawn(partial(Greeter, "far"), address="greeter")
         listener = await far.listen("tcp://127.0.0.1:0", expose=["greeter"])
         directory.enter("greeter", f"1#{listener.uri.removeprefix('tcp://')} => 0#greeter")
-        await ask(near, "40#greeter")
+        await ask(near, "64#greeter")
 
-        await ask(near, "40#nobody")
+        await ask(near, "64#nobody")
 
 
 if __name__ == "__main__":
