@@ -56,6 +56,9 @@ _logger = logging.getLogger("onward.transports.rsocket")
 BLOCKED_RECHECK: Final = 1.0
 """Seconds after which a peer that is not read is looked at again for its keepalive."""
 
+BULK: Final = 64 * 1024
+"""Bytes read at once after which a peer is not read again before others had their turn."""
+
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
@@ -109,6 +112,7 @@ class Link(asyncio.Protocol):
         self.peer_name = ""
         self.write_paused = False
         self._flushing = False
+        self._resting = False
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         # Links whose sockets are full of what this one sends to them; it is not read meanwhile.
@@ -152,6 +156,16 @@ class Link(asyncio.Protocol):
             self.flush_soon()
         if core.close_expected():
             self._close_when_flushed()
+        if len(data) >= BULK and not self._resting and self._transport is not None:
+            # Some event loops read on and on while there is something to read, and who is
+            # sent to would not be seen to be slow before it is far above its limits.
+            self._resting = True
+            self._transport.pause_reading()
+            self._loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._read_on()
 
     def _relay_answer(self, exchange: StreamExchange, stream: Stream, frame: Frame) -> None:
         """Pass a frame of the destination, this peer, on to the requester."""
@@ -313,7 +327,10 @@ class Link(asyncio.Protocol):
             return
         by._blocking.discard(self)
         self._blocked_by.discard(by)
-        if not self._blocked_by and self._transport is not None:
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._blocked_by and not self._resting and self._transport is not None:
             self._transport.resume_reading()
 
     def _unblock_all(self) -> None:

@@ -1,0 +1,234 @@
+"""The listener: how many it takes, how it stops, and what it is told wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from onward.actors import Node, NodeLimits
+from onward.actors.broker import Broker
+from onward.protocol import RSOCKET, Address, LinkDown, UnknownAddressType
+from onward.transports.rsocket import LinkOptions, ListenerStatistics
+from tests.support.rsocket_peer import (
+    RR,
+    STREAM,
+    C,
+    I,
+    Peer,
+    asked_for,
+    elements,
+    errors,
+    frame,
+    in_memory,
+    payload,
+    request,
+    setup,
+    world,
+)
+
+ASKED = asked_for("a")
+URI = "rsocket+tcp://127.0.0.1:0"
+
+
+@in_memory
+async def test_how_many_connections_it_takes() -> None:
+    async with world(options=LinkOptions(max_connections=2)) as w:
+        requester, destination = await w.pair()
+        port = int(w.listener.uri.rpartition(":")[2])
+        one_more = Peer(w.loop.servers[port], ("10.0.0.9", 1))
+        assert one_more.closed
+        assert await one_more.ask(setup()) == []
+        statistics = w.listener.statistics()
+        assert (statistics.connections, statistics.turned_away) == (2, 1)
+        destination.die()
+        await w.loop.idle()
+        assert await (await w.destination()).received() == []
+        assert w.listener.statistics().accepted == 3
+        requester.die()
+
+
+@in_memory
+async def test_its_statistics_do_not_forget() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        await requester.ask(request(RR, 1, ASKED), request(RR, 3, None), frame(0, 0x20, I))
+        await destination.ask(payload(2, b"", C))
+        expected = ListenerStatistics(2, 2, 0, 1, 1, {"unknown_type": 1}, {})
+        assert w.listener.statistics() == expected
+        requester.eof()
+        destination.die()
+        await w.loop.idle()
+        assert w.listener.statistics() == ListenerStatistics(
+            0, 2, 0, 1, 1, {"unknown_type": 1}, {"by the peer": 2}
+        )
+
+
+@in_memory
+async def test_why_connections_ended_is_counted() -> None:
+    async with world() as w:
+        await w.connect().ask(b"\x00\x00\x05hello")
+        await w.connect().ask(setup(version=(3, 0)))
+        await w.connect().ask(setup(b"\xff" * 4))
+        await (await w.requester()).ask(frame(0, 0x20))
+        await (await w.requester()).ask(frame(0, 0x0B, 0, b"\x00\x00\x01\x01"))
+        (await w.requester()).die()
+        first = await w.destination(route_id=w.new_id())
+        await w.destination(route_id=first.link.session.registration.route_id)  # type: ignore[union-attr]
+        silent, _ = w.connect(), w.connect()
+        await silent.ask(setup(keepalive=100, lifetime=1000))
+        await asyncio.sleep(11)
+        await w.listener.close()
+        assert w.listener.statistics().closed == {
+            "setup refused": 3,
+            "broken frame": 1,
+            "error of the peer": 1,
+            "by the peer": 1,
+            "replaced": 1,
+            "silent": 1,
+            "no setup": 1,
+            "stopped": 1,
+        }
+
+
+@in_memory
+async def test_closing_waits_for_what_is_to_be_sent() -> None:
+    async with world(options=LinkOptions(drain_timeout=3)) as w:
+        requester, destination = await w.pair()
+        stuck = await w.requester()
+        for peer in (requester, stuck):
+            peer.send(request(STREAM, 1, ASKED, n=5))
+        await destination.received()
+        requester.stop_reading()
+        stuck.stop_reading()
+        await destination.ask(payload(2, b"x"), payload(4, b"x"))
+        closing = asyncio.ensure_future(w.listener.close())
+        await asyncio.sleep(1)
+        assert not closing.done()
+        requester.read_on()
+        got = await requester.received()
+        assert elements(got) == [b"x"]
+        assert errors(got)[-1] == (0, 0x101, "the broker stops")
+        start = w.loop.time()
+        await closing
+        assert w.loop.time() - start == pytest.approx(2, abs=0.1)
+        assert stuck.closed
+
+
+@in_memory
+async def test_the_node_stops_with_connections_alive() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        silent = w.connect()
+        await requester.ask(request(RR, 1, ASKED))
+        await w.node.stop()
+        for peer in (requester, destination, silent):
+            assert peer.closed
+        assert errors(await requester.received())[-1] == (0, 0x101, "the broker stops")
+        assert w.node.statistics().worker_count == 0
+
+
+@in_memory
+async def test_a_connection_made_while_the_node_stops_is_turned_away() -> None:
+    async with world() as w:
+        port = int(w.listener.uri.rpartition(":")[2])
+        factory = w.loop.servers[port]
+        await w.node.stop_worker(w.listener.address)
+        late = Peer(factory, None)
+        assert late.closed
+        assert w.listener.statistics().turned_away == 1
+
+
+@in_memory
+async def test_a_node_at_its_limit_turns_connections_away() -> None:
+    async with Node(limits=NodeLimits(addresses=7)) as node:
+        broker = await Broker.attach(node)
+        listener = await node.listen(URI, broker=broker)
+        loop: Any = node.loop
+        peers = [Peer(loop.servers[1], ("::1", port, 0, 0)) for port in (1, 2)]
+        assert [peer.closed for peer in peers] == [False, True]
+        assert peers[0].link.peer_name == "::1:1"
+        await listener.close()
+
+
+@in_memory
+async def test_listeners_of_one_broker_share_its_destinations() -> None:
+    async with world() as w:
+        destination = await w.destination()
+        other = await w.node.listen(URI, broker=w.broker)
+        assert other.uri != w.listener.uri
+        assert w.node.has(other.address)
+        requester = Peer(w.loop.servers[int(other.uri.rpartition(":")[2])], ("10.0.0.8", 1))
+        w.peers.append(requester)
+        assert await requester.ask(setup(), request(RR, 1, ASKED)) == []
+        await destination.ask(payload(2, b"x", C))
+        assert elements(await requester.received()) == [b"x"]
+        await other.close()
+        assert requester.closed
+        assert not destination.closed
+
+
+async def test_what_it_is_told_wrong() -> None:
+    async with Node() as node, Node() as other:
+        broker = await Broker.attach(node)
+        with pytest.raises(ValueError, match="broker="):
+            await node.listen(URI)
+        for wrong in (None, Broker()):
+            with pytest.raises(ValueError, match="broker="):
+                await node.listen(URI, broker=wrong)
+        with pytest.raises(ValueError, match="of the same node"):
+            await other.listen(URI, broker=broker)
+        with pytest.raises(ValueError, match="exposing"):
+            await node.listen(URI, broker=broker, expose=["echo"])
+        with pytest.raises(ValueError, match="'colour'"):
+            await node.listen(URI, broker=broker, colour="blue")
+        with pytest.raises(ValueError, match="LinkOptions"):
+            await node.listen(URI, broker=broker, options={"max_answer": 3})
+        for uri in ("rsocket+tcp://127.0.0.1", "rsocket+tcp://:1", "rsocket+tcp://h:1/path"):
+            with pytest.raises(ValueError, match="rsocket"):
+                await node.listen(uri, broker=broker)
+        with pytest.raises(ValueError, match="Port"):
+            await node.listen("rsocket+tcp://127.0.0.1:99999", broker=broker)
+
+
+async def test_a_port_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        async with Node() as node:
+            broker = await Broker.attach(node)
+            before = node.statistics().worker_count
+            with pytest.raises(OSError, match="address already in use"):
+                await node.listen(
+                    f"rsocket+tcp://127.0.0.1:{taken.getsockname()[1]}", broker=broker
+                )
+            assert node.statistics().worker_count == before
+
+
+async def test_it_only_listens() -> None:
+    async with Node() as node:
+        with pytest.raises(LinkDown, match="only listens"):
+            await node.connect(URI)
+        with pytest.raises(UnknownAddressType):
+            node.send([Address(RSOCKET, b"127.0.0.1:1")], b"")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_connections": 0},
+        {"credit_window": 0},
+        {"credit_window": 2**31},
+        {"max_answer": 0},
+        {"max_gather": 0},
+        {"stall_timeout": 0},
+        {"drain_timeout": -1},
+        {"low_water": 0},
+        {"low_water": 2**21},
+        {"high_water": 2**27},
+        {"max_gathered": 1},
+    ],
+)
+def test_options_out_of_range(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        LinkOptions(**wrong)  # type: ignore[arg-type]
