@@ -13,7 +13,7 @@ import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from ..protocol import Address, Message
+from ..protocol import Address, Message, WorkerFailed
 from . import _lifecycle as lifecycle
 from ._mailbox import Intake, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
@@ -45,6 +45,7 @@ class Cell(Intake):
         "failures",
         "handle",
         "handled",
+        "in_hand",
         "parent",
         "registered",
         "restarts",
@@ -87,6 +88,7 @@ class Cell(Intake):
         self.deadline: float | None = None
         self.children: dict[Cell, None] | None = None
         self.timers: dict[Timer, None] | None = None
+        self.in_hand: Message | None = None
         self.waiters: deque[asyncio.Future[None]] | None = None
         self.failures: deque[float] | None = None
         self.handled = 0
@@ -100,7 +102,7 @@ class Cell(Intake):
 
     # --- turns ------------------------------------------------------------------------
 
-    def turn(self) -> int:
+    def turn(self) -> int:  # noqa: C901 - every hop passes here; calls would cost more than they show
         """Handle a batch of what waits; return how much that was."""
         queue = self.queue
         if self.state != RUNNING or queue is None:
@@ -125,7 +127,8 @@ class Cell(Intake):
                     result = handle(item)
                     if result is None:
                         continue
-                    self.suspend(result, self.turn_done)
+                    if self.suspend(result, self.turn_done):
+                        self.in_hand = item
                 else:
                     # Before anything that may stop the worker: its counts must be complete.
                     self.handled += number - counted
@@ -134,7 +137,7 @@ class Cell(Intake):
             except BaseException as error:  # noqa: BLE001 - the top of a worker's loop
                 self.handled += number + 1 - counted
                 counted = number + 1
-                self.raised(error)
+                self.raised(error, item)
             if self.state != RUNNING:
                 count = number + 1
                 break
@@ -201,11 +204,18 @@ class Cell(Intake):
 
     def turn_done(self, task: asyncio.Task[Any]) -> None:
         if self.resumed(task):
+            message, self.in_hand = self.in_hand, None
             error = task_error(task)
             if error is not None:
-                self.raised(error)
+                self.raised(error, message)
             if self.state == RUNNING:
                 self.turn()
+
+    def mishandled(self, message: Message, error: BaseException | None) -> None:
+        """Report a message that the worker had in hand and did not finish with."""
+        failure = WorkerFailed(self.address, "" if error is not None else "it was stopped")
+        failure.__cause__ = error
+        self.node.lose(message, failure)
 
     def _receive(self, envelope: Envelope[Any]) -> None:
         message, future = envelope.message, envelope.reply_to
@@ -249,8 +259,10 @@ class Cell(Intake):
             self.failed += 1
             lifecycle.log_returned(self, error)
 
-    def raised(self, error: BaseException) -> None:
-        """Do what the worker's policy says about a failure."""
+    def raised(self, error: BaseException, item: object = None) -> None:
+        """Do what the worker's policy says about a failure, with what it had in hand."""
+        if type(item) is Message:
+            self.mishandled(item, error)
         self.failed += 1
         if is_fatal(error):
             lifecycle.fatal(self, error)

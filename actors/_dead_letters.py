@@ -16,6 +16,9 @@ __all__ = ["DeadLetter", "DeadLetters"]
 
 _logger = logging.getLogger("onward.actors")
 
+KEPT_PAYLOAD: Final = 256
+"""Bytes of a payload that are kept of a dead letter."""
+
 OTHER: Final = "other"
 """The reason counted once there are as many distinct reasons as are counted."""
 
@@ -25,7 +28,10 @@ class DeadLetter:
     """A message that did not get through.
 
     Attributes:
-        message: The message as it was when it failed.
+        message: The message as it was when it failed. One that is kept has only the first
+            `KEPT_PAYLOAD` bytes of its payload and no context, so that what is kept of
+            dead letters is bounded in bytes and not only in number.
+        size: Bytes of the whole payload.
         reason: Why, in a few words; the same words for the same cause.
         at: When, in seconds of the node's clock.
     """
@@ -33,6 +39,13 @@ class DeadLetter:
     message: Message
     reason: str
     at: float
+    size: int
+
+    def kept(self) -> DeadLetter:
+        """Return the letter as it is kept."""
+        onward, back, payload, source, _ = self.message
+        short = Message(onward, back, payload[:KEPT_PAYLOAD], source)
+        return DeadLetter(short, self.reason, self.at, self.size)
 
 
 class DeadLetters:
@@ -71,13 +84,13 @@ class DeadLetters:
 
     def add(self, message: Message, reason: str) -> None:
         """Count and keep a message, and show it to the subscribers."""
-        letter = DeadLetter(message, reason, self._clock())
+        letter = DeadLetter(message, reason, self._clock(), len(message.payload))
         with self._lock:
             counts = self._counts
             if reason not in counts and len(counts) >= self._reasons:
                 reason = OTHER
             counts[reason] = counts.get(reason, 0) + 1
-            self._recent.append(letter)
+            self._recent.append(letter.kept())
         _logger.debug("dead letter: %s: %s", letter.reason, message)
         for subscriber in self._subscribers:
             try:

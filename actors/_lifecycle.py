@@ -295,6 +295,9 @@ def close(cell: Cell) -> None:
         return
     cell.state = STOPPED
     cell.task = None
+    message, cell.in_hand = cell.in_hand, None
+    if message is not None:
+        cell.mishandled(message, None)
     for child in list(cell.children or ()):
         # Its stop was cut short; it must not outlive its parent.
         cell.node.abandoned += 1

@@ -183,7 +183,7 @@ class Intake(Target):
     def _drop(self, item: Message | Envelope[Any]) -> None:
         self.dropped += 1
         if isinstance(item, Message):
-            self.node.dead_letter(item, MailboxFull.reason)
+            self.node.lose(item, MailboxFull(self.address, f"{self.limit} messages wait"))
         elif item.reply_to is not None:
             error = MailboxFull(self.address, f"{self.limit} messages wait")
             item.reply_to.set_exception((MailboxFull, error, None))
@@ -193,7 +193,7 @@ class Intake(Target):
     def refuse(self, item: object) -> None:
         """Answer or dead-letter something this worker will not handle any more."""
         if isinstance(item, Message):
-            self.node.dead_letter(item, WorkerStopped.reason)
+            self.node.lose(item, WorkerStopped(self.address))
         elif is_envelope(item):
             future = item.reply_to
             if future is None:

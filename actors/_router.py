@@ -97,6 +97,22 @@ class Router(RunQueue):
             if not self._awake:
                 self._wake()
 
+    def route_now(self, message: Message) -> None:
+        """Do as `route`, and give a worker of the node its turn at once if the node is idle.
+
+        For requests: whoever sends is about to wait, and a pass of the event loop less is a
+        quarter of what a request costs. Only on the loop's thread and not in a turn.
+        """
+        onward = message[0]
+        if self._awake or not onward or onward[0] not in self.table:
+            self.route(message)
+            return
+        self._awake = True  # so that `route` does not wake the loop
+        try:
+            self.route(message)
+        finally:
+            self.context.run(self._drain, self.limits.batch)
+
     def _reroute(self, message: Message) -> None:
         if self.phase is Phase.NOT_STARTED or self.phase is Phase.CLOSED:
             raise NodeStopped(self.name)
@@ -259,6 +275,24 @@ class Router(RunQueue):
             Whether a request waits there.
         """
         return self._requests.fail(address, error)
+
+    def lose(self, message: Message, error: OnwardError) -> None:
+        """Make a message a dead letter, and tell a request of this node that waits for it.
+
+        For whoever has taken a message over and cannot do anything with it. Safe from any
+        thread.
+
+        Args:
+            message: The message.
+            error: Why; what the request raises.
+        """
+        self.dead_letter(message, error)
+        back = message[1]
+        if back and back[-1] in self._requests:
+            if get_ident() == self.thread_id:
+                self.fail_request(back[-1], error)
+            else:
+                self.call_on_loop(lambda: self.fail_request(back[-1], error))
 
     def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
         """Count and keep a message that cannot be delivered. Safe from any thread.

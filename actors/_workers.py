@@ -228,6 +228,33 @@ class Workers(Router):
         """Tell whether the address is that of a request waiting for its answer."""
         return address in self._requests
 
+    def watch(self, address: AddressLike, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call a function once, on the loop, when a worker has stopped. Call it on the loop.
+
+        A restart is no stop: the address stays.
+
+        Args:
+            address: Any address of the worker.
+            callback: What to call; what it raises is logged by the loop.
+
+        Returns:
+            A function that ends the watch.
+
+        Raises:
+            UnknownAddress: There is no such worker.
+        """
+        done = self._cell(address).when_done()
+
+        def stopped(_: object) -> None:
+            callback()
+
+        done.add_done_callback(stopped)
+
+        def unwatch() -> None:
+            done.remove_done_callback(stopped)
+
+        return unwatch
+
     def ref(self, address: AddressLike) -> pykka.ActorRef[Any]:
         """Return Pykka's ref to a worker, for `tell`, `ask` and proxies.
 

@@ -48,6 +48,7 @@ from ._errors import (
     UnknownAddress,
     UnknownAddressType,
     WireError,
+    WorkerFailed,
     WorkerStopped,
 )
 from ._message import Context, Message
@@ -92,6 +93,7 @@ __all__ = [
     "UnknownAddress",
     "UnknownAddressType",
     "WireError",
+    "WorkerFailed",
     "WorkerStopped",
     "address",
     "format_route",

@@ -23,11 +23,12 @@ OnwardError
     │   ├── NotExposed            from outside, for an address not reachable from there
     │   ├── NoRoute               no destination carries all the tags
     │   ├── LinkDown              there is no connection, and none can be had
+    │   ├── WorkerStopped         the worker stopped before it took the message up
     │   └── NodeStopped           the node is stopping or has stopped
     └── InDoubt                   handed over, outcome unknown: sending it again may do it twice
         ├── RequestTimeout        no answer in time
         ├── LinkLost              the connection went while an answer was due
-        └── WorkerStopped         the worker stopped with the message in its mailbox or in hand
+        └── WorkerFailed          the worker failed, or was stopped, with the message in hand
 ```
 
 The two halves of `DeliveryError` are the one distinction a caller needs for a retry.
@@ -62,6 +63,7 @@ __all__ = [
     "UnknownAddress",
     "UnknownAddressType",
     "WireError",
+    "WorkerFailed",
     "WorkerStopped",
 ]
 
@@ -265,6 +267,12 @@ class NodeStopped(NotDelivered):
     reason = "node stopped"
 
 
+class WorkerStopped(NotDelivered):
+    """The worker stopped before it took the message up."""
+
+    reason = "worker stopped"
+
+
 class InDoubt(DeliveryError):
     """The message was handed over and the outcome is unknown; a retry may do it twice."""
 
@@ -283,7 +291,10 @@ class LinkLost(InDoubt):
     reason = "link lost"
 
 
-class WorkerStopped(InDoubt):
-    """The worker stopped before it finished with the message."""
+class WorkerFailed(InDoubt):
+    """The worker failed, or was stopped, while it had the message in hand.
 
-    reason = "worker stopped"
+    Where the handler raised, that is the `__cause__`.
+    """
+
+    reason = "worker failed"

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from onward.actors import DeadLetter, DeadLetters
-from onward.protocol import Address, Message
+from onward.actors._dead_letters import KEPT_PAYLOAD
+from onward.protocol import Address, Context, Message
 
 MESSAGES = [Message((Address(0, b"w%d" % number),), (), b"") for number in range(5)]
 
@@ -21,8 +22,23 @@ def test_counts_all_and_keeps_the_newest() -> None:
     assert letters.total == 5
     assert letters.by_reason == {"a": 1, "b": 4}
     assert letters.recent == tuple(
-        DeadLetter(message, "b", float(at)) for at, message in enumerate(MESSAGES) if at > 1
+        DeadLetter(message, "b", float(at), len(message.payload))
+        for at, message in enumerate(MESSAGES)
+        if at > 1
     )
+
+
+def test_what_is_kept_is_bounded_in_bytes_while_subscribers_see_the_whole() -> None:
+    letters = made()
+    seen: list[DeadLetter] = []
+    letters.subscribe(seen.append)
+    whole = MESSAGES[0]._replace(payload=bytes(1_000_000), context=Context(meta="anything"))
+    letters.add(whole, "a")
+
+    assert [letter.message for letter in seen] == [whole]
+    (kept,) = letters.recent
+    assert kept.size == 1_000_000
+    assert kept.message == whole._replace(payload=bytes(KEPT_PAYLOAD), context=None)
 
 
 def test_by_reason_is_a_snapshot() -> None:

@@ -15,7 +15,13 @@ from onward.actors import (
     Worker,
     _lifecycle as lifecycle,
 )
-from onward.protocol import Message, NotDelivered, UnknownAddress, WorkerStopped
+from onward.protocol import (
+    Message,
+    NotDelivered,
+    UnknownAddress,
+    WorkerFailed,
+    WorkerStopped,
+)
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Gate, Recorder
 
@@ -199,7 +205,7 @@ async def test_stop_policy() -> None:
         await asyncio.sleep(1)
         assert story == ["w starts", "w handles !1", "w fails with !1"]
         assert not node.has("w")
-        assert node.dead_letters.by_reason == {"worker stopped": 1}
+        assert node.dead_letters.by_reason == {"worker failed": 1, "worker stopped": 1}
 
 
 @virtual_time
@@ -581,7 +587,7 @@ async def test_a_worker_that_cannot_be_stopped_is_given_up(
         assert not node.has("child")
         statistics = node.statistics()
         assert (statistics.abandoned, statistics.worker_count) == (2, 0)
-        assert statistics.dead_letter_reasons == {"worker stopped": 1}
+        assert statistics.dead_letter_reasons == {"worker failed": 1, "worker stopped": 1}
     released.set()
     await asyncio.sleep(0.1)
     assert "cannot be stopped and is given up" in caplog.text
@@ -724,3 +730,52 @@ async def test_closing_a_worker_that_is_closed_does_nothing() -> None:
         cell.give_up()
         await lifecycle.stop_within(cell, node.loop.time() + 1, drain=True)
         assert node.statistics().worker_count == 0
+
+
+@virtual_time
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_who_asked_a_worker_that_fails_hears_of_it_at_once(
+    asynchronous: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Plain(Worker):
+        def handle_message(self, message: Message) -> None:
+            raise ValueError("secret")
+
+    class Slow(Worker):
+        async def handle_message(self, message: Message) -> None:
+            await asyncio.sleep(1)
+            raise ValueError("secret")
+
+    async with Node() as node:
+        node.spawn(Slow if asynchronous else Plain, address="w")
+        with pytest.raises(WorkerFailed) as failed:
+            await node.request("w", b"", timeout=60)
+        assert isinstance(failed.value.__cause__, ValueError)
+        assert "secret" not in str(failed.value)
+        assert node.dead_letters.by_reason == {"worker failed": 1}
+    assert "secret" in caplog.text
+
+
+@virtual_time
+async def test_who_asked_a_worker_that_is_stopped_hears_whether_it_was_begun() -> None:
+    class Hanging(Worker):
+        async def handle_message(self, message: Message) -> None:
+            await asyncio.Event().wait()
+
+    ended: list[str] = []
+    async with Node() as node:
+        node.spawn(Hanging, address="w")
+        node.watch("w", lambda: ended.append("w"))
+        node.watch("w", lambda: ended.append("not"))()
+        begun = asyncio.ensure_future(node.request("w", b"", timeout=60))
+        await asyncio.sleep(0.1)
+        waiting = asyncio.ensure_future(node.request("w", b"", timeout=60))
+        await asyncio.sleep(0.1)
+        await node.stop_worker("w", timeout=1)
+        with pytest.raises(WorkerFailed):
+            await begun
+        with pytest.raises(WorkerStopped):
+            await waiting
+        assert ended == ["w"]
+        with pytest.raises(UnknownAddress):
+            node.watch("w", list)

@@ -228,7 +228,7 @@ async def test_on_node_stop_those_who_asked_are_answered() -> None:
     with pytest.raises(pykka.ActorDeadError):
         await asked
     assert await stopping is True
-    assert node.dead_letters.by_reason == {"worker stopped": 1}
+    assert node.dead_letters.by_reason == {"worker failed": 1, "worker stopped": 1}
 
 
 @virtual_time

@@ -139,7 +139,10 @@ async def test_statistics() -> None:
         assert during.name == "name"
         assert [worker.kind for worker in during.workers] == ["Failing", "Forwarder"]
         assert (during.worker_count, during.handled, during.failed) == (2, 3, 1)
-        assert (during.dead_letters, during.dead_letter_reasons) == (1, {"no such worker": 1})
+        assert (during.dead_letters, during.dead_letter_reasons) == (
+            2,
+            {"no such worker": 1, "worker failed": 1},
+        )
         assert node.statistics(workers=False).workers == ()
     after = node.statistics()
     assert (after.worker_count, after.handled, after.failed) == (0, 3, 1)

@@ -28,6 +28,7 @@ from onward.protocol import (
     RouteTooLong,
     UnknownAddress,
     UnknownAddressType,
+    WorkerFailed,
     WorkerStopped,
     address,
 )
@@ -54,6 +55,7 @@ CASES: list[tuple[OnwardError, str]] = [
     (RequestTimeout("a", "30 s"), "no answer in time: a (30 s)"),
     (LinkLost("a"), "link lost: a"),
     (WorkerStopped("a"), "worker stopped: a"),
+    (WorkerFailed("a"), "worker failed: a"),
 ]
 
 
