@@ -39,6 +39,10 @@ LATE_ANSWER: Final = "late answer"
 _BYTES: Final = 16
 _CHUNK: Final = 256
 _SHARED_TIMERS: Final = 16
+_CLOSED: Final = Phase.CLOSED
+
+_AT_ONCE: Final = 16
+"""Requests in a row that may be answered before the event loop does other things."""
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
@@ -148,6 +152,7 @@ class Requests:
     def __init__(self, router: Router) -> None:
         self._router = router
         self.count = 0
+        self._at_once = 0
         self._patience: dict[float, _Patience] = {}
         # Given up and not answered; as a dict, for its order.
         self._given_up: dict[Address, None] = {}
@@ -169,14 +174,14 @@ class Requests:
     ) -> Message:
         """Send a message and wait for what comes back. See `Router.request`."""
         router = self._router
-        if router.phase is Phase.CLOSED:
+        loop = router._loop
+        if loop is None or router.phase is _CLOSED:
             raise NodeStopped(router.name)
         if len(payload) > router.limits.payload:
             router.check_payload(payload)
         onward = router.route_of(route)
         if self.count >= router.limits.requests:
             raise TooManyRequests(format_route(onward), f"{router.limits.requests} wait")
-        loop = router.loop
         future: asyncio.Future[Message] = loop.create_future()
         reply = Reply(router, future, onward, timeout)
         deadline = loop.time() + timeout
@@ -191,9 +196,14 @@ class Requests:
         try:
             message = _new(Message, (onward, (address,), payload, source, context))
             try:
-                router.route(message)
+                router.route_now(message)
             except RoomLater as full:
                 await _put_in_time(full, future)
+            if future.done():
+                # Answered without the loop. It must come to its own work all the same.
+                self._at_once = (self._at_once + 1) % _AT_ONCE
+                if not self._at_once:
+                    await asyncio.sleep(0)
             return await future
         except BaseException:
             self._give_up(address)

@@ -81,24 +81,24 @@ class RunQueue:
         self._awake = True
         try:
             if threading.get_ident() == self.thread_id and self._loop is not None:
-                self._loop.call_soon(self._drain, context=self.context)
+                self._loop.call_soon(self._drain, self.limits.drain, context=self.context)
             else:
-                self.loop.call_soon_threadsafe(self._drain, context=self.context)
+                loop, limit = self.loop, self.limits.drain
+                loop.call_soon_threadsafe(self._drain, limit, context=self.context)
         except RuntimeError:
             # The loop was closed without stopping the node. Nobody will handle these.
             self._awake = False
             while self._ready:
                 self._ready.popleft().give_up()
 
-    def _drain(self) -> None:
+    def _drain(self, left: int) -> None:
         ready = self._ready
-        left = self.limits.drain
         try:
             while ready and left > 0:
                 left -= ready.popleft().turn()
         finally:
             if ready:
-                self.loop.call_soon(self._drain, context=self.context)
+                self.loop.call_soon(self._drain, self.limits.drain, context=self.context)
             else:
                 self._awake = False
                 # A sender that saw the flag just before it was cleared counts on this.

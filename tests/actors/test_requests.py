@@ -88,6 +88,38 @@ async def test_what_the_worker_asked_sees() -> None:
         assert asking.answer.source == answering.address
 
 
+@on_each_loop
+def test_requests_in_a_row_leave_the_loop_its_turns(loop_factory: LoopFactory) -> None:
+    async def main() -> None:
+        passes = 0
+
+        def count() -> None:
+            nonlocal passes
+            passes += 1
+            node.loop.call_soon(count)
+
+        async with Node() as node:
+            node.spawn(Echo, address="echo")
+            await node.request("echo", b"")
+            count()
+            for _ in range(160):
+                await node.request("echo", b"")
+            assert 10 <= passes <= 20
+
+    run_on(loop_factory, main())
+
+
+@virtual_time
+async def test_a_request_waits_its_turn_behind_what_was_sent_before() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        await node.start(lambda: recorder, address="recorder")
+        node.spawn(Echo, address="echo")
+        node.send("recorder", b"1")
+        await node.request("echo", b"2")
+        assert recorder.payloads == [b"1"]
+
+
 @virtual_time
 async def test_timeout_and_late_answer() -> None:
     async with Node() as node:
