@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..protocol import LOCAL, Address
+from ..protocol import LOCAL, Address, Route
 
 __all__ = ["MAX_RETURNS", "Gate"]
 
 MAX_RETURNS: Final = 10_000
-"""Most return addresses a link remembers, in each of its two tables. The one unused for
-longest is forgotten: an answer that comes later is refused."""
+"""Most addresses that all the ways back together have that a link remembers, in each of its two
+tables: as many ways of one address, fewer of longer ones. Those unused for longest are
+forgotten: an answer that comes later is refused. With addresses of the greatest length a table
+takes 4 MB."""
 
 ANY: Final = b"*"
 
@@ -23,81 +25,104 @@ ANY: Final = b"*"
 class Gate:
     """Decides which messages from outside come in. One for each link.
 
-    A message comes in if its first onward address
+    A message comes in if
 
-    - is exposed, or its type is, by an address of that type with the value `*` (for types
-      other than 0: there is no way to expose all workers);
-    - is a way back: the first return address of a message that went out over this link.
-      The mailbox of a request is one for one message only, which is its answer.
+    - its first onward address is exposed, or its type is, by an address of that type with the
+      value `*` (for types other than 0: there is no way to expose all workers);
+    - its onward route is a way back: the whole return route, to the last address, of a message
+      that went out over this link. A way back to the mailbox of a request is one for one
+      message only, which is its answer.
 
     Args:
         expose: What is reachable from outside.
-        max_returns: Most ways back to remember, of workers and of requests each.
+        max_returns: Most addresses in the ways back to remember, of workers and of requests each.
 
     Attributes:
-        noted: The worker's address noted last, or `None`: it need not be noted again.
-        admitted: The address admitted last, or `None`: it need not be asked for again.
+        noted: The way back noted last, or `None`: it need not be noted again.
+        admitted: The onward route admitted last, or `None`: it need not be asked for again.
     """
 
-    __slots__ = (
-        "_expose",
-        "_max_returns",
-        "_requests",
-        "_types",
-        "_workers",
-        "admitted",
-        "noted",
-    )
+    __slots__ = ("_expose", "_requests", "_types", "_workers", "admitted", "noted")
 
     def __init__(self, expose: frozenset[Address], *, max_returns: int = MAX_RETURNS) -> None:
         self._expose = expose
         self._types = frozenset(
             address.type for address in expose if address.value == ANY and address.type != LOCAL
         )
-        self._max_returns = max_returns
-        self._workers: dict[Address, None] = {}  # the least recently used first
-        self._requests: dict[Address, None] = {}
-        self.noted: Address | None = None
-        self.admitted: Address | None = None
+        self._workers = _Routes(max_returns)
+        self._requests = _Routes(max_returns)
+        self.noted: Route | None = None
+        self.admitted: Route | None = None
 
-    def note(self, address: Address, is_request: Callable[[Address], bool]) -> None:
-        """Remember where answers to a message that goes out will come to.
+    def note(self, back: Route, is_request: Callable[[Address], bool]) -> None:
+        """Remember the way that answers to a message that goes out will come.
 
         Args:
-            address: The first address of its return route.
+            back: Its return route, which is not empty.
             is_request: Tells whether a local address is the mailbox of a request.
         """
         self.noted = None
-        if address[0] != LOCAL:
+        first = back[0]
+        if first[0] != LOCAL:
             return
-        if address not in self._expose:
-            if is_request(address):
-                _remember(self._requests, address, self._max_returns)
+        if first not in self._expose:
+            if is_request(first):
+                self._requests.add(back)
                 return
-            _remember(self._workers, address, self._max_returns)
-            self.admitted = None  # it may be the one that was forgotten
-        self.noted = address
+            self._workers.add(back)
+            self.admitted = None  # it may be one that was forgotten
+        self.noted = back
 
-    def admits(self, address: Address) -> bool:
-        """Decide about a message for this address. The answer to a request is let in once."""
+    def admits(self, onward: Route) -> bool:
+        """Decide about a message with this onward route, which is not empty.
+
+        The answer to a request is let in once.
+        """
         self.admitted = None
-        if address in self._requests:
-            del self._requests[address]
+        if self._requests.take(onward):
             return True
-        if address in self._workers or address in self._expose or address[0] in self._types:
-            self.admitted = address
+        first = onward[0]
+        if first in self._expose or first[0] in self._types or onward in self._workers:
+            self.admitted = onward
             return True
         return False
 
     def take_waiting(self) -> tuple[Address, ...]:
         """Return the mailboxes of requests that have had no answer, and forget them."""
-        waiting = tuple(self._requests)
-        self._requests.clear()
-        return waiting
+        return tuple(route[0] for route in self._requests.take_all())
 
 
-def _remember(table: dict[Address, None], address: Address, limit: int) -> None:
-    table.pop(address, None)
-    if len(table) >= limit:
-        del table[next(iter(table))]
-    table[address] = None
+class _Routes:
+    """Routes, the least recently used first, of so many addresses together and at least one."""
+
+    __slots__ = ("_limit", "_routes", "_size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._routes: dict[Route, None] = {}
+        self._size = 0  # addresses in all of them
+
+    def __contains__(self, route: Route) -> bool:
+        return route in self._routes
+
+    def add(self, route: Route) -> None:
+        routes = self._routes
+        self.take(route)
+        self._size += len(route)
+        while self._size > self._limit and routes:
+            self.take(next(iter(routes)))
+        routes[route] = None
+
+    def take(self, route: Route) -> bool:
+        """Forget a route; tell whether it was there."""
+        if route not in self._routes:
+            return False
+        del self._routes[route]
+        self._size -= len(route)
+        return True
+
+    def take_all(self) -> tuple[Route, ...]:
+        taken = tuple(self._routes)
+        self._routes.clear()
+        self._size = 0
+        return taken

@@ -55,7 +55,7 @@ class Link(Worker):
 
     Args:
         expose: What the other end may send to; see `Gate`.
-        max_returns: Most ways back remembered; see `Gate`.
+        max_returns: Most addresses of ways back remembered; see `Gate`.
         arrivals: Messages kept while a mailbox is full; more become dead letters.
         stall_timeout: How long a full mailbox may hold the link up, in seconds.
 
@@ -93,8 +93,8 @@ class Link(Worker):
             self.undelivered(message, EmptyRoute())
             return None
         gate = self._gate
-        if back and back[0] is not gate.noted:
-            gate.note(back[0], self.node.is_ephemeral)
+        if back and back != gate.noted:
+            gate.note(back, self.node.is_ephemeral)
         self.taken += 1
         return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
 
@@ -140,8 +140,8 @@ class Link(Worker):
             return
         route, gate = self.node.route, self._gate
         for index, message in enumerate(messages):
-            first = message[0][0]
-            if first is not gate.admitted and not gate.admits(first):
+            onward = message[0]
+            if onward is not gate.admitted and not gate.admits(onward):
                 self._refuse(message)
                 continue
             try:
@@ -168,7 +168,7 @@ class Link(Worker):
     def _keep(self, messages: Sequence[Message]) -> None:
         """Keep messages behind one that waits for room in a mailbox."""
         for message in messages:
-            if not self._gate.admits(message[0][0]):
+            if not self._gate.admits(message[0]):
                 self._refuse(message)
             elif len(self._arrivals) >= self._max_arrivals:
                 self.node.dead_letter(message, MailboxFull(message[0][0]))

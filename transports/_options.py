@@ -66,7 +66,7 @@ class TcpOptions:
         arrivals: Messages kept while a local mailbox is full; the socket is not read then.
         stall_timeout: Time a full local mailbox holds the link up; then the messages for it
             become dead letters ("mailbox full").
-        max_returns: Most ways back remembered; see `Gate`.
+        max_returns: Most addresses of ways back remembered, in each of two tables; see `Gate`.
     """
 
     max_frame: int = MAX_FRAME

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from onward.protocol import Address, address
+from onward.protocol import Address, Route, address, route
 from onward.transports import Gate
 
 NOTHING: frozenset[Address] = frozenset()
-ECHO, OTHER, PEER = address("echo"), address("other"), address("1#10.0.0.1:4000")
+ECHO, OTHER, PEER = route("echo"), route("other"), route("1#10.0.0.1:4000")
 
 
 def worker(_: Address) -> bool:
@@ -15,25 +15,31 @@ def request(_: Address) -> bool:
     return True
 
 
+def exposing(*texts: str) -> Gate:
+    return Gate(frozenset(map(address, texts)))
+
+
 def test_nothing_is_let_in_by_default() -> None:
     gate = Gate(NOTHING)
     assert not gate.admits(ECHO)
     assert not gate.admits(PEER)
 
 
-def test_what_is_exposed_is_let_in() -> None:
-    gate = Gate(frozenset({ECHO, PEER}))
+def test_what_is_exposed_is_let_in_wherever_it_goes_from_there() -> None:
+    gate = exposing("echo", "1#10.0.0.1:4000")
     assert gate.admits(ECHO)
     assert gate.admits(ECHO)
     assert gate.admits(PEER)
+    assert gate.admits(ECHO + OTHER)
     assert not gate.admits(OTHER)
-    assert not gate.admits(address("1#10.0.0.1:4001"))
+    assert not gate.admits(OTHER + ECHO)
+    assert not gate.admits(route("1#10.0.0.1:4001"))
 
 
 def test_a_type_is_exposed_by_a_star_but_never_all_workers() -> None:
-    gate = Gate(frozenset({address("32#*"), address("0#*")}))
-    assert gate.admits(address("32#service=orders"))
-    assert gate.admits(address("*"))  # a worker of that very name
+    gate = exposing("32#*", "0#*")
+    assert gate.admits(route("32#service=orders"))
+    assert gate.admits(route("*"))  # a worker of that very name
     assert not gate.admits(ECHO)
     assert not gate.admits(PEER)
 
@@ -52,9 +58,21 @@ def test_the_way_back_to_a_request_is_for_one_answer() -> None:
     assert gate.admits(ECHO)
     assert not gate.admits(ECHO)
     gate.note(ECHO, request)
-    gate.note(OTHER, request)
-    assert gate.take_waiting() == (ECHO, OTHER)
+    gate.note(OTHER + ECHO, request)
+    assert gate.take_waiting() == (address("echo"), address("other"))
     assert not gate.admits(ECHO)
+
+
+def test_the_way_back_is_the_whole_route() -> None:
+    # Else a forwarder that once sent something out would forward for whoever got it.
+    for note in (worker, request):
+        gate = Gate(NOTHING)
+        gate.note(ECHO + OTHER, note)
+        for another in (ECHO, OTHER, OTHER + ECHO, ECHO + OTHER + ECHO, ECHO + route("secret")):
+            assert not gate.admits(another)
+        assert gate.admits(ECHO + OTHER)
+        gate.note(OTHER, note)
+        assert not gate.admits(OTHER + route("secret"))
 
 
 def test_the_way_back_is_a_local_address() -> None:
@@ -66,19 +84,46 @@ def test_the_way_back_is_a_local_address() -> None:
 
 def test_the_way_back_unused_for_longest_is_forgotten() -> None:
     gate = Gate(NOTHING, max_returns=2)
-    a, b, c = address("a"), address("b"), address("c")
+    a, b, c = route("a"), route("b"), route("c")
     for each in (a, b, b, a, c):
         gate.note(each, worker)
     assert [gate.admits(each) for each in (a, b, c)] == [True, False, True]
     # Requests have a table of their own.
-    for each in (address("q1"), address("q2"), address("q3")):
+    for each in (route("q1"), route("q2"), route("q3")):
         gate.note(each, request)
     assert gate.admits(a)
     assert gate.take_waiting() == (address("q2"), address("q3"))
 
 
+def test_a_way_back_takes_as_much_room_as_it_has_addresses() -> None:
+    # A peer that has something relayed chooses how long the way back to it is.
+    gate = Gate(NOTHING, max_returns=4)
+    a, b, long = route("a"), route("b"), route(["x"] * 3)
+    for each in (a, b, long):
+        gate.note(each, worker)
+    assert [gate.admits(each) for each in (a, b, long)] == [False, True, True]
+    longest: Route = route(["y"] * 9)
+    gate.note(longest, worker)  # one there always is
+    assert [gate.admits(each) for each in (b, long, longest)] == [False, False, True]
+    gate.note(a, worker)
+    assert [gate.admits(each) for each in (longest, a)] == [False, True]
+
+
+def test_answered_requests_leave_their_room() -> None:
+    gate = Gate(NOTHING, max_returns=2)
+    for name in ("q1", "q2", "q3"):
+        gate.note(route(name), request)
+        assert gate.admits(route(name))
+    for name in ("q4", "q5"):
+        gate.note(route(name), request)
+    assert gate.take_waiting() == (address("q4"), address("q5"))
+    for name in ("q6", "q7"):
+        gate.note(route(name), request)
+    assert gate.take_waiting() == (address("q6"), address("q7"))
+
+
 def test_what_is_exposed_needs_no_place_in_the_table() -> None:
-    gate = Gate(frozenset({ECHO}), max_returns=1)
+    gate = Gate(frozenset(ECHO), max_returns=1)
     gate.note(OTHER, worker)
     gate.note(ECHO, worker)
     assert gate.admits(OTHER)

@@ -152,6 +152,27 @@ async def test_the_way_back_is_open_only_after_a_message_went_out(
     assert [(await a1.next()).payload for _ in range(2)] == [b"answer", b"another"]
 
 
+async def test_the_way_back_leads_no_further_than_it_was_said(
+    nodes: Nodes, uri: Callable[[], str]
+) -> None:
+    # `a` exposes nothing. That its relay sent something out lets nobody use the relay.
+    a, _, c = nodes
+    a1, secret = await Recorder.on(a, "a1"), await Recorder.on(a, "secret")
+    await a.start(Relay, address="relay")
+    c1 = await Recorder.on(c, "c1")
+    listener = await c.listen(uri(), expose=["c1"])
+    link_a = await a.connect(listener.uri)
+    a1.send(["relay", link_a, "c1"], b"question")
+    question = await c1.next()
+    link_c = question.return_route[0]
+    for onward in ("relay => secret", "relay", "a1", "relay => a1 => secret"):
+        c.send([link_c, *route(onward)], b"let me in")
+    await eventually(lambda: reasons(a) == {"not exposed": 4})
+    c1.reply(question, b"answer")
+    assert (await a1.next()).payload == b"answer"
+    assert not secret.messages
+
+
 async def test_a_request_takes_one_answer(nodes: Nodes, uri: Callable[[], str]) -> None:
     class Twice(Worker):
         def handle_message(self, message: Message) -> None:
