@@ -38,6 +38,10 @@ _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]
 # What a NamedTuple's own constructor calls, without the detour.
 _new_message: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
 
+MAX_GIVEN_UP: Final = 1000
+"""Most full mailboxes a link has lost patience with and remembers; the first forgotten gets
+time again."""
+
 FIRST_RETRY: Final = 0.001
 LONGEST_RETRY: Final = 0.05
 """How soon, in seconds, a full mailbox is tried again: doubling, between these two."""
@@ -50,14 +54,18 @@ class Link(Worker):
     It does not override `handle_message`.
 
     When a local mailbox is full, what arrives is kept, in order, and `hold` is called: the
-    subclass should stop taking from the other end until `release` is called. After
-    `stall_timeout` the messages for that mailbox become dead letters.
+    subclass should stop taking from the other end until `release` is called. A mailbox that
+    takes none for `stall_timeout` is given up: the messages for it become dead letters, those
+    that come later at once, until there is room for one. Each mailbox has its own time, so the
+    longest that one peer's messages wait is `stall_timeout` for each mailbox that is stuck.
 
     Args:
         expose: What the other end may send to; see `Gate`.
         max_returns: Most addresses of ways back remembered; see `Gate`.
         arrivals: Messages kept while a mailbox is full; more become dead letters.
-        stall_timeout: How long a full mailbox may hold the link up, in seconds.
+        max_arrival_bytes: Most bytes they have together, routes included, the first of them
+            aside; more become dead letters.
+        stall_timeout: How long a full mailbox that takes none may hold the link up, in seconds.
 
     Attributes:
         taken: Messages taken for the other end.
@@ -71,6 +79,7 @@ class Link(Worker):
         expose: frozenset[Address] = frozenset(),
         max_returns: int = MAX_RETURNS,
         arrivals: int = 10_000,
+        max_arrival_bytes: int = 16 * 1024 * 1024,
         stall_timeout: float = 5.0,
     ) -> None:
         super().__init__()
@@ -80,8 +89,12 @@ class Link(Worker):
         self._gate = Gate(expose, max_returns=max_returns)
         self._arrivals: deque[Message] = deque()
         self._max_arrivals = arrivals
+        self._arrival_bytes = 0  # of those behind the first
+        self._max_arrival_bytes = max_arrival_bytes
         self._stall_timeout = stall_timeout
+        self._stalled: Address | None = None  # whose mailbox is waited for
         self._stalled_at = 0.0
+        self._given_up: dict[Address, None] = {}
         self._retry: asyncio.TimerHandle | None = None
 
     # --- towards the other end ----------------------------------------------------------
@@ -138,7 +151,7 @@ class Link(Worker):
         if self._arrivals:
             self._keep(messages)
             return
-        route, gate = self.node.route, self._gate
+        route, gate, given_up = self.node.route, self._gate, self._given_up
         for index, message in enumerate(messages):
             onward = message[0]
             if onward is not gate.admitted and not gate.admits(onward):
@@ -148,7 +161,12 @@ class Link(Worker):
                 if len(message[1]) > MAX_ROUTE_LENGTH:
                     raise RouteTooLong(len(message[1]), MAX_ROUTE_LENGTH)
                 route(message)
-            except MailboxFull:
+                if given_up:
+                    given_up.pop(onward[0], None)
+            except MailboxFull as error:
+                if onward[0] in given_up:
+                    self.node.dead_letter(message, error)
+                    continue
                 self._stall(message)
                 self._keep(messages[index + 1 :])
                 return
@@ -170,39 +188,61 @@ class Link(Worker):
         for message in messages:
             if not self._gate.admits(message[0]):
                 self._refuse(message)
-            elif len(self._arrivals) >= self._max_arrivals:
+            elif (
+                len(self._arrivals) >= self._max_arrivals
+                or self._arrival_bytes + _size(message) > self._max_arrival_bytes
+            ):
                 self.node.dead_letter(message, MailboxFull(message[0][0]))
             else:
                 self._arrivals.append(message)
+                self._arrival_bytes += _size(message)
 
     def _stall(self, message: Message) -> None:
         self._arrivals.append(message)
-        self._stalled_at = self.node.loop.time()
+        self._has_patience(message[0][0])
         self._retry = self.node.loop.call_later(FIRST_RETRY, self._try_again, FIRST_RETRY)
         self.hold()
 
     def _try_again(self, waited: float) -> None:
         """Deliver what was kept, as far as there is room or patience is at an end."""
-        now = self.node.loop.time()
-        patient = now - self._stalled_at < self._stall_timeout
         arrivals = self._arrivals
         while arrivals:
+            message = arrivals[0]
+            first = message[0][0]
             try:
-                if len(arrivals[0][1]) > MAX_ROUTE_LENGTH:
-                    raise RouteTooLong(len(arrivals[0][1]), MAX_ROUTE_LENGTH)
-                self.node.route(arrivals[0])
+                if len(message[1]) > MAX_ROUTE_LENGTH:
+                    raise RouteTooLong(len(message[1]), MAX_ROUTE_LENGTH)
+                self.node.route(message)
+                self._given_up.pop(first, None)
             except MailboxFull as error:
-                if patient:
+                if self._has_patience(first):
                     self._retry_later(waited)
                     return
-                self.node.dead_letter(arrivals[0], error)
+                self.node.dead_letter(message, error)
             except OnwardError as error:
-                self.node.dead_letter(arrivals[0], error)
+                self.node.dead_letter(message, error)
             arrivals.popleft()
+            if arrivals:
+                self._arrival_bytes -= _size(arrivals[0])
             waited = 0.0
-            self._stalled_at = now  # the next in line has its own time
+            self._stalled = None  # the next in line has its own time
         self._retry = None
         self.release()
+
+    def _has_patience(self, first: Address) -> bool:
+        """Tell whether to wait for a full mailbox; its time runs from the first call."""
+        if first in self._given_up:
+            return False
+        now = self.node.loop.time()
+        if self._stalled != first:
+            self._stalled, self._stalled_at = first, now
+            return True
+        if now - self._stalled_at < self._stall_timeout:
+            return True
+        if len(self._given_up) >= MAX_GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
+        self._given_up[first] = None
+        return False
 
     def _retry_later(self, waited: float) -> None:
         wait = min(2 * waited, LONGEST_RETRY) or FIRST_RETRY
@@ -216,6 +256,7 @@ class Link(Worker):
             self._retry.cancel()
         while self._arrivals:
             self.node.dead_letter(self._arrivals.popleft(), MailboxFull.reason)
+        self._arrival_bytes = 0
         self.lost("the link was closed")
 
     def lost(self, detail: str) -> None:
@@ -225,3 +266,9 @@ class Link(Worker):
         """
         for mailbox in self._gate.take_waiting():
             self.node.fail_request(mailbox, LinkLost(self.address, detail))
+
+
+def _size(message: Message) -> int:
+    """Return how many bytes of a peer's a message keeps."""
+    onward, back, payload, _, _ = message
+    return len(payload) + sum(len(value) for route in (onward, back) for _, value in route)

@@ -63,9 +63,13 @@ class TcpOptions:
             until most are written.
         max_pending: Bytes waiting for the socket above which the link is closed.
         write_timeout: Time the socket may be above `high_water` before the link is closed.
-        arrivals: Messages kept while a local mailbox is full; the socket is not read then.
-        stall_timeout: Time a full local mailbox holds the link up; then the messages for it
-            become dead letters ("mailbox full").
+        arrivals: Messages kept while a local mailbox is full. The socket is not read then, so
+            these are the rest of one read; more become dead letters ("mailbox full").
+        max_arrival_bytes: Bytes of the messages kept while a local mailbox is full, the first
+            of them aside. So a peer can make a link hold `max_frame` more than this at worst,
+            for as long as there is no room.
+        stall_timeout: Time a full local mailbox that takes none holds the link up; then the
+            messages for it become dead letters ("mailbox full"), at once until it takes one.
         max_returns: Most addresses of ways back remembered, in each of two tables; see `Gate`.
     """
 
@@ -82,6 +86,7 @@ class TcpOptions:
     max_pending: int = 64 * 1024 * 1024
     write_timeout: float = 30.0
     arrivals: int = 10_000
+    max_arrival_bytes: int = 16 * 1024 * 1024
     stall_timeout: float = 5.0
     max_returns: int = 10_000
 

@@ -104,6 +104,7 @@ class TcpLink(Link):
             expose=expose,
             max_returns=options.max_returns,
             arrivals=options.arrivals,
+            max_arrival_bytes=options.max_arrival_bytes,
             stall_timeout=options.stall_timeout,
         )
         self.options = options

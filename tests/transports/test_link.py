@@ -18,6 +18,7 @@ from onward.protocol import (
 )
 from onward.transports import Link
 from tests.support.transports import Recorder, Stuck, eventually
+from tests.support.virtual import virtual_time
 
 
 class Loose(Link):
@@ -62,6 +63,18 @@ async def stuck_on(node: Node, limit: int) -> Stuck:
     stuck = Stuck()
     await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=limit))
     return stuck
+
+
+class Slow(Recorder):
+    """Takes some time for each message."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        await asyncio.sleep(self.seconds)
+        super().handle_message(message)
 
 
 def to(name: str, *payloads: bytes) -> list[Message]:
@@ -139,6 +152,88 @@ async def test_patience_ends(node: Node) -> None:
     assert reasons(node)["mailbox full"] >= 1
     assert link.held == [True, False]
     stuck.go_on.set()
+
+
+@virtual_time
+async def test_a_slow_worker_has_its_own_time_behind_one_that_is_stuck() -> None:
+    async with Node() as node:
+        stuck = await stuck_on(node, limit=1)
+        slow = Slow(seconds=4.0)
+        await node.start(lambda: slow, address="free", mailbox=Mailbox(limit=1))
+        link = await loose(node, stall_timeout=5.0)
+        link.arrive(to("stuck", *[b""] * 4) + to("free", *map(bytes, range(6))))
+        await asyncio.sleep(60)
+        assert [len(each.payload) for each in slow.messages] == [0, 1, 2, 3, 4, 5]
+        # One in hand, one in the mailbox, two given up.
+        assert reasons(node) == {"mailbox full": 2}
+        assert link.held == [True, False]
+        stuck.go_on.set()
+
+
+@virtual_time
+async def test_a_stuck_worker_holds_the_link_up_once() -> None:
+    async with Node() as node:
+        stuck = await stuck_on(node, limit=1)
+        free = await Recorder.on(node, "free")
+        link = await loose(node, stall_timeout=5.0)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        link.arrive(to("stuck", *[b""] * 10) + to("free", b"1"))
+        await free.queue.get()
+        assert 5.0 <= loop.time() - started < 5.1
+        # From now on messages for it go by at once, and those for others with them.
+        for number in range(10):
+            link.arrive(to("stuck", b"") + to("free", b"2") + to("stuck", b""))
+            await free.next()
+            assert reasons(node) == {"mailbox full": 8 + 2 * (number + 1)}
+        assert loop.time() - started < 5.1
+        assert link.held == [True, False]
+        # It takes one: it has all the patience again.
+        stuck.go_on.set()
+        await eventually(lambda: len(stuck.messages) == 2)
+        stuck.go_on.clear()
+        link.arrive(to("stuck", *[b""] * 3))
+        assert link.held == [True, False, True]
+        assert reasons(node) == {"mailbox full": 28}
+        stuck.go_on.set()
+        await eventually(lambda: len(stuck.messages) == 5)
+
+
+async def test_of_those_given_up_some_are_forgotten(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.transports._link.MAX_GIVEN_UP", 1)
+    stuck = [Stuck(), Stuck()]
+    for name, each in zip(("stuck", "gone"), stuck, strict=True):
+        await node.start(lambda each=each: each, address=name, mailbox=Mailbox(limit=1))
+    link = await loose(node, stall_timeout=0.0)
+    for name in ("stuck", "gone"):
+        link.arrive(to(name, b"", b"", b""))
+        await eventually(lambda: link.held[-1] is False)
+    assert link.held == [True, False, True, False]
+    link.arrive(to("gone", b""))
+    assert len(link.held) == 4
+    link.arrive(to("stuck", b""))
+    assert link.held[4:] == [True]
+    for each in stuck:
+        each.go_on.set()
+
+
+async def test_what_is_held_has_a_limit_in_bytes(node: Node) -> None:
+    stuck = await stuck_on(node, limit=1)
+    link = await loose(node, max_arrival_bytes=3000)
+    # The first that waits is kept however long it is; routes count too.
+    sizes = (0, 4000, 1500, 1500, 1000, 1000)
+    link.arrive(to("stuck", *map(bytes, sizes)))
+    assert reasons(node) == {"mailbox full": 2}
+    stuck.go_on.set()
+    await eventually(lambda: len(stuck.messages) == 4)
+    assert [len(each.payload) for each in stuck.messages] == [0, 4000, 1500, 1000]
+    stuck.go_on.clear()
+    link.arrive(to("stuck", *map(bytes, (0, 0, 1500, 1000, 1000))))
+    assert reasons(node) == {"mailbox full": 3}
+    stuck.go_on.set()
+    await eventually(lambda: len(stuck.messages) == 8)
 
 
 async def test_what_is_held_has_a_limit(node: Node) -> None:
