@@ -268,7 +268,10 @@ async def _put_in_time(full: RoomLater, future: asyncio.Future[Message]) -> None
         try:
             await asyncio.wait((room, future), return_when=asyncio.FIRST_COMPLETED)
             if future.done():
-                raise MailboxFull(full.intake.address, "no room in time")
+                error = future.exception()
+                if isinstance(error, RequestTimeout):
+                    raise MailboxFull(full.intake.address, "no room in time")
+                return  # the node has stopped: the request raises that
             room.result()
         finally:
             room.cancel()

@@ -314,6 +314,10 @@ async def test_a_request_that_has_to_wait_for_room_twice() -> None:
         asked = asyncio.create_task(node.request("gate", b"question", timeout=10))
         await asyncio.sleep(0.1)
         gate.opened.set()
+        gate.opened = asyncio.Event()
+        await asyncio.sleep(0.1)
+        assert len(gate.messages) == 2
+        gate.opened.set()
         assert (await asked).payload == b"answer"
         assert [message.payload for message in gate.messages] == [
             b"in hand",
@@ -333,6 +337,42 @@ async def test_requests_that_wait_when_the_node_stops() -> None:
         await task
     with pytest.raises(NodeStopped):
         await node.request("silent", b"")
+
+
+@virtual_time
+async def test_a_request_that_waits_for_room_when_the_node_stops() -> None:
+    async with Node() as node:
+        node.spawn(Gate, address="gate", mailbox=Mailbox(1, Overflow.WAIT))
+        node.spawn(Recorder, address="other")
+        node.send("gate", b"in hand")
+        await asyncio.sleep(0.1)
+        node.send("gate", b"waiting")
+        task = asyncio.create_task(node.request("gate", b""))
+        await asyncio.sleep(0.1)
+        node._requests.close("node")
+        with pytest.raises(NodeStopped):
+            await task
+
+
+@virtual_time
+async def test_who_asked_is_told_that_a_message_is_lost() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        node.spawn(lambda: recorder, address="w")
+        for on_thread in (False, True):
+            task = asyncio.create_task(node.request("w", b""))
+            await asyncio.sleep(0.1)
+            lost = (recorder.messages.pop(), LinkLost("peer"))
+            if on_thread:
+                thread = threading.Thread(target=node.lose, args=lost)
+                thread.start()
+                thread.join()
+            else:
+                node.lose(*lost)
+            with pytest.raises(LinkLost):
+                await task
+        node.lose(Message((recorder.address,), (recorder.address,), b""), LinkLost("peer"))
+        assert node.dead_letters.by_reason == {"link lost": 3}
 
 
 @virtual_time
