@@ -2,25 +2,25 @@
 
 from ._broker import Broker, BrokerStatistics, Registration
 from ._exchange import Exchange, exchange_of
-from ._index import TagIndex
+from ._index import TagIndexWorker
 from ._management import MANAGEMENT_SERVICE, Management
 from ._options import BrokerOptions
-from ._route import Destination, Route, RouteStatistics, RouteWorker
+from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from ._unicast import Unicast
 
 __all__ = [
     "MANAGEMENT_SERVICE",
     "Broker",
     "BrokerOptions",
+    "BrokerRoute",
     "BrokerStatistics",
     "Destination",
     "Exchange",
     "Management",
     "Registration",
-    "Route",
     "RouteStatistics",
     "RouteWorker",
-    "TagIndex",
+    "TagIndexWorker",
     "Unicast",
     "exchange_of",
 ]

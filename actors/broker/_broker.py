@@ -5,17 +5,28 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from ...protocol import Address, AddressLike, NotDelivered, address
-from ...protocol.broker import Dialect, Entry, RouteSetup, TagList, make_tags
+from ...protocol import (
+    Address,
+    AddressLike,
+    DeliveryError,
+    NotDelivered,
+    UnknownAddress,
+    WorkerFailed,
+    address,
+)
+from ...protocol.broker import Dialect, Entry, RouteSetup, TagList, WellKnownKey, make_tags
+from .._policy import Mailbox
 from .._worker import Worker
-from ._exchange import exchange_of
-from ._index import TagIndex, readable
+from ._exchange import Exchange, exchange_of
+from ._index import TagIndexWorker, readable
 from ._management import MANAGEMENT_SERVICE, Management
 from ._options import BrokerOptions
-from ._route import Destination, Route, RouteStatistics
+from ._route import BrokerRoute, Destination, RouteStatistics
 
 if TYPE_CHECKING:
     from .._dead_letters import DeadLetter
@@ -24,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Broker", "BrokerStatistics", "Registration"]
 
 DEFAULT_ADDRESS: Final = "broker"
+
+RESERVED_SERVICES: Final = "onward."
+"""Service names that begin so are for workers of the broker's node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +49,8 @@ class BrokerStatistics:
         waiting: Requests that wait for a destination.
         waited: Requests that have waited since the start.
         rejected: Requests that nobody could take, since the start.
-        lost: Requests that were on their way to a destination when it left, since the start.
+        lost: Requests that were on their way to a destination, or with a worker of this
+            node, when it left or failed; since the start.
     """
 
     routes: int
@@ -50,7 +65,7 @@ class Registration:
 
     __slots__ = ("_broker", "_entry")
 
-    def __init__(self, broker: Broker, entry: Entry[Route]) -> None:
+    def __init__(self, broker: Broker, entry: Entry[BrokerRoute]) -> None:
         self._broker = broker
         self._entry = entry
 
@@ -68,6 +83,10 @@ class Registration:
     def current(self) -> bool:
         """Whether it is still in the table, and not replaced."""
         return self._broker.index.table.get(self._entry.route_id) is self._entry
+
+    def on_leave(self, callback: Callable[[], None]) -> None:
+        """Call a function when the destination leaves the table; one at most."""
+        self._entry.target.unwatch = callback
 
     def withdraw(self) -> bool:
         """Take the destination out of the table at once.
@@ -100,7 +119,7 @@ class Broker(Worker):
         super().__init__()
         self.options = options
         self.broker_id = uuid.uuid4()
-        self.index = TagIndex(options, self.broker_id.bytes)
+        self.index = TagIndexWorker(options, self.broker_id.bytes)
         self._lost = 0
         self._unsubscribe: Callable[[], None] | None = None
 
@@ -125,11 +144,16 @@ class Broker(Worker):
         """Start the parts."""
         own = self.address.value
         self._unsubscribe = self.node.dead_letters.subscribe(self._on_dead_letter)
-        await self.start_child(lambda: self.index, address=Address(0, own + b"/tags"))
-        management = await self.start_child(
-            lambda: Management(self), address=Address(0, own + b"/management")
+        await self.start_child(
+            lambda: self.index,
+            address=Address(0, own + b"/tags"),
+            mailbox=Mailbox(limit=self.options.max_mailbox),
         )
-        self.register(management, service=MANAGEMENT_SERVICE)
+        if self.options.management:
+            management = await self.start_child(
+                lambda: Management(self), address=Address(0, own + b"/management")
+            )
+            self.register(management, service=MANAGEMENT_SERVICE)
 
     def on_stop(self) -> None:
         """Stop turning dead letters into answers."""
@@ -149,7 +173,8 @@ class Broker(Worker):
         """Make a worker of this node a destination. Call it on the node's loop.
 
         The worker gets each request's data as the payload of a message and answers along
-        the return route.
+        the return route. When it stops it is taken out of the table. A request that it
+        fails on, or is stopped with, is answered CANCELED.
 
         Args:
             worker: The worker that takes the requests.
@@ -158,16 +183,24 @@ class Broker(Worker):
             route_id: Its identity; a new one by default.
 
         Raises:
+            UnknownAddress: There is no such worker.
             AddressError: A key cannot be read.
             BrokerFrameError: A tag or the name is too long, or there are too many tags.
             NotDelivered: The table is full.
             LimitReached: The node has as many addresses as it may.
         """
         target = address(worker)
+        if not self.node.has(target):
+            raise UnknownAddress(target)
         identity = route_id or uuid.uuid4()
         # What no ROUTE_SETUP could say is refused here too.
         RouteSetup(identity.bytes, service).serialize(Dialect.SPECIFICATION)
-        return self._add(identity, service, make_tags(tags or {}), target, False, str(target), None)
+        destination = partial(
+            Destination, identity, service, worker=target, link=False, peer="local"
+        )
+        registration = self._add(identity, service, make_tags(tags or {}), destination)
+        registration.on_leave(self.node.watch(target, registration.withdraw))
+        return registration
 
     def connect(
         self,
@@ -176,6 +209,7 @@ class Broker(Worker):
         *,
         peer: str,
         evict: Callable[[str], object],
+        busy: Callable[[], bool] | None = None,
     ) -> Registration:
         """Make a connection a destination, as its ROUTE_SETUP asks.
 
@@ -184,25 +218,34 @@ class Broker(Worker):
             worker: The connection's worker.
             peer: Where it is, for people to read.
             evict: Called with a reason when another connection takes over the route id.
+            busy: Says whether it cannot keep up just now.
 
         Raises:
-            NotDelivered: The table is full.
+            NotDelivered: The table is full, the route id is that of a worker of this node,
+                or the service name is reserved.
         """
         identity = UUID(bytes=setup.route_id)
-        return self._add(identity, setup.service_name, setup.tags, worker, True, peer, evict)
+        names = [value for key, value in setup.tags if key == WellKnownKey.SERVICE_NAME]
+        for name in (setup.service_name, *names):
+            if name is not None and name.startswith(RESERVED_SERVICES):
+                raise NotDelivered("the service name", f"{RESERVED_SERVICES}* is reserved")
+        destination = partial(
+            Destination,
+            identity,
+            setup.service_name,
+            worker=worker,
+            link=True,
+            peer=peer,
+            evict=evict,
+            busy=busy,
+        )
+        return self._add(identity, setup.service_name, setup.tags, destination)
 
     def _add(
-        self,
-        route_id: UUID,
-        service: str,
-        tags: TagList,
-        worker: Address,
-        link: bool,
-        peer: str,
-        evict: Callable[[str], object] | None,
+        self, route_id: UUID, service: str, tags: TagList, destination: Callable[..., Destination]
     ) -> Registration:
         def make(all_tags: TagList) -> Destination:
-            return Destination(route_id, service, readable(all_tags), worker, link, peer, evict)
+            return destination(tags=readable(all_tags))
 
         return Registration(self, self.index.join(route_id.bytes, service, tags, make))
 
@@ -211,11 +254,30 @@ class Broker(Worker):
     def _on_dead_letter(self, letter: DeadLetter) -> None:
         """Tell the requester, if a request from a connection ended up as a dead letter."""
         exchange = exchange_of(letter.message)
-        if exchange is None or exchange.ended:
+        if exchange is None:
             return
-        # It was on its way or in a mailbox, and never in a destination's hands.
+        if get_ident() == self.node.thread_id:
+            self._fail(exchange, letter)
+        else:
+            self.node.call_on_loop(lambda: self._fail(exchange, letter))
+
+    def _fail(self, exchange: Exchange, letter: DeadLetter) -> None:
+        if exchange.ended:
+            return
+        way_back = exchange.handed
+        error: DeliveryError = NotDelivered("the destination", letter.reason)
+        if way_back is not None:
+            # A worker of this node was given the request. What else it sends may carry the
+            # same context; only what goes on with the request leads back to the requester.
+            message = letter.message
+            if message.return_route[-len(way_back) :] != way_back:
+                return
+            route = exchange.route
+            untouched = route is not None and message.source == route.to
+            if letter.reason == WorkerFailed.reason or not untouched:
+                error = WorkerFailed("the destination")
         self._lost += 1
-        exchange.fail(NotDelivered("the destination", letter.reason))
+        exchange.fail(error)
 
     # --- looking at it ------------------------------------------------------------------------
 

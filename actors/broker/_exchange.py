@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...protocol import DeliveryError, Message, Route as WayBack
 
 if TYPE_CHECKING:
-    from ._route import Route
+    from ._route import BrokerRoute
 
 __all__ = ["Exchange", "exchange_of"]
 
@@ -25,22 +25,25 @@ class Exchange:
         ended: True once the requester has gone, cancelled, or been answered in full.
         withdraw: Takes the request out of the queue it waits in, while it waits.
         route: The route that took the request, once one has; its count of outstanding
-                requests goes down by one at `end`.
+            requests goes down by one at `end`.
+        handed: The way back that a worker of this node was given with the request, once
+            one was; from then on it is in doubt what has become of it.
     """
 
-    __slots__ = ("ended", "route", "size", "withdraw")
+    __slots__ = ("ended", "handed", "route", "size", "withdraw")
 
     size: int
     ended: bool
-    route: Route | None
+    route: BrokerRoute | None
     withdraw: Callable[[], object] | None
+    handed: WayBack | None
 
     def wait(self) -> None:
         """Prepare to wait for a route: keep no more than the request itself."""
         raise NotImplementedError
 
     def fail(self, error: DeliveryError) -> None:
-        """Tell the requester that nothing was handed over. Does nothing once ended."""
+        """Tell the requester; the error says whether to try again. Nothing once ended."""
         raise NotImplementedError
 
     def data(self) -> bytes:

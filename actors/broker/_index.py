@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from ...protocol import TAGS, Address, AddressError, Message, NoRoute, NotDelivered
@@ -17,6 +18,7 @@ from ...protocol.broker import (
     HEADER_SIZE,
     ID_SIZE,
     MAX_REMEMBERED_SIZE,
+    BrokerFrameError,
     Dialect,
     Entry,
     Query,
@@ -32,10 +34,13 @@ from .._timer import Timer
 from .._worker import Worker
 from ._exchange import Exchange, exchange_of
 from ._options import BrokerOptions
-from ._route import Destination, Route, RouteStatistics, RouteWorker
+from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from ._unicast import Unicast
 
-__all__ = ["TagIndex"]
+__all__ = ["TagIndexWorker"]
+
+MAX_PROBES: Final = 16
+"""Destinations looked at for one that keeps up, before a busy one is taken."""
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -62,7 +67,7 @@ class _Waiter:
         self.until: Final = until
 
 
-class TagIndex(Worker):
+class TagIndexWorker(Worker):
     """Hold the routing table, and resolve tags to routes.
 
     Args:
@@ -74,7 +79,7 @@ class TagIndex(Worker):
         super().__init__()
         self._options = options
         self._broker_id = broker_id
-        self.table: RoutingTable[Route] = RoutingTable(
+        self.table: RoutingTable[BrokerRoute] = RoutingTable(
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
         self._selectors: dict[Address, _Selector] = {}
@@ -119,10 +124,12 @@ class TagIndex(Worker):
             AddressError: The query cannot be read.
             NoRoute: Nobody carries the tags, and the message cannot wait.
         """
-        if threading.get_ident() != self._thread:
-            self.node.loop.call_soon_threadsafe(self.node.deliver, message)
-            return None
         onward, back, payload, source, context = message
+        if threading.get_ident() != self._thread:
+            # The table belongs to the loop's thread: by way of the mailbox, and its limit.
+            onward = (self.address, *onward)
+            self.node.route(_new(Message, (onward, back, payload, source, context)))
+            return None
         selector = self._selectors.get(onward[0]) or self._select(onward[0])
         candidates = self.table.candidates(selector.query)
         if not candidates:
@@ -153,8 +160,24 @@ class TagIndex(Worker):
             return None
         turn = selector.turn
         selector.turn = turn + 1
-        route: Route = candidates[turn % len(candidates)].target
+        route: BrokerRoute = candidates[turn % len(candidates)].target
+        if len(candidates) > 1 and route.busy:
+            route = self._next_free(candidates, turn) or route
         return route.choose(exchange)
+
+    @staticmethod
+    def _next_free(candidates: tuple[Entry[BrokerRoute], ...], turn: int) -> BrokerRoute | None:
+        """Return the next in turn that keeps up, of those looked at."""
+        for number in range(1, min(len(candidates), MAX_PROBES)):
+            route: BrokerRoute = candidates[(turn + number) % len(candidates)].target
+            if not route.busy:
+                return route
+        return None
+
+    def handle_message(self, message: Message) -> None:
+        """Resolve a message that was sent on another thread."""
+        onward, back, payload, source, context = message
+        self.node.deliver(_new(Message, (onward[1:], back, payload, source, context)))
 
     def _select(self, address: Address) -> _Selector:
         if address.type != TAGS:
@@ -179,8 +202,7 @@ class TagIndex(Worker):
             dialect: How it is written.
 
         Raises:
-            BrokerFrameError: The frame is broken.
-            NotDelivered: It asks for something else than unicast.
+            BrokerFrameError: The frame is broken, or asks for something else than unicast.
         """
         known = self._addresses[dialect]
         key = frame[:HEADER_SIZE] + frame[HEADER_SIZE + ID_SIZE :]
@@ -189,7 +211,7 @@ class TagIndex(Worker):
             return found
         spans = locate_address(frame, dialect)
         if spans.routing is not RoutingType.UNICAST:
-            raise NotDelivered("the request", f"{spans.routing.name.lower()} is not served here")
+            raise BrokerFrameError("flags", f"{spans.routing.name.lower()} is not served here")
         query = self.table.queries.from_tags(frame[spans.tags : spans.wrapped], dialect)
         found = Address(TAGS, format_query(query).encode())
         if spans.wrapped == len(frame) <= MAX_REMEMBERED_SIZE:
@@ -204,8 +226,9 @@ class TagIndex(Worker):
         exchange = exchange_of(message)
         size = exchange.size if exchange is not None else len(message.payload)
         options = self._options
+        patience = inf if options.no_route_timeout is None else options.no_route_timeout
         if (
-            options.no_route_timeout <= 0
+            patience <= 0
             or len(self._waiters) >= options.max_waiters
             or self._waiting_bytes + size > options.max_waiting_bytes
         ):
@@ -213,14 +236,14 @@ class TagIndex(Worker):
             return
         now = self.node.loop.time()
         number = self._next_waiter = self._next_waiter + 1
-        self._waiters[number] = _Waiter(message, query, size, now + options.no_route_timeout)
+        self._waiters[number] = _Waiter(message, query, size, now + patience)
         self._waiting_bytes += size
         self.waited += 1
         if exchange is not None:
             exchange.wait()
             exchange.withdraw = lambda: self._withdraw(number)
-        if self._timer is None:
-            self._timer = self.after(options.no_route_timeout, self._give_up)
+        if self._timer is None and patience < inf:
+            self._timer = self.after(patience, self._give_up)
 
     def _withdraw(self, number: int) -> _Waiter | None:
         waiter = self._waiters.pop(number, None)
@@ -240,7 +263,7 @@ class TagIndex(Worker):
             self._withdraw(number)
             self._refuse(waiter.message, NoRoute(format_query(waiter.query)))
 
-    def _release(self, entry: Entry[Route]) -> None:
+    def _release(self, entry: Entry[BrokerRoute]) -> None:
         """Send the messages on, in order, that wait for what has just joined."""
         tags = frozenset(entry.tags)
         ready = [number for number, each in self._waiters.items() if each.query <= tags]
@@ -254,15 +277,13 @@ class TagIndex(Worker):
         exchange = exchange_of(message)
         if exchange is not None:
             exchange.fail(error)
-        elif message.return_route:
-            self.node.fail_request(message.return_route[0], error)
-        self.node.dead_letter(message, error)
+        self.node.lose(message, error)
 
     # --- joining and leaving ----------------------------------------------------------------
 
     def join(
         self, route_id: bytes, service: str, tags: TagList, make: Callable[[TagList], Destination]
-    ) -> Entry[Route]:
+    ) -> Entry[BrokerRoute]:
         """Add a destination, or replace the one that has its route id.
 
         Args:
@@ -272,7 +293,8 @@ class TagIndex(Worker):
             make: Makes the destination of its tags, the default tags included.
 
         Raises:
-            NotDelivered: The table is full.
+            NotDelivered: The table is full, or a connection asks for the route id of a
+                worker of this node.
             LimitReached: The node has as many addresses as it may.
             NodeStopped: The node is stopping.
         """
@@ -281,7 +303,10 @@ class TagIndex(Worker):
             raise NotDelivered("the routing table", f"it has {len(table)} routes, its limit")
         now = time.time()
         millis = int(now * 1000)
-        route = Route(make(tags), now)
+        route = BrokerRoute(make(tags), now)
+        known = table.get(route_id)
+        if known is not None and route.destination.link and not known.target.destination.link:
+            raise NotDelivered("the route id", "it belongs to a worker of this broker")
         if not route.destination.link:
             # First, as it may fail; then nothing has changed.
             stand_in = route.stand_in = RouteWorker(route.destination)
@@ -299,17 +324,19 @@ class TagIndex(Worker):
         self._release(entry)
         return entry
 
-    def leave(self, entry: Entry[Route]) -> bool:
+    def leave(self, entry: Entry[BrokerRoute]) -> bool:
         """Remove a destination; one that was replaced is gone already."""
         if not self.table.discard(entry, now=int(time.time() * 1000)):
             return False
         self._leave(entry, "")
         return True
 
-    def _leave(self, entry: Entry[Route], reason: str) -> None:
-        route: Route = entry.target
+    def _leave(self, entry: Entry[BrokerRoute], reason: str) -> None:
+        route: BrokerRoute = entry.target
         if route.stand_in is not None:
             route.stand_in.stop()
+        if route.unwatch is not None:
+            route.unwatch()
         if reason and route.destination.evict is not None:
             route.destination.evict(reason)
 

@@ -13,7 +13,7 @@ class BrokerOptions:
 
     Attributes:
         no_route_timeout: How long a request waits for a destination that carries its tags,
-            in seconds; then it is REJECTED. 0 rejects at once.
+            in seconds; then it is REJECTED. 0 rejects at once; `None` waits without end.
         max_waiters: Most requests that may wait for a route; one more is REJECTED at once.
         max_waiting_bytes: Most bytes the waiting requests may hold together; a request that
             would exceed it is REJECTED at once.
@@ -24,23 +24,28 @@ class BrokerOptions:
         max_mailbox: Most messages waiting for one route; one more is REJECTED.
         tombstone_seconds: How long a removed route is remembered, so that a late update
             cannot revive it.
+        management: Whether the broker answers questions about itself, as the service
+            `onward.management`. Whoever can send a request can ask it, and learns the
+            services, tags and network addresses of all destinations.
 
     Raises:
         ValueError: A number is negative, or one that has to be at least 1 is not.
     """
 
-    no_route_timeout: float = 5.0
+    no_route_timeout: float | None = 5.0
     max_waiters: int = 10_000
     max_waiting_bytes: int = 64 * 1024 * 1024
     max_routes: int = 1_000_000
     max_queries: int = 10_000
     max_mailbox: int = 10_000
     tombstone_seconds: float = 60.0
+    management: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_routes", "max_queries", "max_mailbox"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("no_route_timeout", "max_waiters", "max_waiting_bytes", "tombstone_seconds"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, as {getattr(self, name)} is")
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name} must not be negative, as {value} is")

@@ -11,7 +11,7 @@ from ...protocol import Address, DeliveryError, Message, NotDelivered
 from .._worker import Worker
 from ._exchange import Exchange, exchange_of
 
-__all__ = ["Destination", "Route", "RouteStatistics", "RouteWorker"]
+__all__ = ["BrokerRoute", "Destination", "RouteStatistics", "RouteWorker"]
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -29,6 +29,8 @@ class Destination:
             that handles payloads.
         peer: Where it is, for people to read.
         evict: Called with a reason when another destination takes over the route id.
+        busy: Says whether it cannot keep up just now, so that another is chosen; `None` if
+            it always can.
     """
 
     route_id: UUID
@@ -38,6 +40,7 @@ class Destination:
     link: bool
     peer: str
     evict: Callable[[str], object] | None = None
+    busy: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class RouteStatistics:
     since: float
 
 
-class Route:
+class BrokerRoute:
     """One destination in the table, and what is counted for it.
 
     Attributes:
@@ -73,9 +76,10 @@ class Route:
         since: When it joined, in seconds since the Unix epoch.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since it joined.
+        unwatch: Ends the watch on a destination that is a worker of this node.
     """
 
-    __slots__ = ("destination", "outstanding", "requests", "since", "stand_in", "to")
+    __slots__ = ("destination", "outstanding", "requests", "since", "stand_in", "to", "unwatch")
 
     def __init__(self, destination: Destination, since: float) -> None:
         self.destination = destination
@@ -84,6 +88,13 @@ class Route:
         self.since = since
         self.outstanding = 0
         self.requests = 0
+        self.unwatch: Callable[[], None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the destination cannot keep up just now."""
+        busy = self.destination.busy
+        return busy is not None and busy()
 
     def choose(self, exchange: Exchange | None) -> Address:
         """Count a request for this destination and return where to send it."""
@@ -139,7 +150,9 @@ class RouteWorker(Worker):
         try:
             self.node.route(passed)
         except DeliveryError as error:
-            self.node.dead_letter(passed, error)
+            self.node.lose(passed, error)
             return
-        if exchange is not None and not back:
-            exchange.end()
+        if exchange is not None:
+            exchange.handed = back
+            if not back:
+                exchange.end()

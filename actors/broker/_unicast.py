@@ -9,7 +9,7 @@ from .._worker import Worker
 from ._exchange import exchange_of
 
 if TYPE_CHECKING:
-    from ._index import TagIndex
+    from ._index import TagIndexWorker
 
 __all__ = ["Unicast"]
 
@@ -22,7 +22,7 @@ class Unicast(Worker):
     two services that are asked in alternation do not disturb each other.
     """
 
-    def __init__(self, index: TagIndex) -> None:
+    def __init__(self, index: TagIndexWorker) -> None:
         super().__init__()
         self._index = index
 

@@ -20,7 +20,7 @@ from ...protocol.rsocket import (
 if TYPE_CHECKING:
     from ._link import Link
 
-__all__ = ["StreamExchange", "code_of", "more_follow", "text_of"]
+__all__ = ["DestinationSlow", "StreamExchange", "code_of", "more_follow", "text_of"]
 
 _SINGLE: Final = frozenset(
     {
@@ -29,6 +29,12 @@ _SINGLE: Final = frozenset(
         int(FrameType.METADATA_PUSH),
     }
 )
+
+
+class DestinationSlow(NotDelivered):
+    """The destination's socket is above `high_water`; it is given nothing new until it reads."""
+
+    reason = "does not keep up"
 
 
 def text_of(error: Exception) -> str:
@@ -77,6 +83,7 @@ class StreamExchange(Exchange):
         taker: The destination's connection, once it has taken the request.
         taken: The request's stream there.
         held: Credit the requester gave that has not been passed on yet, in elements.
+        token: The last step of a worker's way back; empty if no worker has been given one.
     """
 
     __slots__ = (
@@ -89,6 +96,7 @@ class StreamExchange(Exchange):
         "stream",
         "taken",
         "taker",
+        "token",
     )
 
     def __init__(self, link: Link, stream: Stream | None, kind: int, frame: Frame) -> None:
@@ -96,6 +104,7 @@ class StreamExchange(Exchange):
         self.ended = False
         self.route = None
         self.withdraw = None
+        self.handed = None
         self.link = link
         self.stream = stream
         self.kind = kind
@@ -105,6 +114,7 @@ class StreamExchange(Exchange):
         self.taker: Link | None = None
         self.taken: Stream | None = None
         self.held = 0
+        self.token = b""
 
     def far_end(self, stream: Stream) -> tuple[Link, Stream] | None:
         """Return the connection and stream at the other end of one of the two streams."""
@@ -115,7 +125,7 @@ class StreamExchange(Exchange):
         return self.taker, self.taken
 
     def unlink(self) -> None:
-        """Let go of both streams, once both are over.
+        """Let go of both streams, once the request is over.
 
         They refer to each other through this; left as they are they would wait for the
         cycle collector, which costs more than a request does.
@@ -124,6 +134,9 @@ class StreamExchange(Exchange):
             self.stream.peer = self.stream.user = None
         if self.taken is not None:
             self.taken.peer = None
+        if self.token:
+            self.link.worker.local.forget(self.token)
+            self.token = b""
 
     @property
     def kept(self) -> bool:
@@ -144,11 +157,16 @@ class StreamExchange(Exchange):
         return b"".join(bytes(frame.data or b"") for frame in self.frames)
 
     def return_route(self) -> Route:
-        """Return the way back for a worker's answer: the connection, then the stream."""
-        stream = self.stream
-        if stream is None or self.kind == FrameType.REQUEST_FNF:
+        """Return the way back for a worker's answer: the connection, then this request.
+
+        The second step cannot be guessed: who has answered one request of a connection, and
+        so knows its address, cannot answer another.
+        """
+        if self.stream is None or self.kind == FrameType.REQUEST_FNF:
             return ()
-        return (*self.link.return_route, Address(LOCAL, b"stream/%d" % stream.id))
+        if not self.token:
+            self.token = self.link.worker.local.expect(self)
+        return (*self.link.return_route, Address(LOCAL, self.token))
 
     def answered_once(self) -> bool:
         """Say whether the request takes one answer at most."""
