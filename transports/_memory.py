@@ -10,12 +10,12 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
 from ..actors import Worker
-from ..protocol import Address, Context, LinkDown, Message
+from ..protocol import Address, Context, LinkDown, Message, NodeStopped, WorkerStopped
 from ._base import Listener, Transport
 from ._link import Link
 
@@ -168,8 +168,11 @@ class MemoryLink(Link):
 class MemoryListenerWorker(Worker):
     """Owns the name; the links that came to it are its children."""
 
-    def __init__(self, name: str, expose: frozenset[Address]) -> None:
+    def __init__(
+        self, name: str, expose: frozenset[Address], on_closed: Callable[[Address], object]
+    ) -> None:
         super().__init__()
+        self._on_closed = on_closed
         self.name = name
         self._expose = expose
 
@@ -184,7 +187,9 @@ class MemoryListenerWorker(Worker):
 
     def on_stop(self) -> None:
         """Give the name back."""
-        _listening.pop(self.name, None)
+        if _listening.get(self.name) is self:
+            del _listening[self.name]
+        self._on_closed(self.address)
 
     async def accept(self, peer: MemoryLink) -> MemoryLink:
         """Make the other end of a link. Called on this node's loop."""
@@ -224,7 +229,7 @@ class MemoryTransport(Transport):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._listeners: list[MemoryListener] = []
+        self._listeners: dict[Address, MemoryListener] = {}
         self._links: list[MemoryLink] = []
 
     async def listen(
@@ -234,13 +239,24 @@ class MemoryTransport(Transport):
 
         Raises:
             OSError: The name is in use in this process.
+            NodeStopped: The node was stopped meanwhile.
             ValueError: The URI is not `memory://name`.
             TypeError: An option is given; there are none.
         """
-        worker = MemoryListenerWorker(_name(uri, options), expose)
-        await self.node.start(lambda: worker)
+        worker = MemoryListenerWorker(_name(uri, options), expose, self._listener_closed)
+        address = self.node.random_address()
+        try:
+            await self.node.start(lambda: worker, address=address)
+        except WorkerStopped:
+            raise NodeStopped(self.node.name) from None
+        except BaseException:
+            if self.node.has(address):
+                await self.node.stop_worker(address)
+            raise
+        if not self.node.has(address):
+            raise NodeStopped(self.node.name)
         listener = MemoryListener(self.node, worker)
-        self._listeners.append(listener)
+        self._listeners[address] = listener
         return listener
 
     async def connect(
@@ -277,11 +293,14 @@ class MemoryTransport(Transport):
 
     async def stop(self) -> None:
         """Close every listener and link."""
-        for listener in self._listeners:
+        for listener in list(self._listeners.values()):
             await listener.close()
         for link in self._links:
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
+
+    def _listener_closed(self, address: Address) -> None:
+        self._listeners.pop(address, None)
 
 
 def _name(uri: str, options: dict[str, Any]) -> str:

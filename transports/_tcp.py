@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..actors import Worker
-from ..protocol import TCP, Address, AddressError, LinkDown, Message, OnwardError, PayloadTooBig
+from ..protocol import (
+    TCP,
+    Address,
+    AddressError,
+    LinkDown,
+    Message,
+    NodeStopped,
+    OnwardError,
+    PayloadTooBig,
+    WorkerStopped,
+)
 from ._base import Listener, Transport
 from ._options import TcpOptions, format_endpoint, parse_endpoint, parse_uri
 from ._socket import WireSocket
@@ -49,14 +59,21 @@ class ListenerWorker(Worker):
     """Owns the listening socket; the links of its connections are its children."""
 
     def __init__(
-        self, host: str, port: int, expose: frozenset[Address], options: TcpOptions
+        self,
+        host: str,
+        port: int,
+        expose: frozenset[Address],
+        options: TcpOptions,
+        on_closed: Callable[[Address], object],
     ) -> None:
         super().__init__()
         self.uri = ""
+        self._on_closed = on_closed
         self._where = (host, port)
         self._expose = expose
         self._options = options
         self._server: asyncio.Server | None = None
+        self._over = False
         self._links: dict[TcpLink, None] = {}
         self._accepted = 0
         self._turned_away = 0
@@ -67,16 +84,30 @@ class ListenerWorker(Worker):
 
         Raises:
             OSError: It cannot be done; the worker has no use then.
+            NodeStopped: The worker was stopped meanwhile.
         """
         host, port = self._where
-        server = await self.node.loop.create_server(self._accept, host, port, backlog=1024)
+        # Not serving yet: what is cancelled while it begins to serve would never be closed.
+        server = await self.node.loop.create_server(
+            self._accept, host, port, backlog=1024, start_serving=False
+        )
         self._server = server
         self.uri = f"tcp://{format_endpoint(host, server.sockets[0].getsockname()[1])}"
+        try:
+            if not self._over:
+                await server.start_serving()
+            if self._over:
+                raise NodeStopped(self.node.name)
+        except BaseException:
+            server.close()
+            raise
 
     def on_stop(self) -> None:
         """Stop listening; the links have stopped before."""
+        self._over = True
         if self._server is not None:
             self._server.close()
+        self._on_closed(self.address)
 
     def statistics(self) -> ListenerStatistics:
         """Return what has been counted so far."""
@@ -193,16 +224,22 @@ class TcpTransport(Transport):
 
         Raises:
             OSError: It cannot be listened there.
+            NodeStopped: The node was stopped meanwhile.
             ValueError: The URI is wrong.
             TypeError: There is no such option.
         """
         host, port = parse_uri(uri, self.scheme)
-        worker = ListenerWorker(host, port, expose, replace(options or TcpOptions(), **changes))
-        address = await self.node.start(lambda: worker)
+        chosen = replace(options or TcpOptions(), **changes)
+        worker = ListenerWorker(host, port, expose, chosen, self._listener_closed)
+        address = self.node.random_address()
         try:
+            await self.node.start(lambda: worker, address=address)
             await worker.listen()
+        except WorkerStopped:
+            raise NodeStopped(self.node.name) from None
         except BaseException:
-            await self.node.stop_worker(address)
+            if self.node.has(address):
+                await self.node.stop_worker(address)
             raise
         listener = TcpListener(self.node, worker)
         self._listeners[address] = listener
@@ -274,7 +311,6 @@ class TcpTransport(Transport):
         """Close every listener and link."""
         for listener in list(self._listeners.values()):
             await listener.close()
-        self._listeners.clear()
         for link in list(self._dialled):
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
@@ -291,6 +327,9 @@ class TcpTransport(Transport):
             self._dialled[link] = None
             self._by_peer.setdefault(link.peer, link)
         return link
+
+    def _listener_closed(self, address: Address) -> None:
+        self._listeners.pop(address, None)
 
     def _link_closed(self, link: TcpLink) -> None:
         with self._lock:

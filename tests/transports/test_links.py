@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+import weakref
 from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeAlias
@@ -15,6 +18,7 @@ from onward.protocol import (
     DeliveryError,
     LinkLost,
     Message,
+    NodeStopped,
     NotDelivered,
     RequestTimeout,
     address,
@@ -284,6 +288,59 @@ async def test_an_address_in_use(nodes: Nodes, uri: Callable[[], str]) -> None:
     with pytest.raises(OSError, match="in use"):
         await a.listen(listener.uri)
     assert a.statistics().worker_count == workers
+
+
+@pytest.mark.parametrize("ticks", range(12))
+async def test_a_node_that_stops_while_it_begins_to_listen(
+    uri: Callable[[], str], ticks: int
+) -> None:
+    where = uri()
+    if where.startswith("tcp:"):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            where = "tcp://{}:{}".format(*free.getsockname())
+    node = Node("brief")
+    await node.__aenter__()
+    listening = asyncio.create_task(node.listen(where))
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    await node.stop()
+    try:
+        listener = await listening
+    except NodeStopped:
+        pass
+    else:
+        assert not node.has(listener.address)
+    async with Node("later") as later:
+        with pytest.raises(NotDelivered, match="link down"):
+            await later.connect(where)
+
+
+@pytest.mark.parametrize("ticks", range(8))
+async def test_listening_that_is_given_up_leaves_nothing(
+    nodes: Nodes, uri: Callable[[], str], ticks: int
+) -> None:
+    a, *_ = nodes
+    listening = asyncio.create_task(a.listen(uri()))
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    if listening.cancel():
+        await asyncio.wait([listening])
+        await eventually(lambda: a.statistics().worker_count == 0)
+
+
+async def test_a_closed_listener_is_forgotten(nodes: Nodes, uri: Callable[[], str]) -> None:
+    a, *_ = nodes
+    closed = weakref.WeakSet[object]()
+    for _ in range(20):
+        listener = await a.listen(uri())
+        closed.add(listener)
+        await listener.close()
+    del listener
+    stopped = await a.listen(uri())
+    closed.add(stopped)
+    await a.stop_worker(stopped.address)
+    del stopped
+    await eventually(lambda: gc.collect() or not closed)
 
 
 async def test_what_is_not_an_option(nodes: Nodes, uri: Callable[[], str]) -> None:
