@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits
 from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, BrokerStatistics
-from onward.protocol import AddressError, AddressInUse, NoRoute, NotDelivered, address
-from onward.protocol.broker import BrokerFrameError
+from onward.protocol import (
+    AddressError,
+    AddressInUse,
+    MailboxFull,
+    NoRoute,
+    NotDelivered,
+    UnknownAddress,
+    address,
+)
+from onward.protocol.broker import BrokerFrameError, RouteSetup, WellKnownKey
 from tests.support.rsocket_peer import RR, asked_for, in_memory, request, world
 from tests.support.transports import eventually
 from tests.support.workers import Echo, Recorder
@@ -31,7 +41,7 @@ async def test_a_worker_is_a_destination() -> None:
         answer = await node.request("32#service=echo region=eu colour=blue", b"hi")
         assert answer.payload == b"hi"
         row = broker.routes()[-1]
-        assert (row.route_id, row.service, row.peer) == (ROUTE, "echo", "0#echo")
+        assert (row.route_id, row.service, row.peer) == (ROUTE, "echo", "local")
         assert dict(row.tags) == {
             "service": "echo",
             "region": "eu",
@@ -87,11 +97,14 @@ async def test_the_worker_of_a_registration_has_gone() -> None:
     async with Node() as node:
         broker = await Broker.attach(node, AT_ONCE)
         await node.start(Echo, address="echo")
-        broker.register("echo", service="echo")
+        registration = broker.register("echo", service="echo")
         await node.stop_worker("echo")
-        node.send("32#service=echo", b"x")
-        await eventually(lambda: node.dead_letters.total)
-        assert node.dead_letters.by_reason == {"no such worker": 1}
+        await eventually(lambda: not registration.current)
+        with pytest.raises(NoRoute):
+            await node.request("32#service=echo", b"x")
+        with pytest.raises(UnknownAddress):
+            broker.register("echo", service="echo")
+        assert len(broker.routes()) == 1
 
 
 @pytest.mark.parametrize(
@@ -109,6 +122,7 @@ async def test_what_cannot_be_registered(
 ) -> None:
     async with Node() as node:
         broker = await Broker.attach(node)
+        await node.start(Echo, address="echo")
         with pytest.raises(error):
             broker.register("echo", service=service, tags=tags)
         assert len(broker.routes()) == 1
@@ -117,6 +131,7 @@ async def test_what_cannot_be_registered(
 async def test_the_table_is_full() -> None:
     async with Node() as node:
         broker = await Broker.attach(node, BrokerOptions(max_routes=2))
+        await node.start(Echo, address="echo")
         broker.register("echo", service="a", route_id=ROUTE)
         with pytest.raises(NotDelivered, match="2 routes, its limit"):
             broker.register("echo", service="b")
@@ -125,8 +140,9 @@ async def test_the_table_is_full() -> None:
 
 
 async def test_a_registration_that_fails_changes_nothing() -> None:
-    async with Node(limits=NodeLimits(addresses=6)) as node:
+    async with Node(limits=NodeLimits(addresses=7)) as node:
         broker = await Broker.attach(node)  # takes five
+        await node.start(Echo, address="echo")
         first = broker.register("echo", service="a", route_id=ROUTE)
         with pytest.raises(LimitReached):
             broker.register("echo", service="b")
@@ -155,7 +171,7 @@ async def test_the_broker_answers_questions_about_itself() -> None:
         echo = rows[1]
         assert echo["route"] == str(ROUTE)
         assert echo["tags"]["region"] == "eu"
-        assert (echo["peer"], echo["outstanding"], echo["requests"]) == ("0#echo", 0, 0)
+        assert (echo["peer"], echo["outstanding"], echo["requests"]) == ("local", 0, 0)
         assert json.loads((await node.request(to, b"statistics")).payload) == {
             "routes": 2,
             "waiting": 0,
@@ -196,3 +212,83 @@ async def test_a_peer_asks_the_broker_about_itself() -> None:
 def test_options_out_of_range(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         BrokerOptions(**wrong)  # type: ignore[arg-type]
+
+
+async def test_no_connection_takes_over_a_local_route_id_or_a_reserved_name() -> None:
+    def nothing(_: str) -> None:
+        raise AssertionError("nobody is evicted")
+
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        await node.start(Echo, address="echo")
+        registration = broker.register("echo", service="echo", route_id=ROUTE)
+        reserved = ((WellKnownKey.SERVICE_NAME, MANAGEMENT_SERVICE),)
+        for setup in (
+            RouteSetup(ROUTE.bytes, "mine"),
+            RouteSetup(bytes(16), MANAGEMENT_SERVICE),
+            RouteSetup(bytes(16), "mine", reserved),
+        ):
+            with pytest.raises(NotDelivered):
+                broker.connect(setup, address("echo"), peer="outside", evict=nothing)
+        assert registration.current
+        assert len(broker.routes()) == 2
+
+
+async def test_a_busy_destination_is_passed_over_while_another_keeps_up() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        busy = [True, False]
+        workers = [Recorder(), Recorder()]
+        for number, worker in enumerate(workers):
+            at = await node.start(lambda worker=worker: worker)
+            setup = RouteSetup(UUID(int=number).bytes, "a")
+            broker.connect(
+                setup, at, peer="x", evict=print, busy=lambda number=number: busy[number]
+            )
+        for _ in range(4):
+            node.send("32#service=a", b"x")
+        await eventually(lambda: len(workers[1].messages) == 4)
+        busy[1] = True
+        for _ in range(4):
+            node.send("32#service=a", b"x")
+        await eventually(lambda: len(workers[1].messages) == 6)
+        assert len(workers[0].messages) == 2
+
+
+async def test_a_broker_that_tells_nothing_about_itself() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0, management=False))
+        assert broker.routes() == ()
+        with pytest.raises(NoRoute):
+            await node.request(f"32#service={MANAGEMENT_SERVICE}", b"routes")
+
+
+async def test_a_request_may_wait_without_end() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node, BrokerOptions(no_route_timeout=None))
+        waiting = asyncio.ensure_future(node.request("32#service=echo", b"x"))
+        await eventually(lambda: broker.statistics().waiting == 1)
+        await node.start(Echo, address="echo")
+        broker.register("echo", service="echo")
+        assert (await waiting).payload == b"x"
+
+
+async def test_a_query_from_another_thread_goes_through_a_bounded_mailbox() -> None:
+    async with Node() as node:
+        await Broker.attach(node, BrokerOptions(max_mailbox=10))
+        await node.start(Echo, address="echo")
+
+        def flood() -> int:
+            refused = 0
+            for _ in range(1000):
+                try:
+                    node.send("32#service=onward.management", b"routes")
+                except MailboxFull:
+                    refused += 1
+            return refused
+
+        thread = ThreadPoolExecutor(1)
+        flooding = thread.submit(flood)
+        flooding.result(10)  # the loop stands still meanwhile
+        thread.shutdown()
+        assert 980 <= flooding.result() <= 990

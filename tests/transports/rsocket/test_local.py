@@ -18,6 +18,7 @@ from onward.protocol import (
     NotDelivered,
     RequestTimeout,
     UnknownAddress,
+    route,
 )
 from onward.protocol.rsocket import ConnectionLimits, ReassemblyLimit
 from onward.transports.rsocket import DestinationError, LinkOptions
@@ -258,14 +259,57 @@ async def test_a_worker_stops_with_requests_in_its_mailbox_and_in_hand() -> None
         await asyncio.sleep(2)
         await stopping
         got = errors(await requester.received())
-        assert [(stream, code) for stream, code, _ in got] == [(3, REJECTED), (5, REJECTED)]
-        assert w.broker.statistics().lost == 2
-        # The one in hand was cancelled with the worker; only its requester can give up.
-        await requester.ask(cancel(1))
-        ((stream, code, text),) = errors(await requester.ask(request(RR, 7, ASKED)))
-        assert (stream, code) == (7, REJECTED)
-        assert "no such worker" in text
-        assert await requester.ask(request(FNF, 9, ASKED)) == []
+        # The one in hand may have been done; the others were not begun.
+        assert sorted((stream, code) for stream, code, _ in got) == [
+            (1, CANCELED),
+            (3, REJECTED),
+            (5, REJECTED),
+        ]
+        assert w.broker.statistics().lost == 3
+        assert [row.service for row in w.broker.routes()] == ["onward.management"]
+        await w.settled()
+
+
+@in_memory
+async def test_a_worker_fails_on_a_request() -> None:
+    class Broken(Worker):
+        def handle_message(self, message: Message) -> None:
+            raise ValueError("secret")
+
+    async with world() as w:
+        requester = await with_worker(w, Broken())
+        ((stream, code, text),) = errors(await requester.ask(request(RR, 1, ASKED)))
+        assert (stream, code) == (1, CANCELED)
+        assert "secret" not in text
+        assert w.row("local").outstanding == 0
+        await w.settled()
+
+
+@in_memory
+async def test_what_else_a_worker_sends_and_loses_is_no_answer() -> None:
+    class Chatty(Worker):
+        def handle_message(self, message: Message) -> None:
+            self.node.deliver(Message(route("nobody"), (), b"aside", None, message.context))
+            self.reply(message, b"done")
+
+    async with world() as w:
+        requester = await with_worker(w, Chatty())
+        got = await requester.ask(request(RR, 1, ASKED))
+        assert got == [payload(1, b"done", N | C)]
+        await w.settled()
+
+
+@in_memory
+async def test_a_worker_passes_a_request_on_to_nobody() -> None:
+    class Passing(Worker):
+        def handle_message(self, message: Message) -> None:
+            to = (*message.onward_route, *route("nobody"))
+            self.node.deliver(message._replace(onward_route=to).forward())
+
+    async with world() as w:
+        requester = await with_worker(w, Passing())
+        ((stream, code, _),) = errors(await requester.ask(request(RR, 1, ASKED)))
+        assert (stream, code) == (1, CANCELED)
         await w.settled()
 
 
