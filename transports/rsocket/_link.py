@@ -5,9 +5,10 @@ then on the stream has a `peer`, and each further frame goes straight to the oth
 connection with nothing but its stream id replaced. That path is `data_received`, and it is
 kept free of everything else.
 
-Flow control is described on the architecture page. In short: a requester is not read while
-a destination it sends to is slow, and a destination is given no more credit than a window
-ahead of what the requester's socket takes. Nothing is queued for a stream.
+Flow control is described on the architecture page. In short: a slow destination is given no
+new requests, a requester that goes on sending on streams to it is not read, and a destination
+is given no more credit than a window ahead of what the requester's socket takes. Nothing is
+queued for a stream.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from ...protocol.rsocket import (
     StreamFailed,
     UnsupportedSetup,
 )
-from ._exchange import StreamExchange
+from ._exchange import DestinationSlow, StreamExchange
 from ._local import LocalRequest
 from ._options import LinkOptions
 from ._session import REQUESTS, Session
@@ -118,6 +119,8 @@ class Link(asyncio.Protocol):
         # Links whose sockets are full of what this one sends to them; it is not read meanwhile.
         self._blocked_by: set[Link] = set()
         self._blocking: set[Link] = set()
+        # A stream on which this peer answers, as far as one has been looked for.
+        self._answers: Stream | None = None
         # Streams to this requester whose destinations wait for credit held back.
         self._starved: set[StreamExchange] = set()
         self.session = Session(self)
@@ -201,7 +204,7 @@ class Link(asyncio.Protocol):
             self._break_off(exchange, link, target)
             return
         link.flush_soon()
-        if link.write_paused and link is not self:
+        if link.write_paused and link is not self and self._only_requests():
             self._block(link)
         if target.state == CLOSED:
             exchange.end()
@@ -314,7 +317,12 @@ class Link(asyncio.Protocol):
         A peer that answers must always be read: it may be unable to take anything before
         it has got rid of its answers.
         """
-        return not any(stream.requester for stream in self.core.streams.values())
+        known = self._answers
+        if known is not None and known.state != CLOSED:
+            return False
+        streams = self.core.streams.values()
+        self._answers = next((stream for stream in streams if stream.requester), None)
+        return self._answers is None
 
     def _block(self, by: Link) -> None:
         if not self._blocked_by and self._transport is not None:
@@ -332,6 +340,11 @@ class Link(asyncio.Protocol):
     def _read_on(self) -> None:
         if not self._blocked_by and not self._resting and self._transport is not None:
             self._transport.resume_reading()
+
+    def _read_again(self) -> None:
+        """Read this peer, whatever it was not read for."""
+        for link in list(self._blocked_by):
+            self._unblock(link)
 
     def _unblock_all(self) -> None:
         """Read those again who were not read because of this socket."""
@@ -368,10 +381,13 @@ class Link(asyncio.Protocol):
         """Open a stream to this peer for a request and join the two ends.
 
         Raises:
-            NotDelivered: The connection takes no more streams, or has gone.
+            NotDelivered: The peer does not keep up, the connection takes no more streams,
+                or it has gone.
         """
         if self._transport is None or self.core.closed:
             raise NotDelivered("the destination", "it has just left")
+        if self.write_paused or self.core.pending > self.options.high_water:
+            raise DestinationSlow("the destination")
         if exchange.kind == _PUSH:
             self._push(exchange)
             return
@@ -397,10 +413,8 @@ class Link(asyncio.Protocol):
         frames.clear()
         if not self._flushing:
             self.flush_soon()
-        if self.write_paused:
-            self._unblock(self)  # it is to answer now
-            if exchange.link is not self:
-                exchange.link._block(self)
+        if self._blocked_by:
+            self._read_again()  # it is to answer now
         if stream.state == CLOSED:
             exchange.end()
             exchange.unlink()
@@ -415,12 +429,10 @@ class Link(asyncio.Protocol):
         """Answer a request with an error, if it is of a kind that has answers."""
         exchange.end()
         stream = exchange.stream
-        if stream is None or stream.closed:
-            return
-        if stream.kind == _FNF:
-            return
-        self.core.send_error(stream, code, text)
-        self.flush_soon()
+        if stream is not None and not stream.closed and stream.kind != _FNF:
+            self.core.send_error(stream, code, text)
+            self.flush_soon()
+        exchange.unlink()
 
     # --- the end of things --------------------------------------------------------------------
 
@@ -444,6 +456,7 @@ class Link(asyncio.Protocol):
             self.worker.local.on_ended(user)
         elif type(user) is StreamExchange:
             user.end()
+            user.unlink()
 
     def _on_core_closed(self, event: Closed) -> None:
         """End the far sides of all streams: those that answer here are lost."""

@@ -76,21 +76,37 @@ class LocalRequests:
         self._link = link
         self._worker = worker
         self._asked: deque[Stream] = deque()
+        # Requests of the peer that workers have in hand, by what their answers must name. As
+        # each has a stream, there are at most `max_streams`.
+        self._answerable: dict[bytes, StreamExchange] = {}
 
     # --- a worker answers the peer ------------------------------------------------------------
 
+    def expect(self, exchange: StreamExchange) -> bytes:
+        """Expect a worker's answer to a request; return what it must name to be taken."""
+        token = self._worker.node.random_address().value
+        self._answerable[token] = exchange
+        return token
+
+    def forget(self, token: bytes) -> None:
+        """Expect an answer no more."""
+        self._answerable.pop(token, None)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests of the peer wait for workers' answers."""
+        return len(self._answerable)
+
     def answer(self, message: Message) -> None:
-        """Send a worker's answer on the stream named by the second step of its route.
+        """Send a worker's answer to the request named by the second step of its route.
 
         Raises:
-            NotDelivered: The stream has ended; the peer does not wait any more.
+            NotDelivered: The request is over, or has been answered already.
         """
         link = self._link
-        token = message[0][1].value
-        number = token.removeprefix(b"stream/")
-        stream = link.core.streams.get(int(number)) if number.isdigit() else None
-        exchange = stream.user if stream is not None else None
-        if stream is None or not isinstance(exchange, StreamExchange) or not exchange.kept:
+        exchange = self._answerable.get(message[0][1].value)
+        stream = exchange.stream if exchange is not None else None
+        if exchange is None or stream is None or not exchange.kept:
             raise UnknownAddress(message[0][1], "nobody waits for this answer")
         try:
             link.core.send_payload(stream, message.payload, complete=True)
@@ -100,6 +116,7 @@ class LocalRequests:
         except LocalProtocolError as error:
             raise NotDelivered(message[0][1], str(error)) from None
         exchange.end()
+        exchange.unlink()
         link.flush_soon()
 
     # --- a worker asks the peer ---------------------------------------------------------------
@@ -108,11 +125,13 @@ class LocalRequests:
         """Send a worker's message as a request: with an answer if it has a return route.
 
         Raises:
-            NotDelivered: The peer takes no request now.
+            NotDelivered: The peer takes no request now, or is no destination: an answer to
+                it may have its address, and is not to be a way to make it work.
         """
         link = self._link
+        if link.session.registration is None:
+            raise NotDelivered(link.peer_name, "it is no destination")
         if link.write_paused:
-            # A connection would not be read now; a worker can only be told.
             raise MailboxFull(message[0][0], "the destination does not keep up")
         self._forget_given_up()
         wants_answer = bool(message.return_route)

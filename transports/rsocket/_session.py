@@ -134,7 +134,11 @@ class Session:
         before, self.registration = self.registration, None
         try:
             self.registration = link.broker.connect(
-                setup, link.worker.address, peer=link.peer_name, evict=self._evicted
+                setup,
+                link.worker.address,
+                peer=link.peer_name,
+                evict=self._evicted,
+                busy=lambda: link.write_paused,
             )
         except DeliveryError:
             self.registration = before
@@ -296,6 +300,7 @@ class Session:
         kind = frame.type
         if kind in {_CANCEL, _ERROR}:
             exchange.end()
+            exchange.unlink()
         elif kind == _REQUEST_N:
             pass  # counted as credit of the stream already
         elif exchange.gatherer is not None:

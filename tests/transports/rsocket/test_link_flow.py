@@ -58,6 +58,21 @@ async def opened(w: World, n: int, kind: int = STREAM) -> tuple[Peer, Peer]:
     return requester, destination
 
 
+async def held_up(requester: Peer, slow: Peer, stream: int = 1, service: str = "a") -> None:
+    """Open a channel to a destination, which reads no more, and send so much that it matters."""
+    asked = request(CHANNEL, stream, asked_for(service), n=5)
+    await requester.ask(asked)
+    (got,) = await slow.received()
+    await slow.ask(request_n(stream_of(got), 1000))
+    await requester.received()
+    slow.stop_reading()
+    await requester.ask(payload(stream, bytes(2000)))
+    assert slow.link.write_paused
+    assert requester.transport.reading  # it has not sent more
+    await requester.ask(payload(stream, b"x"))
+    assert not requester.transport.reading
+
+
 # --- credit ---------------------------------------------------------------------------------
 
 
@@ -327,42 +342,84 @@ async def test_a_peer_that_answers_is_read_though_it_does_not_read() -> None:
 @in_memory
 async def test_a_requester_not_read_is_read_again_when_it_is_to_answer() -> None:
     async with world(options=TIGHT) as w:
-        both, other = await w.destination("a"), await w.requester()
-        both.stop_reading()
-        wrong = request(RR, 1, None)
-        both.send(*(restamped(wrong, 1 + 2 * number) for number in range(50)))
-        await w.loop.idle()
-        assert not both.transport.reading
-        await other.ask(request(RR, 1, ASKED))
+        both, slow, other = await w.destination("b"), await w.destination(), await w.requester()
+        await held_up(both, slow)
+        await other.ask(request(RR, 1, asked_for("b")))
+        assert both.transport.reading
+        both.send(payload(1, b"one more"))  # it goes on being read until it has answered
+        assert both.transport.reading
         both.send(payload(2, b"answer", N | C))
         assert elements(await other.received()) == [b"answer"]
-        both.read_on()
-        await w.settled()
+        both.send(payload(1, b"another"))
+        assert not both.transport.reading
+        slow.read_on()
+        assert len(await slow.received()) == 4
+        slow.die()
+        await w.settled_after(both)
 
 
 # --- a destination that does not read -------------------------------------------------------
 
 
 @in_memory
-async def test_who_sends_to_a_destination_that_does_not_read_is_not_read() -> None:
+async def test_who_goes_on_sending_to_a_destination_that_does_not_read_is_not_read() -> None:
     async with world(options=TIGHT) as w:
         requester, slow = await w.pair()
         other, fast = await w.requester(), await w.destination("b")
-        slow.stop_reading()
-        await requester.ask(request(RR, 1, ASKED, bytes(2000)))
-        assert slow.link.write_paused
-        assert requester.transport.reading  # it has not sent more
-        await requester.ask(request(FNF, 3, ASKED))
-        assert not requester.transport.reading
-        await requester.ask(request(FNF, 5, ASKED))
+        await held_up(requester, slow)
+        await requester.ask(request(FNF, 5, asked_for("b")))
         assert await other.ask(request(RR, 1, asked_for("b"))) == []
         assert await fast.ask(payload(2, b"", C)) == [request(RR, 2, asked_for("b"))]
         assert len(await other.received()) == 1
         slow.read_on()
-        assert len(await slow.received()) == 3
+        assert len(await slow.received()) == 2
         assert requester.transport.reading
-        assert await slow.ask(payload(2, b"", C)) == []
-        await requester.received()
+        assert await fast.received() == [request(FNF, 4, asked_for("b"))]
+        slow.die()
+        await w.settled_after(requester)
+
+
+@in_memory
+async def test_two_that_send_to_each_other_and_do_not_read_are_both_read() -> None:
+    async with world(options=TIGHT) as w:
+        first, second = await w.destination("a"), await w.destination("b")
+        for one, other, service in ((first, second, "b"), (second, first, "a")):
+            await one.ask(request(CHANNEL, 1, asked_for(service), n=5))
+            await other.ask(request_n(2, 1000))
+            await one.received()
+        for one in (first, second):
+            one.stop_reading()
+        for _ in range(5):
+            for one in (first, second):
+                await one.ask(payload(1, bytes(1000)))
+        for one in (first, second):
+            assert one.link.write_paused
+            assert one.transport.reading
+            one.read_on()
+            assert len(elements(await one.received())) == 5
+        first.die()
+        await w.settled_after(second)
+
+
+@in_memory
+async def test_one_that_answers_may_fill_a_destination_up_to_the_limit() -> None:
+    options = LinkOptions(high_water=1000, low_water=200, max_pending=10_000)
+    async with world(options=options) as w:
+        both, slow, other = await w.destination("b"), await w.destination(), await w.requester()
+        await other.ask(request(RR, 1, asked_for("b")))
+        await both.ask(request(CHANNEL, 1, ASKED, n=5))
+        await slow.ask(request_n(2, 1000))
+        await both.received()
+        slow.stop_reading()
+        for _ in range(9):
+            await both.ask(payload(1, bytes(1000)))
+        assert not slow.closed
+        got = await both.ask(payload(1, bytes(1000)))
+        assert slow.closed
+        assert [(stream, code) for stream, code, _ in errors(got)] == [(1, CANCELED)]
+        assert w.listener.statistics().closed == {"too slow": 1}
+        both.send(payload(2, b"answer", N | C))
+        assert elements(await other.received()) == [b"answer"]
         await w.settled()
 
 
@@ -391,11 +448,14 @@ async def test_two_slow_destinations() -> None:
     async with world(options=TIGHT) as w:
         requester, first = await w.pair()
         second = await w.destination("b")
+        await requester.ask(
+            request(CHANNEL, 1, ASKED, n=5), request(CHANNEL, 3, asked_for("b"), n=5)
+        )
         for slow in (first, second):
+            await slow.ask(request_n(2, 1000))
             slow.stop_reading()
-        big = request(FNF, 1, ASKED, bytes(2000)), request(FNF, 3, asked_for("b"), bytes(2000))
-        await requester.ask(*big)
-        await requester.ask(request(FNF, 5, ASKED), request(FNF, 7, asked_for("b")))
+        await requester.ask(payload(1, bytes(2000)), payload(3, bytes(2000)))
+        await requester.ask(payload(1, b"x"), payload(3, b"x"))
         assert not requester.transport.reading
         first.read_on()
         await first.received()
@@ -403,7 +463,8 @@ async def test_two_slow_destinations() -> None:
         second.read_on()
         await second.received()
         assert requester.transport.reading
-        await w.settled()
+        requester.die()
+        await w.settled_after(first)
 
 
 @pytest.mark.parametrize("which", ["requester", "destination"])
@@ -411,23 +472,17 @@ async def test_two_slow_destinations() -> None:
 async def test_one_end_goes_while_the_other_waits(which: str) -> None:
     async with world(options=TIGHT) as w:
         requester, slow = await w.pair()
-        slow.stop_reading()
-        await requester.ask(request(RR, 1, ASKED, bytes(2000)))
-        await requester.ask(request(RR, 3, ASKED))
-        assert not requester.transport.reading
+        await held_up(requester, slow)
         if which == "requester":
             requester.die()
             await w.loop.idle()
             slow.read_on()
             got = await slow.received()
-            assert got[2:] == [cancel(2), cancel(4)]
+            assert got[2:] == [cancel(2)]
         else:
             slow.die()
             got = await requester.received()
-            assert [(stream, code) for stream, code, _ in errors(got)] == [
-                (1, CANCELED),
-                (3, CANCELED),
-            ]
+            assert [(stream, code) for stream, code, _ in errors(got)] == [(1, CANCELED)]
             assert requester.transport.reading
         await w.settled()
 
@@ -436,12 +491,10 @@ async def test_one_end_goes_while_the_other_waits(which: str) -> None:
 async def test_a_destination_that_reads_nothing_is_closed_and_its_requesters_go_on() -> None:
     async with world(options=TIGHT) as w:
         requester, slow = await w.pair()
-        slow.stop_reading()
-        await requester.ask(request(RR, 1, ASKED, bytes(2000)))
-        await requester.ask(request(RR, 3, ASKED))
+        await held_up(requester, slow)
         await asyncio.sleep(10.1)
         assert slow.closed
-        assert len(errors(await requester.received())) == 2
+        assert len(errors(await requester.received())) == 1
         assert requester.transport.reading
         assert w.services() == []
         await w.settled()
@@ -453,16 +506,13 @@ async def test_one_that_is_not_read_is_not_dropped_for_its_silence() -> None:
     async with world(options=options) as w:
         requester, slow = w.connect(), await w.destination()
         requester.send(setup(keepalive=1000, lifetime=3000))
-        slow.stop_reading()
-        await requester.ask(request(RR, 1, ASKED, bytes(2000)))
-        await requester.ask(request(RR, 3, ASKED))
-        assert not requester.transport.reading
+        await held_up(requester, slow)
         for _ in range(20):
             await asyncio.sleep(1)
             await requester.ask(frame(0, KEEPALIVE, 0x80, bytes(8)))
         assert not requester.closed
         slow.read_on()
-        await slow.ask(payload(2, b"", C), payload(4, b"", C))
+        await slow.ask(cancel(2), payload(2, b"", C))
         assert not requester.closed
         await asyncio.sleep(2.5)
         assert not requester.closed

@@ -1,0 +1,175 @@
+"""Peers and workers that do what they should not."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.protocol import Address, NotDelivered
+from onward.transports.rsocket import LinkOptions
+from tests.support.rsocket_peer import (
+    RR,
+    C,
+    N,
+    asked_for,
+    elements,
+    errors,
+    in_memory,
+    payload,
+    push,
+    request,
+    world,
+)
+from tests.support.workers import Recorder
+
+ASKED = asked_for("a")
+TIGHT = LinkOptions(high_water=1000, low_water=200, stall_timeout=10)
+
+
+# --- forged answers -------------------------------------------------------------------------
+
+
+@in_memory
+async def test_the_way_back_to_a_stream_cannot_be_guessed() -> None:
+    async with world() as w:
+        first, second = Recorder(), Recorder()
+        for name, worker in (("first", first), ("second", second)):
+            await w.node.start(lambda made=worker: made, address=name)
+            w.broker.register(name, service=name)
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, asked_for("first")), request(RR, 3, asked_for("second")))
+        connection, own = first.messages[0].return_route
+        other = second.messages[0].return_route[1]
+        for guess in (b"stream/3", b"stream/1", b"3", own.value[:-1], own.value + b"3"):
+            w.node.send([connection, Address(0, guess)], b"forged")
+        assert await requester.received() == []
+        assert w.node.dead_letters.by_reason == {"no such worker": 5}
+        assert len(own.value) >= 16
+        assert own != other
+        second.reply(second.messages[0], b"second")
+        first.reply(first.messages[0], b"first")
+        assert elements(await requester.received()) == [b"second", b"first"]
+        await w.settled()
+
+
+@in_memory
+async def test_a_way_back_leads_to_one_stream_once() -> None:
+    async with world() as w:
+        recorder = Recorder()
+        await w.node.start(lambda: recorder, address="worker")
+        w.broker.register("worker", service="a")
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, ASKED))
+        recorder.reply(recorder.messages[0], b"answer")
+        assert elements(await requester.received()) == [b"answer"]
+        await requester.ask(request(RR, 1, ASKED))  # the same stream id again
+        recorder.reply(recorder.messages[0], b"late")
+        assert elements(await requester.received()) == []
+        assert w.node.dead_letters.total == 1
+        recorder.reply(recorder.messages[1], b"answer")
+        await w.settled_after(requester)
+        assert requester.link.worker.local.waiting == 0
+
+
+@in_memory
+async def test_a_requester_is_not_asked() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        connection = requester.link.worker.address
+        with pytest.raises(NotDelivered, match="no destination"):
+            await w.node.request(connection, b"?")
+        w.node.send(connection, b"?")
+        assert await requester.received() == []
+        assert w.node.dead_letters.total == 2
+        await w.settled()
+
+
+# --- metadata pushes ------------------------------------------------------------------------
+
+
+@in_memory
+async def test_pushes_to_a_destination_that_does_not_read_are_dropped() -> None:
+    async with world(options=TIGHT) as w:
+        requester, slow = await w.pair()
+        slow.stop_reading()
+        await requester.ask(request(RR, 1, ASKED, bytes(2000)))
+        assert slow.link.write_paused
+        waiting = len(slow.transport.waiting)
+        for _ in range(64):
+            await requester.ask(push(ASKED))
+        assert len(slow.transport.waiting) == waiting
+        assert w.node.dead_letters.by_reason == {"does not keep up": 64}
+        assert requester.transport.reading
+        slow.read_on()
+        assert len(await slow.received()) == 1
+        await requester.ask(push(ASKED))
+        assert await slow.ask(payload(2, b"", N | C)) == [push(ASKED)]
+        await w.settled_after(requester)
+
+
+@in_memory
+async def test_pushes_in_one_piece_do_not_fill_a_destination() -> None:
+    async with world(options=TIGHT) as w:
+        requester, slow = await w.pair()
+        slow.stop_reading()
+        await requester.ask(*[push(ASKED)] * 100)
+        assert len(slow.transport.waiting) < 1000 + 2 * len(push(ASKED))
+        assert not slow.closed
+        assert w.row().outstanding == 0
+        slow.read_on()
+        await w.settled_after(slow)
+
+
+# --- destinations that do not keep up -------------------------------------------------------
+
+
+@in_memory
+async def test_a_slow_destination_does_not_stop_requests_to_others() -> None:
+    async with world(options=TIGHT) as w:
+        requester, slow = await w.pair("slow")
+        fast = await w.destination("fast")
+        slow.stop_reading()
+        for stream in (1, 3, 5):
+            await requester.ask(request(RR, stream, asked_for("slow"), bytes(2000)))
+        assert requester.transport.reading
+        assert await requester.ask(request(RR, 7, asked_for("fast"))) == []
+        assert await fast.ask(payload(2, b"fast", N | C)) == [request(RR, 2, asked_for("fast"))]
+        assert elements(await requester.received()) == [b"fast"]
+        slow.read_on()
+        assert await slow.ask(payload(2, b"slow", N | C)) == [
+            request(RR, 2, asked_for("slow"), bytes(2000))
+        ]
+        assert elements(await requester.received()) == [b"slow"]
+        await w.settled()
+
+
+@in_memory
+async def test_a_request_to_a_destination_that_does_not_keep_up_is_rejected() -> None:
+    async with world(options=TIGHT) as w:
+        requester, slow = await w.pair()
+        slow.stop_reading()
+        await requester.ask(request(RR, 1, ASKED, bytes(2000)))
+        got = errors(await requester.ask(request(RR, 3, ASKED)))
+        assert got == [(3, 0x202, "not delivered: the destination (does not keep up)")]
+        assert w.row().outstanding == 1
+        slow.read_on()
+        assert len(await slow.received()) == 1
+        await slow.ask(payload(2, b"", N | C))
+        await w.settled_after(requester)
+
+
+@in_memory
+async def test_another_destination_is_chosen_while_one_does_not_keep_up() -> None:
+    async with world(options=TIGHT) as w:
+        requester, slow = await w.pair("s")
+        other = await w.destination("s")
+        slow.stop_reading()
+        await requester.ask(*(request(RR, n, asked_for("s"), bytes(2000)) for n in (1, 3)))
+        assert len(await other.received()) == 1
+        for stream in (5, 7, 9):
+            await requester.ask(request(RR, stream, asked_for("s")))
+        assert len(await other.received()) == 3
+        assert await requester.received() == []
+        slow.read_on()
+        for one in (slow, other):
+            one.die()
+        await w.settled_after(requester)
