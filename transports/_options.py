@@ -51,8 +51,17 @@ class TcpOptions:
         max_connections: Connections a listener has at a time; more are closed at once.
         preamble_timeout: Time the peer has for its first byte.
         connect_timeout: Time to connect, without the preamble.
-        idle_timeout: A link over which no message has gone for this long, or up to twice as
-            long, is closed; `None`: never. Links opened by an address of type 1 have 300.
+        frame_timeout: Time for a frame from its first byte to its last, however they come; the
+            connection is closed then. Time in which a full mailbox keeps the socket from being
+            read does not count.
+        max_unfinished: Bytes of unfinished frames of all the connections of a listener
+            together; one that brings more is closed. So the worst that peers can make a
+            listener hold is this for `frame_timeout`, and one read of each socket.
+        idle_timeout: A link that is connected and over which no message has gone for this long,
+            or up to twice as long, is closed; `None`: never. Heartbeats are messages.
+        heartbeat: Time without a message sent after which, or up to twice as long, a link made
+            by `connect` sends an empty one, so that it is idle at neither end; `None`: never.
+            Links opened by an address of type 1 send none.
         reconnect: Whether a link made by `connect` is connected again when it is lost, at
             the same address.
         backoff: How long to wait before that.
@@ -77,7 +86,10 @@ class TcpOptions:
     max_connections: int = 1000
     preamble_timeout: float = 5.0
     connect_timeout: float = 10.0
-    idle_timeout: float | None = None
+    frame_timeout: float = 30.0
+    max_unfinished: int = 256 * 1024 * 1024
+    idle_timeout: float | None = 300.0
+    heartbeat: float | None = 60.0
     reconnect: bool = True
     backoff: Backoff = _BACKOFF
     queue: int = 1000

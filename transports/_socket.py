@@ -2,7 +2,8 @@
 
 The first message of a tick of the loop is written at once, all others of that tick together at
 its end: at most two writes for however many messages. The rest is limits: the time for the
-peer's first byte, the bytes waiting to be written, and how long they may wait.
+peer's first byte and for each frame, the bytes of frames that are not finished, the bytes
+waiting to be written, and how long they may wait.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ..protocol.ockam import WireConnection
+from ._options import format_endpoint
 
 if TYPE_CHECKING:
     from ..protocol import Address, Message
     from ._options import TcpOptions
 
-__all__ = ["Owner", "WireSocket"]
+__all__ = ["Owner", "Unfinished", "WireSocket"]
 
 # A dead host is noticed after about two minutes of silence, where the system lets us say so.
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
@@ -48,6 +50,33 @@ class Owner(Protocol):
         ...
 
 
+class Unfinished:
+    """What the unfinished frames of several sockets take together.
+
+    Args:
+        limit: How many bytes they may.
+
+    Attributes:
+        limit: As given.
+        used: How many they do.
+    """
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class _Wire(WireConnection):
+    __slots__ = ()
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes kept of a frame that is not complete."""
+        return len(self._buffer)
+
+
 class WireSocket(asyncio.Protocol):
     """The socket and the wire's state of one connection.
 
@@ -55,6 +84,8 @@ class WireSocket(asyncio.Protocol):
         owner: Whom to tell.
         options: The limits.
         loop: The loop it runs on.
+        unfinished: What it shares a limit of unfinished frames with; if not given, one frame
+            is the limit.
 
     Attributes:
         wire: The state of the wire, with its counts.
@@ -68,19 +99,30 @@ class WireSocket(asyncio.Protocol):
         "_deadline",
         "_drained",
         "_flush_due",
+        "_frame_began",
+        "_frame_timer",
+        "_held",
         "_loop",
         "_options",
         "_owner",
         "_reason",
         "_transport",
+        "_unfinished",
+        "_unfinished_all",
         "bytes_in",
         "bytes_out",
         "peer",
         "wire",
     )
 
-    def __init__(self, owner: Owner, options: TcpOptions, loop: asyncio.AbstractEventLoop) -> None:
-        self.wire = WireConnection(options.wire_limits, own=owner.address)
+    def __init__(
+        self,
+        owner: Owner,
+        options: TcpOptions,
+        loop: asyncio.AbstractEventLoop,
+        unfinished: Unfinished | None = None,
+    ) -> None:
+        self.wire = _Wire(options.wire_limits, own=owner.address)
         self.bytes_in = 0
         self.bytes_out = 0
         self.peer = ""
@@ -93,6 +135,11 @@ class WireSocket(asyncio.Protocol):
         self._flush_due = False
         self._batch = 0  # bytes taken since the last write
         self._reason = ""
+        self._unfinished = 0  # bytes of the frame that is not complete
+        self._unfinished_all = unfinished or Unfinished(4 + options.max_frame)
+        self._frame_began = 0.0
+        self._frame_timer: asyncio.TimerHandle | None = None
+        self._held = False
 
     # --- for the link ---------------------------------------------------------------------
 
@@ -162,11 +209,14 @@ class WireSocket(asyncio.Protocol):
 
     def hold(self) -> None:
         """Stop reading."""
+        self._held = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def release(self) -> None:
         """Read again."""
+        self._held = False
+        self._frame_began = self._loop.time()  # the peer could not finish it before
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -177,7 +227,7 @@ class WireSocket(asyncio.Protocol):
         self._transport = made = cast("asyncio.Transport", transport)
         made.set_write_buffer_limits(high=self._options.high_water)
         name = made.get_extra_info("peername")
-        self.peer = f"{name[0]}:{name[1]}" if name else "unknown"
+        self.peer = format_endpoint(name[0], name[1]) if name else "unknown"
         _tune(made.get_extra_info("socket"))
         self.flush()
         timeout = self._options.preamble_timeout
@@ -197,6 +247,9 @@ class WireSocket(asyncio.Protocol):
             self._owner.deliver(messages)
         if wire.error is not None:
             self.abort(str(wire.error))
+        unfinished = wire.unfinished
+        if unfinished or self._unfinished:
+            self._note_unfinished(unfinished, len(data))
 
     def eof_received(self) -> None:
         """Close too: a connection that goes one way only carries no answers."""
@@ -206,9 +259,36 @@ class WireSocket(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the link."""
         self._clear_deadline()
+        if self._frame_timer is not None:
+            self._frame_timer.cancel()
         self.wire.close()
+        self._note_unfinished(0, 0)
         self.resume_writing()
         self._owner.socket_closed(self, self._reason or str(exc or "the connection was lost"))
+
+    def _note_unfinished(self, size: int, came: int) -> None:
+        before, self._unfinished = self._unfinished, size
+        if size and (not before or size < before + came):
+            # Another frame than before. One timer for all of them: it looks when it is due.
+            self._frame_began = self._loop.time()
+            if self._frame_timer is None:
+                self._watch_frame()
+        shared = self._unfinished_all
+        shared.used += size - before
+        if shared.used > shared.limit and size > before:
+            self.abort(f"more than {shared.limit} bytes of unfinished frames")
+
+    def _watch_frame(self) -> None:
+        self._frame_timer = None
+        if not self._unfinished:
+            return
+        timeout = self._options.frame_timeout
+        now = self._loop.time()
+        left = timeout if self._held else self._frame_began + timeout - now
+        if left > 0:
+            self._frame_timer = self._loop.call_later(left, self._watch_frame)
+        else:
+            self.abort(f"a frame was not finished within {timeout:g} s")
 
     def pause_writing(self) -> None:
         """Note that the socket is slow; the link stops sending."""

@@ -23,7 +23,7 @@ from ..protocol import (
 )
 from ._base import Listener, Transport
 from ._options import TcpOptions, format_endpoint, parse_endpoint, parse_uri
-from ._socket import WireSocket
+from ._socket import Unfinished, WireSocket
 from ._tcp_link import AcceptedLink, DialledLink, LinkStatistics, TcpLink
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class ListenerWorker(Worker):
         self._server: asyncio.Server | None = None
         self._over = False
         self._links: dict[TcpLink, None] = {}
+        self._unfinished = Unfinished(options.max_unfinished)
         self._accepted = 0
         self._turned_away = 0
         self._closed: Counter[str] = Counter()
@@ -132,7 +133,7 @@ class ListenerWorker(Worker):
             return _TurnedAway()
         self._links[link] = None
         self._accepted += 1
-        return WireSocket(link, self._options, self.node.loop)
+        return WireSocket(link, self._options, self.node.loop, self._unfinished)
 
     def _link_closed(self, link: TcpLink) -> None:
         self._links.pop(link, None)
@@ -198,7 +199,7 @@ class TcpTransport(Transport):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self.options = TcpOptions(reconnect=False, idle_timeout=300.0)
+        self.options = TcpOptions(reconnect=False, heartbeat=None)
         self.max_dialled = 1000
         # A rule may be called on any thread. Held to open and to forget links.
         self._lock = threading.RLock()

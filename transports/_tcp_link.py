@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..protocol import Address, LinkDown, Message, OnwardError
+from ..protocol.ockam import HEARTBEAT
 from ._link import Link
 from ._options import TcpOptions, format_endpoint
 from ._socket import WireSocket
@@ -49,7 +51,7 @@ class LinkStatistics:
     """What it is doing."""
 
     sent: int
-    """Messages given to the socket."""
+    """Messages given to the socket, heartbeats included."""
 
     received: int
     """Messages that came, those refused included."""
@@ -235,8 +237,10 @@ class TcpLink(Link):
         timeout = self.options.idle_timeout
         if timeout is None:
             return
-        now = self.taken + self.arrived
-        if now == before:
+        figures = self.statistics()
+        now = self.taken + self.arrived + figures.sent + figures.heartbeats
+        # A link that waits for its next connection is not idle; it says itself when it is over.
+        if now == before and (self.state is LinkState.UP or not self.options.reconnect):
             self.reason = f"no message for {timeout:g} s"
             self.retire()
             return
@@ -277,6 +281,7 @@ class DialledLink(TcpLink):
         self._where = (host, port)
         self._queue: deque[Message] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._heart: asyncio.TimerHandle | None = None
         self._ready: asyncio.Future[None] | None = None  # of the attempt under way
         self._gone: asyncio.Future[None] | None = None  # of the connection
         self._first: asyncio.Future[None] | None = None  # of the first attempt
@@ -289,6 +294,7 @@ class DialledLink(TcpLink):
     def on_start(self) -> None:
         """Begin to connect."""
         self._task = self.node.loop.create_task(self._keep_connected())
+        self._beat(0)
         super().on_start()
 
     def on_stop(self) -> None:
@@ -297,6 +303,8 @@ class DialledLink(TcpLink):
         self._refuse_queued()
         self._settle_first(LinkDown(self.peer, self.reason))
         super().on_stop()
+        if self._heart is not None:
+            self._heart.cancel()
         if self._task is not None:
             self._task.cancel()
 
@@ -391,6 +399,18 @@ class DialledLink(TcpLink):
         _logger.info("no connection with %s: %s", self.peer, self.reason)
         self._refuse_queued()
         self._settle_first(LinkDown(self.peer, self.reason))
+
+    def _beat(self, before: int) -> None:
+        """Send a heartbeat if nothing has been sent since the last look."""
+        heartbeat = self.options.heartbeat
+        if heartbeat is None:
+            return
+        if self._socket is not None and self._socket.wire.sent == before:
+            # One that is closing takes no more.
+            with contextlib.suppress(OnwardError):
+                self._socket.send(HEARTBEAT)
+        sent = self._socket.wire.sent if self._socket is not None else 0
+        self._heart = self.node.loop.call_later(heartbeat, self._beat, sent)
 
     def _settle_first(self, error: LinkDown | None) -> None:
         first = self._first

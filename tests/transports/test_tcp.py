@@ -31,6 +31,7 @@ from onward.protocol.ockam import HEARTBEAT, PREAMBLE, WireConnection, encode_me
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpListener, TcpTransport
 from onward.transports._options import parse_uri
 from tests.support.transports import Echo, Recorder, Stuck, eventually
+from tests.support.virtual import virtual_time
 
 Nodes: TypeAlias = tuple[Node, Node, Node]
 FAST = Backoff(first=0.001, longest=0.001)
@@ -530,6 +531,62 @@ async def test_a_client_that_says_nothing_is_cleaned_up(nodes: Nodes) -> None:
     await eventually(lambda: not listener.statistics().links)
     assert listener.statistics().closed == {"the peer said nothing for 0.02 s": 1}
     assert c.statistics().worker_count == 1
+
+
+@virtual_time
+async def test_a_client_that_goes_silent_is_cleaned_up() -> None:
+    async with Node() as node:
+        listener = await listening(node)
+        async with dialled(listener) as peer:
+            await peer.greeted()
+            await asyncio.sleep(299)
+            assert listener.statistics().links[0].state is LinkState.UP
+            await asyncio.sleep(302)
+            assert listener.statistics().closed == {"no message for 300 s": 1}
+            await peer.reader.read()
+
+
+@virtual_time
+async def test_a_client_that_greets_and_sends_half_a_frame_is_cleaned_up() -> None:
+    async with Node() as node:
+        listener = await listening(node, max_unfinished=3 << 19)
+        async with dialled(listener) as first, dialled(listener) as second:
+            for peer in (first, second):
+                await peer.greeted()
+                peer.write((1 << 24).to_bytes(4) + bytes(1 << 20))
+            await eventually(lambda: len(listener.statistics().links) == 1)
+            assert listener.statistics().closed == {
+                "more than 1572864 bytes of unfinished frames": 1
+            }
+            await asyncio.sleep(31)
+            assert listener.statistics().closed["a frame was not finished within 30 s"] == 1
+
+
+@virtual_time
+async def test_heartbeats_keep_a_link_in_use() -> None:
+    async with Node("a") as a, Node("c") as c:
+        listener = await listening(c)
+        link = await a.connect(listener.uri)
+        await asyncio.sleep(1000)
+        assert a.has(link)
+        (accepted,) = listener.statistics().links
+        assert 8 <= accepted.heartbeats <= 17
+        assert link_of(a).sent == accepted.heartbeats
+        # Without them it is idle, at both ends.
+        other = await a.connect(listener.uri, heartbeat=None, reconnect=False)
+        await asyncio.sleep(601)
+        assert not a.has(other)
+        assert a.has(link)
+
+
+@virtual_time
+async def test_a_link_that_waits_for_its_connection_is_not_idle() -> None:
+    async with Node("a") as a, Node("c") as c:
+        listener = await listening(c)
+        link = await a.connect(listener.uri, idle_timeout=10.0)
+        await listener.close()
+        await asyncio.sleep(1000)
+        assert a.has(link)
 
 
 async def test_one_connection_more_than_allowed_is_turned_away(nodes: Nodes) -> None:

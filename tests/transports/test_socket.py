@@ -1,0 +1,183 @@
+"""The deadlines and bounds of one socket, on a clock of the test's and with no network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from onward.protocol import Address, Message, address, route
+from onward.protocol.ockam import PREAMBLE, encode_message
+from onward.transports import TcpOptions
+from onward.transports._socket import Unfinished, WireSocket
+from tests.support.virtual import virtual_time
+
+
+class Line(asyncio.Transport):
+    """A transport that takes what is written and keeps it, or lets it through."""
+
+    def __init__(self, protocol: WireSocket) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.blocked = False
+        self.waiting = b""
+        self.written = b""
+        self.reading = True
+        self.closing = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("::1", 4000, 0, 0) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.waiting)
+
+    def write(self, data: Any) -> None:
+        self.waiting += data
+        if not self.blocked:
+            self.let_through()
+
+    def let_through(self) -> None:
+        self.written += self.waiting
+        self.waiting = b""
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.let_through()
+        self.lose(None)
+
+    def abort(self) -> None:
+        self.waiting = b""
+        self.lose(None)
+
+    def lose(self, error: Exception | None) -> None:
+        if not self.closing:
+            self.closing = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, error)
+
+
+class Teller:
+    """An owner that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.address: Address = address("link")
+        self.messages: list[Message] = []
+        self.unsent: list[Message] = []
+        self.closed: list[str] = []
+
+    def socket_open(self, wire_socket: WireSocket) -> None: ...
+
+    def socket_ready(self, wire_socket: WireSocket) -> None: ...
+
+    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
+        self.closed.append(reason)
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        self.messages += messages
+
+
+def connected(
+    options: TcpOptions | None = None, unfinished: Unfinished | None = None
+) -> tuple[Teller, WireSocket, Line]:
+    owner = Teller()
+    loop = asyncio.get_running_loop()
+    wire_socket = WireSocket(owner, options or TcpOptions(), loop, unfinished)
+    line = Line(wire_socket)
+    wire_socket.connection_made(line)
+    wire_socket.data_received(PREAMBLE)
+    return owner, wire_socket, line
+
+
+def frame(size: int) -> bytes:
+    body = encode_message(Message(route("x"), (), bytes(size)))
+    return len(body).to_bytes(4) + body
+
+
+MESSAGE = Message(route("x"), route("y"), b"payload")
+
+
+@virtual_time
+async def test_a_frame_has_so_long_from_its_first_byte() -> None:
+    owner, wire_socket, _ = connected(TcpOptions(frame_timeout=30.0))
+    await asyncio.sleep(100)
+    for byte in frame(1000)[:29]:
+        wire_socket.data_received(bytes([byte]))
+        await asyncio.sleep(1)
+    assert not owner.closed
+    await asyncio.sleep(1.1)
+    assert owner.closed == ["a frame was not finished within 30 s"]
+
+
+@virtual_time
+async def test_each_frame_has_time_of_its_own() -> None:
+    owner, wire_socket, _ = connected(TcpOptions(frame_timeout=30.0))
+    data = frame(10)
+    half, rest = data[:10], data[10:]
+    wire_socket.data_received(half)
+    for _ in range(10):
+        await asyncio.sleep(29)
+        wire_socket.data_received(rest + half)
+    await asyncio.sleep(29)
+    wire_socket.data_received(rest)
+    await asyncio.sleep(1000)
+    assert len(owner.messages) == 11
+    assert not owner.closed
+    wire_socket.data_received(half)
+    await asyncio.sleep(31)
+    assert len(owner.closed) == 1
+
+
+@virtual_time
+async def test_a_frame_we_do_not_read_is_not_late() -> None:
+    owner, wire_socket, line = connected(TcpOptions(frame_timeout=30.0))
+    data = frame(10)
+    wire_socket.data_received(data[:10])
+    wire_socket.hold()
+    assert not line.reading
+    await asyncio.sleep(1000)
+    wire_socket.release()
+    await asyncio.sleep(29)
+    wire_socket.data_received(data[10:])
+    assert len(owner.messages) == 1
+    assert not owner.closed
+
+
+@virtual_time
+async def test_unfinished_frames_have_a_limit_together() -> None:
+    unfinished = Unfinished(2500)
+    sockets = [connected(unfinished=unfinished) for _ in range(3)]
+    data = frame(2000)
+    for _, wire_socket, _ in sockets[:2]:
+        wire_socket.data_received(data[:1000])
+    assert unfinished.used == 2000
+    third_owner, third, _ = sockets[2]
+    third.data_received(data[:1000])
+    await asyncio.sleep(0)
+    assert third_owner.closed == ["more than 2500 bytes of unfinished frames"]
+    assert unfinished.used == 2000
+    sockets[0][1].data_received(data[1000:])
+    assert unfinished.used == 1000
+    sockets[1][2].lose(None)
+    await asyncio.sleep(0)
+    assert unfinished.used == 0
+    assert [len(owner.messages) for owner, _, _ in sockets] == [1, 0, 0]
+
+
+@virtual_time
+async def test_a_whole_frame_in_one_read_needs_no_place() -> None:
+    unfinished = Unfinished(10)
+    owner, wire_socket, _ = connected(unfinished=unfinished)
+    wire_socket.data_received(frame(1000))
+    assert len(owner.messages) == 1
+    assert unfinished.used == 0
+    assert not owner.closed
