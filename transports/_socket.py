@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from ..protocol.ockam import WireConnection
+from ..protocol.ockam import PREAMBLE, WireConnection
 from ._options import format_endpoint
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class Owner(Protocol):
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
         """The socket is gone; called once, ready or not."""
+        ...
+
+    def not_sent(self, messages: Sequence[Message], reason: str) -> None:
+        """The socket is gone, and these messages it took were certainly not written."""
         ...
 
     def deliver(self, messages: Sequence[Message]) -> None:
@@ -92,13 +96,17 @@ class WireSocket(asyncio.Protocol):
         bytes_in: Bytes read.
         bytes_out: Bytes given to the socket.
         peer: The other end's `host:port`, once connected.
+        in_doubt: Messages given to the socket that were, when the connection was lost, perhaps
+            not written: those since it was last seen with nothing to write.
     """
 
     __slots__ = (
+        "_aborted",
         "_batch",
         "_deadline",
         "_drained",
         "_flush_due",
+        "_flushed",
         "_frame_began",
         "_frame_timer",
         "_held",
@@ -109,8 +117,11 @@ class WireSocket(asyncio.Protocol):
         "_transport",
         "_unfinished",
         "_unfinished_all",
+        "_unsent",
+        "_written",
         "bytes_in",
         "bytes_out",
+        "in_doubt",
         "peer",
         "wire",
     )
@@ -140,6 +151,12 @@ class WireSocket(asyncio.Protocol):
         self._frame_began = 0.0
         self._frame_timer: asyncio.TimerHandle | None = None
         self._held = False
+        # How many messages had been taken at the last write, and those certainly written.
+        self._flushed = 0
+        self._written = 0
+        self._unsent = 0
+        self._aborted = False
+        self.in_doubt = 0
 
     # --- for the link ---------------------------------------------------------------------
 
@@ -169,20 +186,36 @@ class WireSocket(asyncio.Protocol):
 
     def flush(self) -> None:
         """Write what has been taken."""
-        self._batch = 0
         transport = self._transport
+        if transport is None or transport.is_closing():
+            return  # what is left is given back when the connection is lost
+        self._batch = 0
         data = self.wire.data_to_send()
-        if transport is None or not data:
+        if not data:
             return
+        self._note_written(transport)
+        self._flushed = self.wire.sent
         self.bytes_out += len(data)
         transport.write(data)
+        self._note_written(transport)
         if self.pending > self._options.max_pending:
             self.abort(f"more than {self._options.max_pending} bytes wait to be written")
+
+    def _note_written(self, transport: asyncio.Transport) -> None:
+        if self._written != self._flushed and not transport.get_write_buffer_size():
+            self._written = self._flushed
 
     def _end_of_tick(self) -> None:
         self._flush_due = False
         if self._batch:
             self.flush()
+        elif self._transport is not None and not self._transport.is_closing():
+            self._note_written(self._transport)
+
+    @property
+    def sent(self) -> int:
+        """Messages given to the socket or, while the connection lasts, about to be."""
+        return self.wire.sent - self._unsent
 
     @property
     def pending(self) -> int:
@@ -204,7 +237,10 @@ class WireSocket(asyncio.Protocol):
         """Close the socket now; what has not been written is lost."""
         self._reason = self._reason or reason
         self.wire.close()
-        if self._transport is not None:
+        if self._transport is not None and not self._aborted:
+            self._aborted = True
+            if not self._transport.is_closing():
+                self._note_written(self._transport)
             self._transport.abort()
 
     def hold(self) -> None:
@@ -253,6 +289,7 @@ class WireSocket(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Close too: a connection that goes one way only carries no answers."""
+        self.flush()
         self.wire.receive_eof()
         self._reason = self._reason or str(self.wire.error or "the peer closed the connection")
 
@@ -264,7 +301,20 @@ class WireSocket(asyncio.Protocol):
         self.wire.close()
         self._note_unfinished(0, 0)
         self.resume_writing()
-        self._owner.socket_closed(self, self._reason or str(exc or "the connection was lost"))
+        reason = self._reason or str(exc or "the connection was lost")
+        self._give_back(reason)
+        if exc is not None or self._aborted:
+            self.in_doubt = self._flushed - self._written
+        self._owner.socket_closed(self, reason)
+
+    def _give_back(self, reason: str) -> None:
+        """Give back what was taken and not written."""
+        data = self.wire.data_to_send()
+        self._unsent = self.wire.sent - self._flushed
+        if self._unsent:
+            reader = WireConnection(self.wire.limits)
+            greeting = PREAMBLE if self.bytes_out else b""  # else it is in the data
+            self._owner.not_sent(reader.receive_data(greeting + data), reason)
 
     def _note_unfinished(self, size: int, came: int) -> None:
         before, self._unfinished = self._unfinished, size

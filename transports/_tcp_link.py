@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -74,6 +74,11 @@ class LinkStatistics:
     queued: int
     """Messages waiting for a connection."""
 
+    in_doubt: int
+    """Messages of those sent that were lost with a connection, or perhaps were: given to the
+    socket since it was last seen with nothing to write. What the peer's system had received
+    and the peer had not read is not known and not counted."""
+
     held: int
     """Messages waiting for room in a local mailbox; while there are any, nothing is read."""
 
@@ -117,6 +122,7 @@ class TcpLink(Link):
         self._told = False
         self._socket: WireSocket | None = None
         self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of sockets before
+        self._in_doubt = 0
         self._connects = 0
         self._failures: int = 0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -179,12 +185,18 @@ class TcpLink(Link):
         if self._socket is wire_socket:
             self._socket = None
         wire = wire_socket.wire
-        counts = (wire.sent, wire.heartbeats, wire_socket.bytes_in, wire_socket.bytes_out)
+        counts = (wire_socket.sent, wire.heartbeats, wire_socket.bytes_in, wire_socket.bytes_out)
+        self._in_doubt += wire_socket.in_doubt
         self._past = [past + more for past, more in zip(self._past, counts, strict=True)]
         self.reason = reason
         level = logging.WARNING if wire.error is not None else logging.INFO
         _logger.log(level, "connection with %s closed: %s", self.peer, reason)
         self.lost(reason)
+
+    def not_sent(self, messages: Sequence[Message], reason: str) -> None:
+        """The socket is gone and has not written these."""
+        for message in messages:
+            self.undelivered(message, LinkDown(self.peer, reason))
 
     def retire(self) -> None:
         """End the link; from now on nobody is given its address."""
@@ -204,7 +216,7 @@ class TcpLink(Link):
         sent, heartbeats, bytes_in, bytes_out = self._past
         pending = 0
         if self._socket is not None:
-            sent += self._socket.wire.sent
+            sent += self._socket.sent
             heartbeats += self._socket.wire.heartbeats
             bytes_in += self._socket.bytes_in
             bytes_out += self._socket.bytes_out
@@ -221,6 +233,7 @@ class TcpLink(Link):
             bytes_out=bytes_out,
             pending=pending,
             queued=self.queued,
+            in_doubt=self._in_doubt,
             held=len(self._arrivals),
             connects=self._connects,
             failures=self._failures,

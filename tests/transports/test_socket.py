@@ -85,6 +85,10 @@ class Teller:
     def deliver(self, messages: Sequence[Message]) -> None:
         self.messages += messages
 
+    def not_sent(self, messages: Sequence[Message], reason: str) -> None:
+        assert not self.closed
+        self.unsent += messages
+
 
 def connected(
     options: TcpOptions | None = None, unfinished: Unfinished | None = None
@@ -181,3 +185,84 @@ async def test_a_whole_frame_in_one_read_needs_no_place() -> None:
     assert len(owner.messages) == 1
     assert unfinished.used == 0
     assert not owner.closed
+
+
+@virtual_time
+async def test_what_is_not_written_when_the_connection_goes_is_given_back() -> None:
+    owner, wire_socket, line = connected()
+    second = Message(route("a", "b"), route("c", "d"), b"second")
+    for message in (MESSAGE, second, MESSAGE):
+        wire_socket.send(message)
+    line.lose(ConnectionResetError("reset"))
+    await asyncio.sleep(0)
+    # The first of a tick is written at once.
+    assert owner.unsent == [second, MESSAGE]
+    assert owner.closed == ["reset"]
+    assert (wire_socket.sent, wire_socket.in_doubt) == (1, 0)
+
+
+@virtual_time
+async def test_what_waits_in_the_socket_when_the_connection_goes_is_in_doubt() -> None:
+    for cut in ("reset", "abort"):
+        owner, wire_socket, line = connected()
+        wire_socket.send(MESSAGE)
+        await asyncio.sleep(0)
+        line.blocked = True
+        for _ in range(3):
+            wire_socket.send(MESSAGE)
+        await asyncio.sleep(0)
+        if cut == "reset":
+            line.lose(ConnectionResetError())
+        else:
+            wire_socket.abort("enough")
+        await asyncio.sleep(0)
+        assert owner.unsent == []
+        assert (wire_socket.sent, wire_socket.in_doubt) == (4, 3)
+
+
+@virtual_time
+async def test_what_has_been_written_is_not_in_doubt() -> None:
+    # Whether it was noticed after the write, a tick later, with the next write or at the end.
+    for late in range(4):
+        _, wire_socket, line = connected()
+        line.blocked = late > 0
+        wire_socket.send(MESSAGE)
+        if late == 1:
+            line.let_through()
+        await asyncio.sleep(0)
+        line.let_through()
+        if late == 2:
+            wire_socket.send(MESSAGE)
+            line.let_through()
+            await asyncio.sleep(0)
+        wire_socket.abort("enough")
+        await asyncio.sleep(0)
+        assert wire_socket.in_doubt == 0
+
+
+@virtual_time
+async def test_a_connection_that_is_closed_writes_everything_first() -> None:
+    for end in ("close", "eof"):
+        owner, wire_socket, line = connected()
+        line.blocked = True
+        for _ in range(3):
+            wire_socket.send(MESSAGE)
+        if end == "close":
+            wire_socket.close("done")
+        else:
+            wire_socket.eof_received()
+            line.close()  # as the loop does
+        await asyncio.sleep(0)
+        assert owner.unsent == []
+        assert (wire_socket.sent, wire_socket.in_doubt) == (3, 0)
+        assert line.written.count(b"payload") == 3
+
+
+@virtual_time
+async def test_a_socket_that_never_greeted_gives_back_too() -> None:
+    owner = Teller()
+    wire_socket = WireSocket(owner, TcpOptions(), asyncio.get_running_loop())
+    wire_socket.send(MESSAGE)
+    wire_socket.connection_lost(None)
+    await asyncio.sleep(0)
+    assert owner.unsent == [MESSAGE]

@@ -673,6 +673,24 @@ async def test_a_peer_that_does_not_read_for_long_is_closed(nodes: Nodes) -> Non
         await eventually(lambda: not a.has(link))
 
 
+async def test_messages_lost_with_a_connection_are_counted(nodes: Nodes) -> None:
+    a, *_ = nodes
+    async with Server() as server:
+        connecting = asyncio.create_task(
+            a.connect(server.uri, high_water=1 << 24, write_timeout=60.0, backoff=FAST)
+        )
+        peer = await (await server.next()).greeted()
+        link = await connecting
+        for _ in range(100):
+            a.send([link, "x"], bytes(100_000), return_route="x")
+        await eventually(lambda: link_of(a).pending)
+        peer.writer.transport.abort()
+        await eventually(lambda: link_of(a).connects == 1 and link_of(a).in_doubt)
+        figures = link_of(a)
+        assert 1 <= figures.in_doubt <= figures.sent
+        assert figures.sent + reasons(a).get("link down", 0) + figures.queued == 100
+
+
 async def test_too_much_waiting_closes_at_once(nodes: Nodes) -> None:
     a, *_ = nodes
     async with Server() as server:
