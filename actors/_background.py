@@ -71,7 +71,13 @@ class BackgroundNode:
         self.stop()
 
     def open(self) -> None:
-        """Start the thread and the node on it."""
+        """Start the thread and the node on it.
+
+        Raises:
+            WouldDeadlock: This thread runs an event loop. Nothing has been started.
+            RuntimeError: It has been started before.
+        """
+        check_may_block("BackgroundNode.open()")
         if self._thread is not None:
             raise RuntimeError(f"{self.node.name} has been started already")
         self._loop = self._make_loop()
@@ -208,9 +214,11 @@ class _Default:
             if self._background is None:
                 from ._node import Node
 
-                self._background = Node.in_background("default")
-                self._background.open()
-                atexit.register(self._background.stop)
+                background = Node.in_background("default")
+                background.open()
+                # Kept only now: one that could not be opened must not be taken for open.
+                self._background = background
+                atexit.register(background.stop)
             return self._background.node
 
     def forget(self) -> None:

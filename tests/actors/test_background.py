@@ -63,6 +63,26 @@ def test_no_call_on_a_loop() -> None:
         asyncio.run(main())
 
 
+async def test_nothing_is_started_on_a_loop() -> None:
+    made = list[asyncio.AbstractEventLoop]()
+
+    def loop_factory() -> asyncio.AbstractEventLoop:
+        made.append(new_event_loop())
+        return made[-1]
+
+    background = Node.in_background("refused", loop_factory=loop_factory)
+    with pytest.raises(WouldDeadlock, match="open"):
+        background.open()
+    with pytest.raises(WouldDeadlock), background:
+        pass
+    assert made == []
+    assert not any(thread.name == "refused" for thread in threading.enumerate())
+    # It was not spoilt by that: a thread without a loop can still start it.
+    await asyncio.to_thread(background.open)
+    await asyncio.to_thread(background.stop)
+    assert [loop.is_closed() for loop in made] == [True]
+
+
 def test_listen_and_connect() -> None:
     with Node.in_background() as background:
         background.start(Echo, address="echo")
@@ -155,6 +175,16 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert run_script(script) == "41\n"
+
+
+async def test_the_default_node_is_not_started_on_a_loop() -> None:
+    default = background_module._Default()
+    with pytest.raises(WouldDeadlock):
+        default.get()
+    node = await asyncio.to_thread(default.get)
+    assert default.get() is node
+    assert default._background is not None
+    await asyncio.to_thread(default._background.stop)
 
 
 def test_forget() -> None:
