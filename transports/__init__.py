@@ -3,10 +3,10 @@
 from ._base import Listener, Transport
 from ._gate import MAX_RETURNS, Gate
 from ._link import Link
+from ._link_statistics import LinkState, LinkStatistics
 from ._memory import MemoryLink, MemoryListener, MemoryTransport
 from ._options import Backoff, TcpOptions
 from ._tcp import ListenerStatistics, TcpListener, TcpTransport
-from ._tcp_link import LinkState, LinkStatistics
 
 __all__ = [
     "MAX_RETURNS",

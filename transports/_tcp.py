@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,9 +23,11 @@ from ..protocol import (
     WorkerStopped,
 )
 from ._base import Listener, Transport
+from ._link_statistics import LinkStatistics
+from ._log import SeldomLogger
 from ._options import TcpOptions, format_endpoint, parse_endpoint, parse_uri
 from ._socket import Unfinished, WireSocket
-from ._tcp_link import AcceptedLink, DialledLink, LinkStatistics, TcpLink
+from ._tcp_link import AcceptedLink, DialledLink, TcpLink, logger
 
 if TYPE_CHECKING:
     from ..actors import Node
@@ -75,6 +78,7 @@ class ListenerWorker(Worker):
         self._server: asyncio.Server | None = None
         self._over = False
         self._links: dict[TcpLink, None] = {}
+        self._seldom = SeldomLogger(logger)
         self._unfinished = Unfinished(options.max_unfinished)
         self._accepted = 0
         self._turned_away = 0
@@ -122,18 +126,22 @@ class ListenerWorker(Worker):
 
     def _accept(self) -> asyncio.Protocol:
         if len(self._links) >= self._options.max_connections:
-            self._turned_away += 1
-            return _TurnedAway()
-        link = AcceptedLink(self._expose, self._options, self._link_closed)
+            return self._turn_away(f"there are {len(self._links)} already")
+        link = AcceptedLink(self._expose, self._options, self._link_closed, self._seldom)
         try:
             self.spawn(lambda: link, mailbox=self._options.mailbox)
-        except OnwardError:
+        except OnwardError as error:
             # The node is stopping or full.
-            self._turned_away += 1
-            return _TurnedAway()
+            return self._turn_away(str(error))
         self._links[link] = None
         self._accepted += 1
         return WireSocket(link, self._options, self.node.loop, self._unfinished)
+
+    def _turn_away(self, why: str) -> asyncio.Protocol:
+        self._turned_away += 1
+        text = "%s: a connection was turned away: %s"
+        self._seldom.log(logging.WARNING, "turned away", text, self.uri, why)
+        return _TurnedAway()
 
     def _link_closed(self, link: TcpLink) -> None:
         self._links.pop(link, None)

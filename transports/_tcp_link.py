@@ -7,89 +7,19 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from typing import Final
 
 from ..protocol import Address, LinkDown, Message, OnwardError
 from ..protocol.ockam import HEARTBEAT
 from ._link import Link
+from ._link_statistics import LinkState, LinkStatistics
+from ._log import SeldomLogger, shown
 from ._options import TcpOptions, format_endpoint
 from ._socket import WireSocket
 
-__all__ = ["AcceptedLink", "DialledLink", "LinkState", "LinkStatistics", "TcpLink"]
+__all__ = ["AcceptedLink", "DialledLink", "TcpLink", "logger"]
 
-_logger = logging.getLogger("onward.transports")
-
-
-class LinkState(Enum):
-    """What a TCP link is doing."""
-
-    CONNECTING = "connecting"
-    """An attempt is under way; messages are kept."""
-
-    UP = "up"
-    """The peer has greeted us."""
-
-    WAITING = "waiting"
-    """The connection is lost and the next attempt is due later; messages are kept."""
-
-    CLOSED = "closed"
-    """It is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkStatistics:
-    """One TCP link at one moment. The counts are for all its connections together."""
-
-    address: Address
-    """The address of its worker."""
-
-    peer: str
-    """The other end, as `host:port`."""
-
-    state: LinkState
-    """What it is doing."""
-
-    sent: int
-    """Messages given to the socket, heartbeats included."""
-
-    received: int
-    """Messages that came, those refused included."""
-
-    refused: int
-    """Messages that came for an address that is not exposed."""
-
-    heartbeats: int
-    """Messages with an empty onward route that came."""
-
-    bytes_in: int
-    """Bytes read."""
-
-    bytes_out: int
-    """Bytes given to the socket."""
-
-    pending: int
-    """Bytes waiting for the socket."""
-
-    queued: int
-    """Messages waiting for a connection."""
-
-    in_doubt: int
-    """Messages of those sent that were lost with a connection, or perhaps were: given to the
-    socket since it was last seen with nothing to write. What the peer's system had received
-    and the peer had not read is not known and not counted."""
-
-    held: int
-    """Messages waiting for room in a local mailbox; while there are any, nothing is read."""
-
-    connects: int
-    """Connections so far on which the peer has greeted us."""
-
-    failures: int
-    """Attempts to connect that failed in a row; 0 when it is up."""
-
-    reason: str
-    """Why the last connection or attempt ended; empty if none has."""
+logger: Final = logging.getLogger("onward.transports")
 
 
 class TcpLink(Link):
@@ -99,6 +29,7 @@ class TcpLink(Link):
         expose: What the peer may send to.
         options: The limits.
         on_closed: Called once with the link when it is over.
+        seldom: Where it logs what peers can cause; of its own if not given.
     """
 
     def __init__(
@@ -106,6 +37,7 @@ class TcpLink(Link):
         expose: frozenset[Address],
         options: TcpOptions,
         on_closed: Callable[[TcpLink], object],
+        seldom: SeldomLogger | None = None,
     ) -> None:
         super().__init__(
             expose=expose,
@@ -119,6 +51,7 @@ class TcpLink(Link):
         self.peer = ""
         self.reason = ""
         self._on_closed = on_closed
+        self._seldom = seldom or SeldomLogger(logger)
         self._told = False
         self._socket: WireSocket | None = None
         self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of sockets before
@@ -189,8 +122,11 @@ class TcpLink(Link):
         self._in_doubt += wire_socket.in_doubt
         self._past = [past + more for past, more in zip(self._past, counts, strict=True)]
         self.reason = reason
-        level = logging.WARNING if wire.error is not None else logging.INFO
-        _logger.log(level, "connection with %s closed: %s", self.peer, reason)
+        level, kind = logging.INFO, "closed"
+        if wire.error is not None:
+            level, kind = logging.WARNING, type(wire.error).__name__
+        text = "connection with %s closed: %s"
+        self._seldom.log(level, kind, text, self.peer, shown(reason))
         self.lost(reason)
 
     def not_sent(self, messages: Sequence[Message], reason: str) -> None:
@@ -409,7 +345,8 @@ class DialledLink(TcpLink):
     def _attempt_failed(self, error: OSError | UnicodeError) -> None:
         self._failures += 1
         self.reason = str(error) or "no connection in time"
-        _logger.info("no connection with %s: %s", self.peer, self.reason)
+        text = "no connection with %s: %s"
+        self._seldom.log(logging.INFO, "no connection", text, self.peer, shown(self.reason))
         self._refuse_queued()
         self._settle_first(LinkDown(self.peer, self.reason))
 

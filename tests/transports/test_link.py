@@ -203,9 +203,8 @@ async def test_of_those_given_up_some_are_forgotten(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onward.transports._link.MAX_GIVEN_UP", 1)
-    stuck = [Stuck(), Stuck()]
-    for name, each in zip(("stuck", "gone"), stuck, strict=True):
-        await node.start(lambda each=each: each, address=name, mailbox=Mailbox(limit=1))
+    stuck = [await stuck_on(node, limit=1), Stuck()]
+    await node.start(lambda: stuck[1], address="gone", mailbox=Mailbox(limit=1))
     link = await loose(node, stall_timeout=0.0)
     for name in ("stuck", "gone"):
         link.arrive(to(name, b"", b"", b""))

@@ -331,15 +331,14 @@ async def test_listening_that_is_given_up_leaves_nothing(
 async def test_a_closed_listener_is_forgotten(nodes: Nodes, uri: Callable[[], str]) -> None:
     a, *_ = nodes
     closed = weakref.WeakSet[object]()
-    for _ in range(20):
+
+    async def listen(by_its_worker: bool) -> None:
         listener = await a.listen(uri())
         closed.add(listener)
-        await listener.close()
-    del listener
-    stopped = await a.listen(uri())
-    closed.add(stopped)
-    await a.stop_worker(stopped.address)
-    del stopped
+        await (a.stop_worker(listener.address) if by_its_worker else listener.close())
+
+    for by_its_worker in (False, True) * 5:
+        await listen(by_its_worker)
     await eventually(lambda: gc.collect() or not closed)
 
 

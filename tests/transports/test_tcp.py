@@ -486,6 +486,25 @@ async def test_a_broken_peer_is_closed_with_a_logged_reason_and_others_go_on(
     assert (await a.request([link, "echo"], b"still here")).payload == b"still here"
 
 
+async def test_peers_fill_no_log(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+    a, _, c = nodes
+    caplog.set_level(logging.INFO, "onward.transports")
+    listener = await listening(c, max_connections=1)
+    for data in 10 * (b"\x02",) + 10 * (PREAMBLE,):
+        async with dialled(listener) as peer:
+            peer.write(data)
+            peer.writer.write_eof()
+            await peer.closed()
+        await eventually(lambda: not listener.statistics().links)
+    await a.connect(listener.uri)
+    for _ in range(10):
+        async with dialled(listener) as peer:
+            await peer.closed()
+    assert listener.statistics().turned_away == 10
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
+    assert "turned away" in caplog.records[-1].getMessage()
+
+
 async def test_what_came_before_the_break_is_delivered(nodes: Nodes) -> None:
     _, _, c = nodes
     recorder = await Recorder.on(c, "c1")

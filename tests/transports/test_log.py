@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from onward.transports._log import LONGEST, SeldomLogger, shown
+
+
+@pytest.fixture
+def times() -> list[float]:
+    return [1000.0]
+
+
+@pytest.fixture
+def seldom(times: list[float], caplog: pytest.LogCaptureFixture) -> SeldomLogger:
+    caplog.set_level(logging.DEBUG)
+    return SeldomLogger(logging.getLogger("onward.transports"), lambda: times[-1])
+
+
+def test_the_first_of_a_kind_then_one_a_minute(
+    seldom: SeldomLogger, times: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(5):
+        seldom.log(logging.WARNING, "broken", "broken: %s", "x")
+    seldom.log(logging.INFO, "closed", "closed")
+    times.append(1059.9)
+    seldom.log(logging.WARNING, "broken", "broken: %s", "x")
+    times.append(1060.0)
+    for _ in range(2):
+        seldom.log(logging.WARNING, "broken", "broken: %s", "y")
+    times.append(1120.0)
+    seldom.log(logging.WARNING, "broken", "broken: %s", "z")
+    assert [record.getMessage() for record in caplog.records] == [
+        "broken: x",
+        "closed",
+        "broken: y (and 5 like it since the last such line)",
+        "broken: z (and 1 like it since the last such line)",
+    ]
+    assert [record.levelname for record in caplog.records][:2] == ["WARNING", "INFO"]
+
+
+def test_kinds_have_a_limit(
+    seldom: SeldomLogger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("onward.transports._log.MAX_KINDS", 2)
+    for kind in ("a", "b", "c", "d", "a"):
+        seldom.log(logging.INFO, kind, kind)
+    assert [record.getMessage() for record in caplog.records] == ["a", "b", "c"]
+
+
+def test_texts_are_one_short_line() -> None:
+    assert shown("plain, and ü") == "plain, and ü"
+    assert shown("two\nlines \x1b[31m") == r"'two\nlines \x1b[31m'"
+    assert shown("x" * LONGEST) == "x" * LONGEST
+    assert shown("x" * 1000) == "x" * (LONGEST - 1) + "…"
+    assert len(shown("\n" * 1000)) == LONGEST
