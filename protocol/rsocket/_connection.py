@@ -103,6 +103,7 @@ class Connection(Control):
             return []
         self._last_received = now
         tail = self._tail
+        fresh = not tail
         if tail:
             tail += data
             if len(tail) < self._needed:
@@ -117,6 +118,8 @@ class Connection(Control):
             if self.state is not ConnectionState.AWAIT_SETUP:
                 pos = self._receive_frames(data, pos, events)
             if pos < len(data):
+                if pos or fresh:
+                    self._unfinished_since = now
                 self._keep_tail(data, pos)
         except PeerError as error:
             events.append(self._end(error))

@@ -99,10 +99,13 @@ MAX_FRAME: Final = 2**24 - 1
 MAX_METADATA: Final = 2**24 - 1
 """Most bytes a metadata length field can say."""
 MAX_STREAM_ID: Final = 2**31 - 1
+"""Largest stream id: its field has 31 bits."""
 MAX_REQUEST_N: Final = 2**31 - 1
 """Most credit one REQUEST_N can grant; credit is kept at this number once it reaches it."""
 MAJOR_VERSION: Final = 1
+"""Major version of the protocol, as SETUP says it."""
 MINOR_VERSION: Final = 0
+"""Minor version of the protocol, as SETUP says it."""
 
 WELL_KNOWN_MIME_TYPES: Final[dict[int, str]] = {
     0x00: "application/avro",

@@ -85,6 +85,7 @@ class Control(Outbound):
         "_last_received",
         "_lifetime",
         "_tail",
+        "_unfinished_since",
         "error",
         "setup",
     )
@@ -94,6 +95,7 @@ class Control(Outbound):
         self.setup: Setup | None = None
         self.error: RSocketError | None = None
         self._tail: bytearray = bytearray()
+        self._unfinished_since = now
         self._connected_at = now
         self._last_received = now
         self._lifetime = 0.0
@@ -110,6 +112,16 @@ class Control(Outbound):
         return self.closed or (self.state is ConnectionState.DRAINING and not self.streams)
 
     # --- opening and closing --------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> int:
+        """How many bytes it keeps of a frame that is not whole yet."""
+        return len(self._tail)
+
+    @property
+    def unfinished_since(self) -> float:
+        """When the first byte of that frame came; of no meaning while there is none."""
+        return self._unfinished_since
 
     def send_setup(self, setup: Setup) -> None:
         """Send SETUP, as a client. Requests may follow at once.

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What frames are made of: bytes of any kind."""
 """What payloads may be given as."""
 
 MIN_MTU: Final = 64

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPOSITE_MIME", "Setup"]
 
 COMPOSITE_MIME: Final = "message/x.rsocket.composite-metadata.v0"
+"""The metadata MIME type of connections whose metadata is composite."""
 
 _FIXED = Struct(">HHII")
 _MAX_TIME: Final = 2**31 - 1

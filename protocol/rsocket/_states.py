@@ -99,6 +99,7 @@ CONNECTION: Final[dict[tuple[ConnectionState, ConnectionInput], ConnectionState]
     (_C.DRAINING, _I.LAST_STREAM): _C.CLOSED,
     (_C.DRAINING, _I.FAIL): _C.CLOSED,
 }
+"""A connection: where each input leads from each state."""
 
 
 # --- a stream -----------------------------------------------------------------------------
@@ -151,12 +152,13 @@ DIRECTION: Final[dict[tuple[Direction, PayloadInput], Direction]] = {
     (_D.FINAL, _P.COMPLETE): _D.DONE,
     (_D.FINAL, _P.NEITHER): _D.DONE,
 }
+"""One direction of a stream: where the flags of a PAYLOAD lead from each state."""
 
 _RR, _FNF = FrameType.REQUEST_RESPONSE, FrameType.REQUEST_FNF
 _STREAM, _CHANNEL = FrameType.REQUEST_STREAM, FrameType.REQUEST_CHANNEL
 
 REQUEST_START: Final[dict[tuple[FrameType, bool, bool], Direction]] = {
-    # (request, F, C): where the requester's direction starts. C means something in a channel.
+    # C means something in a channel only.
     (_RR, False, False): _D.DONE,
     (_RR, True, False): _D.FINAL,
     (_FNF, False, False): _D.DONE,
@@ -168,6 +170,7 @@ REQUEST_START: Final[dict[tuple[FrameType, bool, bool], Direction]] = {
     (_CHANNEL, False, True): _D.DONE,
     (_CHANNEL, True, True): _D.FINAL,
 }
+"""Where the requester's direction starts, by the request's frame type, F and C."""
 
 RESPONDER_START: Final[dict[FrameType, Direction]] = {
     _RR: _D.ONE,
@@ -175,6 +178,7 @@ RESPONDER_START: Final[dict[FrameType, Direction]] = {
     _STREAM: _D.OPEN,
     _CHANNEL: _D.OPEN,
 }
+"""Where the responder's direction starts, by the request's frame type."""
 
 ENDS_WITH: Final[dict[FrameType, frozenset[Side]]] = {
     _RR: frozenset({Side.RESPONDER}),
@@ -182,6 +186,7 @@ ENDS_WITH: Final[dict[FrameType, frozenset[Side]]] = {
     _STREAM: frozenset({Side.RESPONDER}),
     _CHANNEL: frozenset({Side.REQUESTER, Side.RESPONDER}),
 }
+"""Whose directions have to be done for a stream to be over, by the request's frame type."""
 
 
 class Effect(Enum):
@@ -206,6 +211,7 @@ CONTROL: Final[dict[tuple[FrameType, Side, FrameType], Effect]] = {
     (_CHANNEL, Side.RESPONDER, FrameType.CANCEL): Effect.END_REQUESTER,
     (_CHANNEL, Side.RESPONDER, FrameType.ERROR): Effect.END,
 }
+"""What a frame that belongs to no direction does, by interaction, sender and frame type."""
 
 
 CLOSED: Final = 0

@@ -45,6 +45,7 @@ from ._exchange import DestinationSlow, StreamExchange
 from ._local import LocalRequest
 from ._options import LinkOptions
 from ._session import REQUESTS, Session
+from ._unfinished import UnfinishedFrames
 
 if TYPE_CHECKING:
     from ...actors.broker import Broker
@@ -83,12 +84,14 @@ class Link(asyncio.Protocol):
     Attributes:
         closed_reason: Why the connection ended, in a few words, the same for the same cause:
             `setup refused`, `no setup`, `silent`, `broken frame`, `error of the peer`,
-            `too slow`, `replaced`, `stopped`, or `by the peer`. Empty while it lives.
+            `too slow`, `unfinished frame`, `unfinished frames`, `replaced`, `stopped`, or
+            `by the peer`. Empty while it lives.
 
     Args:
         worker: The worker that stands for the connection.
         broker: Where destinations join and requests are routed.
         options: The limits.
+        unfinished: What all connections of the listener keep of unfinished frames.
         on_closed: Called once the socket has gone.
     """
 
@@ -97,6 +100,7 @@ class Link(asyncio.Protocol):
         worker: ConnectionWorker,
         broker: Broker,
         options: LinkOptions,
+        unfinished: UnfinishedFrames,
         on_closed: Callable[[Link], None],
     ) -> None:
         self.worker = worker
@@ -104,6 +108,8 @@ class Link(asyncio.Protocol):
         self.options = options
         self.return_route = (worker.address,)
         self._on_closed = on_closed
+        self._unfinished = unfinished
+        self._keeps = False
         self.node = worker.node
         self._loop = self.node.loop
         self._now = self._loop.time
@@ -155,6 +161,8 @@ class Link(asyncio.Protocol):
                 self._relay_answer(exchange, stream, event)
             else:
                 self._relay_request(exchange, stream, event)
+        if core.unfinished or self._keeps:
+            self._note_unfinished()
         if core.pending and not self._flushing:
             self.flush_soon()
         if core.close_expected():
@@ -165,6 +173,11 @@ class Link(asyncio.Protocol):
             self._resting = True
             self._transport.pause_reading()
             self._loop.call_soon(self._rested)
+
+    def _note_unfinished(self) -> None:
+        core = self.core
+        self._keeps = core.unfinished > 0
+        self._unfinished.note(self, core.unfinished, core.unfinished_since)
 
     def _rested(self) -> None:
         self._resting = False
@@ -310,6 +323,11 @@ class Link(asyncio.Protocol):
             self._close_when_flushed()
 
     # --- slow peers ---------------------------------------------------------------------------
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the peer is not read now."""
+        return bool(self._blocked_by)
 
     def _only_requests(self) -> bool:
         """Say whether nobody waits for an answer from this peer.
@@ -464,6 +482,8 @@ class Link(asyncio.Protocol):
             reason = _REASONS.get(type(event.error), "broken frame")
             self.closed_reason = self.closed_reason or reason
             _logger.info("%s: closing: %s", self.peer_name, event.error)
+        if self._keeps:
+            self._note_unfinished()
         # At once: a peer that does not read may keep the socket open for a while.
         self.session.leave()
         for stream in event.streams:

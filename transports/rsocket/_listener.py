@@ -15,6 +15,7 @@ from ...protocol import RSOCKET, Address, LinkDown, OnwardError
 from .._base import Listener, Transport
 from ._link import Link
 from ._options import LinkOptions
+from ._unfinished import UnfinishedFrames
 from ._worker import ConnectionWorker
 
 __all__ = ["ListenerStatistics", "RSocketListener", "RSocketTcpTransport"]
@@ -69,6 +70,7 @@ class RSocketListener(Listener):
         self._address: Address | None = None
         self._server: asyncio.Server | None = None
         self._uri = ""
+        self._unfinished = UnfinishedFrames(node.loop, options)
         self._links: set[Link] = set()
         self._accepted = 0
         self._turned_away = 0
@@ -118,7 +120,7 @@ class RSocketListener(Listener):
             _logger.warning("%s: a connection turned away: %s", self._uri, error)
             return _TurnedAway()
         self._accepted += 1
-        link = Link(worker, self._broker, self._options, self._on_closed)
+        link = Link(worker, self._broker, self._options, self._unfinished, self._on_closed)
         worker.attach(link)
         self._links.add(link)
         return link

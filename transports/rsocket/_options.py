@@ -29,6 +29,10 @@ class LinkOptions:
             and of a request on its way to a destination.
         max_gathered: Most bytes of all such requests of one peer together, with what the
             objects cost that hold them. One more fragment has its request REJECTED.
+        frame_timeout: How long a frame may take from its first byte to its last, in seconds,
+            before the connection is closed; time in which it is not read does not count.
+        max_unfinished: Most bytes that the connections of one listener together keep of
+            frames that are not whole. The one that would exceed it is closed.
         drain_timeout: How long a closing connection may take to send what is waiting, in
             seconds.
 
@@ -47,13 +51,21 @@ class LinkOptions:
     max_answer: int = 16 * 1024 * 1024
     max_gather: int = 1024 * 1024
     max_gathered: int = 16 * 1024 * 1024
+    frame_timeout: float = 30.0
+    max_unfinished: int = 256 * 1024 * 1024
     drain_timeout: float = 2.0
 
     def __post_init__(self) -> None:
-        for name in ("max_connections", "credit_window", "max_answer", "max_gather"):
+        for name in (
+            "max_connections",
+            "credit_window",
+            "max_answer",
+            "max_gather",
+            "max_unfinished",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("stall_timeout", "drain_timeout"):
+        for name in ("stall_timeout", "frame_timeout", "drain_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be more than 0, not {getattr(self, name)}")
         if not 0 < self.low_water <= self.high_water <= self.max_pending:

@@ -462,3 +462,22 @@ def test_requests_of_a_server() -> None:
     left.send_payload(frame.stream, b"e", complete=True)
     assert [type(event) for event in transfer(left, right)] == [Frame]
     assert stream.closed
+
+
+def test_what_is_kept_of_an_unfinished_frame_and_since_when() -> None:
+    made = server()
+    assert made.unfinished == 0
+    whole = raw(0, FrameType.KEEPALIVE, 0, bytes(20))
+    assert made.receive_data(whole + whole[:2], 1.0) == []
+    assert (made.unfinished, made.unfinished_since) == (2, 1.0)
+    made.receive_data(whole[2:5], 2.0)
+    made.receive_data(whole[5:-1], 3.0)
+    assert (made.unfinished, made.unfinished_since) == (len(whole) - 1, 1.0)
+    made.receive_data(whole[-1:] + whole[:1], 4.0)
+    assert (made.unfinished, made.unfinished_since) == (1, 4.0)
+    made.receive_data(whole[1:], 5.0)
+    assert made.unfinished == 0
+    made.receive_data(whole[:9], 6.0)
+    assert (made.unfinished, made.unfinished_since) == (9, 6.0)
+    made.receive_eof()
+    assert made.unfinished == 0

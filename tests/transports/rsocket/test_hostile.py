@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from onward.protocol import Address, NotDelivered
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
+    KEEPALIVE,
     RR,
     C,
     N,
     asked_for,
     elements,
     errors,
+    frame,
     in_memory,
     payload,
     push,
     request,
+    restamped,
     world,
 )
 from tests.support.workers import Recorder
@@ -173,3 +179,73 @@ async def test_another_destination_is_chosen_while_one_does_not_keep_up() -> Non
         for one in (slow, other):
             one.die()
         await w.settled_after(requester)
+
+
+# --- frames that are never finished ---------------------------------------------------------
+
+UNFINISHED = frame(1, RR, 0, bytes(1000))[:-1]
+
+
+@in_memory
+async def test_a_frame_has_a_time_to_be_finished_in() -> None:
+    async with world(options=LinkOptions(frame_timeout=30)) as w:
+        peer, other = await w.requester(), await w.requester()
+        for byte in range(29):
+            peer.send(UNFINISHED[byte : byte + 1])
+            await other.ask(*[frame(0, KEEPALIVE, 0, bytes(8))[:-1], b"\x00"])
+            await asyncio.sleep(1)
+        assert not peer.closed
+        await asyncio.sleep(1.1)
+        assert errors(await peer.received()) == [(0, 0x101, "a frame was not finished in time")]
+        assert peer.closed
+        assert not other.closed
+        assert w.listener.statistics().closed == {"unfinished frame": 1}
+
+
+@in_memory
+async def test_each_frame_has_its_own_time() -> None:
+    async with world(options=LinkOptions(frame_timeout=30)) as w:
+        peer = await w.requester()
+        alive = frame(0, KEEPALIVE, 0, bytes(8))
+        peer.send(alive[:5])
+        for _ in range(5):
+            await asyncio.sleep(20)
+            peer.send(alive[5:] + alive[:5])
+        assert not peer.closed
+        await asyncio.sleep(30.1)
+        assert peer.closed
+
+
+@in_memory
+async def test_time_in_which_it_is_not_read_does_not_count_for_a_frame() -> None:
+    async with world(options=replace(TIGHT, stall_timeout=100, frame_timeout=5)) as w:
+        peer = await w.requester()
+        peer.stop_reading()
+        wrong = request(RR, 1, None)
+        for stream in range(1, 101, 2):
+            peer.send(restamped(wrong, stream))
+        peer.send(wrong[:5])
+        await w.loop.idle()
+        assert not peer.transport.reading
+        await asyncio.sleep(12)
+        assert not peer.closed
+        peer.read_on()
+        await asyncio.sleep(5.1)
+        assert peer.closed
+
+
+@in_memory
+async def test_unfinished_frames_of_a_listener_have_a_limit() -> None:
+    async with world(options=LinkOptions(max_unfinished=2500)) as w:
+        peers = [await w.requester() for _ in range(3)]
+        for peer in peers[:2]:
+            assert await peer.ask(UNFINISHED) == []
+        got = errors(await peers[2].ask(UNFINISHED))
+        assert got == [(0, 0x101, "too many frames are unfinished")]
+        assert [peer.closed for peer in peers] == [False, False, True]
+        # Those that are gone do not count, nor frames that are finished.
+        peers[0].die()
+        await peers[1].ask(b"\x00")
+        for peer in [await w.requester() for _ in range(2)]:
+            assert await peer.ask(UNFINISHED) == []
+        assert w.listener.statistics().closed == {"unfinished frames": 1, "by the peer": 1}

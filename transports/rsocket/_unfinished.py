@@ -1,0 +1,75 @@
+"""What the connections of a listener keep of frames that are not whole yet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ._options import LinkOptions
+
+if TYPE_CHECKING:
+    from ._link import Link
+
+__all__ = ["UnfinishedFrames"]
+
+
+class UnfinishedFrames:
+    """Bounds the unfinished frames of all connections together, in bytes and in time.
+
+    A frame may have 16 MiB, and each byte of it is a sign of life: by the limits of one
+    connection alone, a peer could hold that much on each of its connections for ever.
+
+    Args:
+        loop: The loop of the connections.
+        options: `max_unfinished` and `frame_timeout`.
+
+    Attributes:
+        total: Bytes kept now.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: LinkOptions) -> None:
+        self._loop = loop
+        self._options = options
+        # Oldest frame first: all may take equally long.
+        self._kept: dict[Link, tuple[int, float]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.total = 0
+
+    def note(self, link: Link, kept: int, since: float) -> None:
+        """Note what a connection keeps, or close it if that is too much.
+
+        Args:
+            link: The connection.
+            kept: Bytes; 0 if it keeps none, or has ended.
+            since: When the first of them came.
+        """
+        before = self._kept.get(link)
+        if before is not None:
+            self.total -= before[0]
+            if not kept or before[1] != since:
+                del self._kept[link]
+        if not kept:
+            return
+        self._kept[link] = kept, since
+        self.total += kept
+        if self.total > self._options.max_unfinished:
+            link.close("unfinished frames", "too many frames are unfinished")
+        elif self._timer is None:
+            self._watch(since)
+
+    def _watch(self, since: float) -> None:
+        self._timer = self._loop.call_at(since + self._options.frame_timeout, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """Close those whose frames take too long, and wait for the next."""
+        self._timer = None
+        now = self._loop.time()
+        while self._kept:
+            link, (kept, since) = next(iter(self._kept.items()))
+            if since + self._options.frame_timeout > now:
+                self._watch(since)
+                return
+            if link.blocked:
+                self.note(link, kept, now)  # It is not read: the time is not its own.
+            else:
+                link.close("unfinished frame", "a frame was not finished in time")
