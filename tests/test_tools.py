@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tools import coverage_gates
+from onward.transports import Backoff, TcpOptions
+from tools import coverage_gates, docs_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -83,6 +85,30 @@ def test_a_share_is_never_rounded_up(tmp_path: Path, capsys: pytest.CaptureFixtu
     almost = summary((99_999, 100_000), (0, 0))
     assert gates(tmp_path, {**FULL, "protocol/_a.py": almost}) == 1
     assert "99.99%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("default", "text"),
+    [
+        (random.random, "`random.random`"),
+        (sys.exit, "`sys.exit`"),
+        (Backoff(), "`Backoff()`"),
+        (1_000_000, "1,000,000"),
+        (64 * 1024 * 1024, "64 Mi"),
+        (2.5, "2.5"),
+        (True, "`True`"),
+        (None, "`None`"),
+    ],
+)
+def test_a_default_is_written_for_people(default: object, text: str) -> None:
+    assert docs_limits.default_text(default) == text
+
+
+def test_the_table_of_limits_is_the_same_in_every_build() -> None:
+    written = docs_limits.on_page_markdown(f"# Limits\n\n{docs_limits.MARK}\n")
+    assert docs_limits.MARK not in written
+    assert f"`{TcpOptions.__name__}`" in written
+    assert " at 0x" not in written
 
 
 BENCHMARK = """

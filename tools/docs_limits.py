@@ -81,12 +81,16 @@ def attributes(thing: type) -> dict[str, str]:
     return {name: " ".join(lines) for name, lines in found.items()}
 
 
-def default_text(value: object) -> str:
+def default_text(value: Any) -> str:
     """Write a default for people: `1,000,000`, `64 Mi`, `2.5`, `None`."""
     if dataclasses.is_dataclass(value):
         return f"`{type(value).__name__}()`"
     if isinstance(value, float):
         return f"{value:,g}"
+    if callable(value):
+        # The repr of a bound method, as `random.random` is one, has an address in it.
+        module = value.__module__ or type(getattr(value, "__self__", None)).__module__
+        return f"`{module}.{value.__name__}`"
     if isinstance(value, bool) or not isinstance(value, int):
         return f"`{value}`"
     if value >= MEBI and value % MEBI == 0:
@@ -114,7 +118,6 @@ def _constants(package: ModuleType) -> Iterator[tuple[str, str, str]]:
         documented.update(_documented(file))
     for name in package.__all__:
         value = getattr(package, name)
-        # One without a text is a number of a wire format, like the largest stream id.
         is_limit = name.startswith(("MAX_", "DEFAULT_")) or name.endswith("_LIFETIME")
         if is_limit and name in documented and isinstance(value, int | float):
             yield name, default_text(value), documented[name]
