@@ -48,12 +48,19 @@ bytes; a tag query is the longest value in use."""
 
 # Address types. 0 is fixed by the routing protocol, 1 to 5 are Ockam's numbers.
 LOCAL: Final = 0
+"""Address type of the workers of a node; the value is a worker's name."""
 TCP: Final = 1
+"""Address type of nodes reached over TCP; the value is `host:port`."""
 UDP: Final = 2
+"""Address type of nodes reached over UDP."""
 WEBSOCKET: Final = 3
+"""Address type of nodes reached over WebSocket."""
 UDS: Final = 5
+"""Address type of nodes reached over a Unix domain socket."""
 TAGS: Final = 32
+"""Address type of a broker's destinations; the value is the tags that one must all have."""
 RSOCKET: Final = 33
+"""Address type of RSocket connections."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_\-.:/@,+*~=&?!$()\[\]{}|;^ ]*")
 _HOP = " => "

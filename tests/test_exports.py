@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -98,8 +101,34 @@ def test_every_public_name_is_documented(package: ModuleType) -> None:
     assert bare == []
 
 
+def test_every_public_constant_and_alias_is_documented(package: ModuleType) -> None:
+    # The reference shows none without a string below its assignment.
+    texts = dict[str, str]()
+    for module in underscored_modules(package):
+        texts.update(_texts_below(Path(str(module.__file__))))
+    values = [
+        name
+        for name in package.__all__
+        if not (inspect.isclass(thing := getattr(package, name)) or inspect.isroutine(thing))
+    ]
+    assert [name for name in values if name not in texts] == []
+
+
 def test_every_package_says_what_it_is(package: ModuleType) -> None:
     assert len(inspect.getdoc(package) or "") > 30
+
+
+def _texts_below(file: Path) -> Iterator[tuple[str, str]]:
+    """Yield each name that a module assigns, with the string that stands below it."""
+    for statement, below in pairwise(ast.parse(file.read_text()).body):
+        match statement, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, text
+            case _:
+                pass
 
 
 def _is_error(thing: object) -> bool:

@@ -33,9 +33,12 @@ __all__ = [
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What frames are read from: bytes of any kind."""
 
 MAJOR_VERSION: Final = 0
+"""Major version of the specification, as every frame says it."""
 MINOR_VERSION: Final = 1
+"""Minor version of the specification, as every frame says it."""
 HEADER_SIZE: Final = 6
 """Bytes before a frame's first own field."""
 

@@ -380,6 +380,7 @@ def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
 
 
 BrokerFrame: TypeAlias = RouteSetup | RouteAdd | RouteRemove | BrokerInfo | AddressFrame
+"""Any of the five frames."""
 
 _PARSERS: Final[Mapping[int, Callable[[Buffer, Dialect], BrokerFrame]]] = MappingProxyType(
     {
