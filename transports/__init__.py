@@ -5,7 +5,7 @@ from ._gate import MAX_RETURNS, Gate
 from ._link import Link
 from ._link_statistics import LinkState, LinkStatistics
 from ._memory import MemoryLink, MemoryListener, MemoryTransport
-from ._options import Backoff, TcpOptions
+from ._options import Backoff, TcpOptions, parse_uri
 from ._tcp import ListenerStatistics, TcpListener, TcpTransport
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "TcpOptions",
     "TcpTransport",
     "Transport",
+    "parse_uri",
 ]

@@ -111,11 +111,19 @@ class TcpOptions:
 def parse_uri(uri: str, scheme: str) -> tuple[str, int]:
     """Return host and port of `scheme://host:port`.
 
+    Args:
+        uri: The URI; an IPv6 address is written in brackets.
+        scheme: The scheme it must have.
+
     Raises:
-        ValueError: It is no such URI.
+        ValueError: It is no such URI, or has more in it.
     """
-    parts = urlsplit(uri)
-    if parts.scheme != scheme or parts.path.strip("/") or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # brackets that do not match
+        raise ValueError(f"{uri!r} is not {scheme}://host:port") from None
+    more = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
+    if parts.scheme != scheme or more:
         raise ValueError(f"{uri!r} is not {scheme}://host:port")
     return parse_endpoint(parts.netloc)
 

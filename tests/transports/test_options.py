@@ -4,8 +4,8 @@ import pytest
 
 from onward.protocol import AddressError
 from onward.protocol.ockam import MAX_FRAME, WireLimits
-from onward.transports import Backoff, TcpOptions
-from onward.transports._options import format_endpoint, parse_endpoint, parse_uri
+from onward.transports import Backoff, TcpOptions, parse_uri
+from onward.transports._options import format_endpoint, parse_endpoint
 
 
 def test_waits_double_up_to_the_longest() -> None:
@@ -63,11 +63,28 @@ def test_no_endpoints(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["127.0.0.1:1", "udp://h:1", "tcp://h:1/path", "tcp://h:1?q", "tcp://h:1#f", "tcp://h"]
+    "uri",
+    [
+        "127.0.0.1:1",
+        "udp://h:1",
+        "tcp://h:1/path",
+        "tcp://h:1?q",
+        "tcp://h:1#f",
+        "tcp://h",
+        "tcp://user@h:1",
+        "tcp://user:secret@h:1",
+        "tcp://[::1:1",
+    ],
 )
 def test_no_uris(uri: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         parse_uri(uri, "tcp")
+
+
+def test_the_scheme_of_a_uri_may_have_a_plus() -> None:
+    assert parse_uri("rsocket+tcp://[::1]:7000", "rsocket+tcp") == ("::1", 7000)
+    with pytest.raises(ValueError, match=r"not rsocket\+tcp://host:port"):
+        parse_uri("tcp://h:1", "rsocket+tcp")
 
 
 def test_the_options_have_the_limits_of_the_wire() -> None:
