@@ -283,6 +283,9 @@ class _MemoryServer:
     def getsockname(self) -> tuple[str, int]:
         return ("127.0.0.1", self._port)
 
+    async def start_serving(self) -> None:
+        pass
+
     def close(self) -> None:
         self._loop.servers.pop(self._port, None)
 

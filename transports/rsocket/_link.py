@@ -43,6 +43,7 @@ from ...protocol.rsocket import (
 )
 from ._exchange import DestinationSlow, StreamExchange
 from ._local import LocalRequest
+from ._log import Warnings, shown
 from ._options import LinkOptions
 from ._session import REQUESTS, Session
 from ._unfinished import UnfinishedFrames
@@ -91,6 +92,7 @@ class Link(asyncio.Protocol):
         worker: The worker that stands for the connection.
         broker: Where destinations join and requests are routed.
         options: The limits.
+        warn: Logs a warning, unless there have been too many lately.
         unfinished: What all connections of the listener keep of unfinished frames.
         on_closed: Called once the socket has gone.
     """
@@ -100,6 +102,7 @@ class Link(asyncio.Protocol):
         worker: ConnectionWorker,
         broker: Broker,
         options: LinkOptions,
+        warn: Warnings,
         unfinished: UnfinishedFrames,
         on_closed: Callable[[Link], None],
     ) -> None:
@@ -108,6 +111,7 @@ class Link(asyncio.Protocol):
         self.options = options
         self.return_route = (worker.address,)
         self._on_closed = on_closed
+        self._warn = warn
         self._unfinished = unfinished
         self._keeps = False
         self.node = worker.node
@@ -287,7 +291,7 @@ class Link(asyncio.Protocol):
             return
         transport.write(self.core.data_to_send())
         if transport.get_write_buffer_size() > self.options.max_pending:
-            self._abort("it does not read what it is sent")
+            self._too_slow("it does not read what it is sent")
         elif self.core.close_expected():
             self._close_when_flushed()
 
@@ -371,7 +375,7 @@ class Link(asyncio.Protocol):
 
     def _on_stalled(self) -> None:
         self._stall = None
-        self._abort("it has not read for too long")
+        self._too_slow("it has not read for too long")
 
     # --- credit -------------------------------------------------------------------------------
 
@@ -481,7 +485,7 @@ class Link(asyncio.Protocol):
         if event.error is not None:
             reason = _REASONS.get(type(event.error), "broken frame")
             self.closed_reason = self.closed_reason or reason
-            _logger.info("%s: closing: %s", self.peer_name, event.error)
+            _logger.info("%s: closing: %s", self.peer_name, shown(event.error))
         if self._keeps:
             self._note_unfinished()
         # At once: a peer that does not read may keep the socket open for a while.
@@ -500,10 +504,14 @@ class Link(asyncio.Protocol):
         self.closed_reason = self.closed_reason or reason
         self.end_core(self.core.close(code, text))
 
-    def _abort(self, text: str) -> None:
-        """Close at once, as too slow; what is waiting to be sent is lost."""
+    def _too_slow(self, text: str) -> None:
+        """Close at once, and say why."""
         self.closed_reason = self.closed_reason or "too slow"
-        _logger.warning("closing %s: %s", self.peer_name, text)
+        self._warn("closing %s: %s", self.peer_name, text)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once; what is waiting to be sent is lost."""
         if self._transport is not None:
             self._transport.abort()
         self.end_core(self.core.receive_eof())

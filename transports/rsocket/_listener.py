@@ -7,13 +7,14 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from ...actors import Mailbox, Node, Worker
 from ...actors.broker import Broker
-from ...protocol import RSOCKET, Address, LinkDown, OnwardError
+from ...protocol import Address, LinkDown, NodeStopped, OnwardError
 from .._base import Listener, Transport
+from .._options import parse_uri
 from ._link import Link
+from ._log import Warnings
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 from ._worker import ConnectionWorker
@@ -70,6 +71,7 @@ class RSocketListener(Listener):
         self._address: Address | None = None
         self._server: asyncio.Server | None = None
         self._uri = ""
+        self._warn = Warnings(node.loop.time)
         self._unfinished = UnfinishedFrames(node.loop, options)
         self._links: set[Link] = set()
         self._accepted = 0
@@ -85,12 +87,39 @@ class RSocketListener(Listener):
 
         Raises:
             OSError: It cannot be listened there.
+            NodeStopped: The node stopped meanwhile.
         """
-        self._server = await self._node.loop.create_server(self._protocol, host, port)
+        # The worker first: it is the parent of the connections' workers.
         self._address = await self._node.start(lambda: self._worker)
+        try:
+            self._server = await self._node.loop.create_server(
+                self._protocol, host, port, start_serving=False
+            )
+            if not self._node.has(self._address):
+                raise NodeStopped(self._node.name)
+            await self._server.start_serving()
+        except BaseException:
+            await self._abandon()
+            raise
         name = self._server.sockets[0].getsockname()
         shown = f"[{name[0]}]" if ":" in name[0] else name[0]
         self._uri = f"{RSocketTcpTransport.scheme}://{shown}:{name[1]}"
+
+    async def _abandon(self) -> None:
+        """Leave nothing behind of an attempt to listen."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        await self._stop_worker()
+
+    async def _stop_worker(self) -> None:
+        if self._address is not None and self._node.has(self._address):
+            await self._node.stop_worker(self._address)
+
+    @property
+    def open_now(self) -> bool:
+        """Whether it listens."""
+        return self._server is not None
 
     @property
     def uri(self) -> str:
@@ -107,7 +136,7 @@ class RSocketListener(Listener):
     def _protocol(self) -> asyncio.Protocol:
         if len(self._links) >= self._options.max_connections:
             self._turned_away += 1
-            _logger.warning(
+            self._warn(
                 "%s: %d connections already, one more turned away", self._uri, len(self._links)
             )
             return _TurnedAway()
@@ -117,10 +146,12 @@ class RSocketListener(Listener):
         except OnwardError as error:
             # The node is stopping, or has as many addresses as it may.
             self._turned_away += 1
-            _logger.warning("%s: a connection turned away: %s", self._uri, error)
+            self._warn("%s: a connection turned away: %s", self._uri, error)
             return _TurnedAway()
         self._accepted += 1
-        link = Link(worker, self._broker, self._options, self._unfinished, self._on_closed)
+        link = Link(
+            worker, self._broker, self._options, self._warn, self._unfinished, self._on_closed
+        )
         worker.attach(link)
         self._links.add(link)
         return link
@@ -136,18 +167,27 @@ class RSocketListener(Listener):
             self._gone.set()
 
     async def close(self) -> None:
-        """Stop listening, tell the peers, and close their connections. Idempotent."""
+        """Stop listening, tell the peers, and close their connections. Idempotent.
+
+        Connections that are not gone a second after `drain_timeout` are cut.
+        """
         server, self._server = self._server, None
         if server is None:
             return
         server.close()
         self._gone.clear()
-        for link in list(self._links):
-            link.close("stopped", "the broker stops")
-        if self._links:
-            await asyncio.wait_for(self._gone.wait(), self._options.drain_timeout + 1)
-        if self._address is not None and self._node.has(self._address):
-            await self._node.stop_worker(self._address)
+        try:
+            for link in list(self._links):
+                link.close("stopped", "the broker stops")
+            if self._links:
+                async with asyncio.timeout(self._options.drain_timeout + 1):
+                    await self._gone.wait()
+        except TimeoutError:
+            _logger.warning("%s: %d connections are cut", self._uri, len(self._links))
+        finally:
+            for link in list(self._links):
+                link.abort()
+            await self._stop_worker()
 
     def statistics(self) -> ListenerStatistics:
         """Return the listener's figures at this moment."""
@@ -180,7 +220,7 @@ class RSocketTcpTransport(Transport):
     """
 
     scheme: ClassVar[str] = "rsocket+tcp"
-    address_type: ClassVar[int | None] = RSOCKET
+    address_type: ClassVar[int | None] = None
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -210,9 +250,10 @@ class RSocketTcpTransport(Transport):
             raise ValueError(f"unknown option {min(options)!r}")
         if not isinstance(link_options, LinkOptions):
             raise ValueError("options= takes LinkOptions")  # noqa: TRY004
-        host, port = _host_and_port(uri)
+        host, port = parse_uri(uri, self.scheme)
         listener = RSocketListener(self.node, broker, link_options)
         await listener.open(host, port)
+        self._listeners = [each for each in self._listeners if each.open_now]
         self._listeners.append(listener)
         return listener
 
@@ -229,17 +270,3 @@ class RSocketTcpTransport(Transport):
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             await listener.close()
-
-
-def _host_and_port(uri: str) -> tuple[str, int]:
-    """Read `scheme://host:port`.
-
-    Raises:
-        ValueError: It is not of that form.
-    """
-    parts = urlsplit(uri)
-    if parts.path.strip("/") or parts.query or parts.username or not parts.hostname:
-        raise ValueError(f"not of the form rsocket+tcp://host:port: {uri!r}")
-    if parts.port is None:
-        raise ValueError(f"the port is missing: {uri!r}")
-    return parts.hostname, parts.port

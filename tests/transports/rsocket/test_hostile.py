@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from onward.protocol import Address, NotDelivered
-from onward.transports.rsocket import LinkOptions
+from onward.actors import Node
+from onward.actors.broker import Broker
+from onward.protocol import Address, NodeStopped, NotDelivered
+from onward.transports.rsocket import LinkOptions, RSocketListener
 from tests.support.rsocket_peer import (
     KEEPALIVE,
     RR,
     C,
+    MemoryLoop,
     N,
+    Peer,
+    World,
     asked_for,
+    composite,
     elements,
+    error,
     errors,
     frame,
     in_memory,
@@ -29,6 +38,12 @@ from tests.support.workers import Recorder
 
 ASKED = asked_for("a")
 TIGHT = LinkOptions(high_water=1000, low_water=200, stall_timeout=10)
+
+
+def turned_away(w: World) -> bool:
+    """Connect one more, and say whether it is closed at once."""
+    port = int(w.listener.uri.rpartition(":")[2])
+    return Peer(w.loop.servers[port], None).closed
 
 
 # --- forged answers -------------------------------------------------------------------------
@@ -249,3 +264,83 @@ async def test_unfinished_frames_of_a_listener_have_a_limit() -> None:
         for peer in [await w.requester() for _ in range(2)]:
             assert await peer.ask(UNFINISHED) == []
         assert w.listener.statistics().closed == {"unfinished frames": 1, "by the peer": 1}
+
+
+# --- what is logged -------------------------------------------------------------------------
+
+
+@in_memory
+async def test_what_a_peer_says_is_logged_as_one_short_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with world() as w:
+        await (await w.requester()).ask(error(0, 0x101, b"CRITICAL all is lost\n" * 10_000))
+        await (await w.requester()).ask(push(composite((b"x" * 100, b"\n\n"))))
+    said = [record.getMessage() for record in caplog.records if "rsocket" in record.name]
+    assert any("all is lost" in text for text in said)
+    for text in said:
+        assert len(text) < 300
+        assert "\n" not in text
+
+
+@in_memory
+async def test_warnings_of_a_kind_are_counted_after_the_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world(options=LinkOptions(max_connections=1)) as w:
+        first = await w.requester()
+        for _ in range(50):
+            assert turned_away(w)
+        warned = [record.getMessage() for record in caplog.records]
+        assert len(warned) == 1
+        assert "1 connections already" in warned[0]
+        first.send(frame(0, KEEPALIVE, 0, bytes(8)))
+        await asyncio.sleep(61)
+        assert turned_away(w)
+        assert "(and 49 like it before)" in caplog.records[-1].getMessage()
+        assert w.listener.statistics().turned_away == 51
+
+
+# --- an end that is put off -----------------------------------------------------------------
+
+
+@in_memory
+async def test_a_connection_that_does_not_go_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        monkeypatch.setattr(destination.transport, "close", lambda: None)
+        monkeypatch.setattr(destination.link, "_close_when_flushed", lambda: None)
+        start = w.loop.time()
+        await w.listener.close()
+        assert w.loop.time() - start == pytest.approx(3, abs=0.1)
+        await w.loop.idle()
+        assert requester.closed
+        assert destination.closed
+        assert not w.node.has(w.listener.address)
+
+
+@in_memory
+async def test_a_node_that_stops_while_it_begins_to_listen_leaves_no_socket() -> None:
+    node = Node()
+    await node.__aenter__()
+    broker = await Broker.attach(node)
+    loop = cast(MemoryLoop, node.loop)
+    listener = RSocketListener(node, broker, LinkOptions())
+    opening = asyncio.ensure_future(listener.open("127.0.0.1", 0))
+    create, made, go_on = loop.create_server, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*args: Any, **options: Any) -> Any:
+        assert options["start_serving"] is False
+        server = await create(*args, **options)
+        made.set()
+        await go_on.wait()
+        return server
+
+    setattr(loop, "create_server", slowly)  # noqa: B010 - mypy knows it as a method
+    await made.wait()
+    await node.__aexit__(None, None, None)
+    go_on.set()
+    with pytest.raises(NodeStopped):
+        await opening
+    assert loop.servers == {}

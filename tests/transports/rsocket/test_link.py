@@ -255,6 +255,21 @@ async def test_a_peer_may_be_its_own_destination() -> None:
         await w.settled()
 
 
+@pytest.mark.parametrize("kind", [STREAM, CHANNEL])
+@pytest.mark.parametrize("last", [C, N, N | C])
+@pytest.mark.parametrize("first", ["cancel", "answer"])
+@in_memory
+async def test_its_own_destination_ends_both_streams_in_one_piece(
+    kind: int, last: int, first: str
+) -> None:
+    async with world() as w:
+        peer = await w.destination()
+        assert len(await peer.ask(request(kind, 1, ASKED, n=3))) == 1
+        both = [cancel(1), payload(2, b"" if last == C else b"x", last)]
+        await peer.ask(*(both if first == "cancel" else reversed(both)))
+        await w.settled()
+
+
 @in_memory
 async def test_many_at_once_do_not_mix() -> None:
     async with world() as w:

@@ -177,6 +177,29 @@ async def test_the_requester_is_gone_when_the_worker_answers() -> None:
 
 
 @in_memory
+async def test_a_request_cancelled_on_its_way_to_a_worker() -> None:
+    async with world() as w:
+        recorder = Recorder()
+        requester = await with_worker(w, recorder)
+        requester.send(request(RR, 1, ASKED))
+        requester.send(cancel(1))
+        await w.loop.idle()
+        assert recorder.messages == []
+        await w.settled()
+
+
+@in_memory
+async def test_an_answer_to_what_has_none() -> None:
+    async with world() as w:
+        requester = await with_worker(w, Recorder())
+        await requester.ask(request(FNF, 1, ASKED, flags=F))
+        w.node.send([requester.link.worker.address, "stream/1"], b"?")
+        assert await requester.ask(payload(1, b"")) == []
+        assert w.node.dead_letters.by_reason == {"no such worker": 1}
+        await w.settled()
+
+
+@in_memory
 async def test_a_second_answer_is_a_dead_letter() -> None:
     async with world() as w:
         recorder = Recorder()
@@ -499,6 +522,18 @@ async def test_nobody_carries_the_tags() -> None:
             await w.node.request("32#region=eu service=a", b"")
         assert w.loop.time() == pytest.approx(1005, abs=0.01)
         assert w.broker.statistics().rejected == 1
+        await w.settled()
+
+
+@in_memory
+async def test_answered_requests_leave_nothing_behind() -> None:
+    async with world() as w:
+        destination = await w.destination()
+        for number in range(20):
+            task = await started(w, w.node.request("32#service=a", b""))
+            await destination.ask(payload(2 + 2 * number, b"", C))
+            await task
+        assert len(destination.link.worker.local._asked) <= 2
         await w.settled()
 
 
