@@ -10,7 +10,17 @@ from typing import Final
 import pykka
 
 from ..actors import Node
-from ..protocol import TCP, Address, AddressError, LinkDown, LinkLost, Message, Route, format_route
+from ..protocol import (
+    TCP,
+    Address,
+    AddressError,
+    LinkDown,
+    LinkLost,
+    Message,
+    RequestTimeout,
+    Route,
+    format_route,
+)
 from ..transports import LinkState, LinkStatistics
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import Form, add_arguments, payload_of
@@ -31,7 +41,15 @@ _REQUEST: Final = """\
 Send one message along a route, wait for the answer, and print its payload.
 """
 
-_STATUS: Final = """\
+_SEND_STATUS: Final = """\
+exit status:
+  0  the message has been handed over; whether it arrives, nobody says
+  1  certainly not delivered
+  2  the command line is wrong
+  3  in doubt: the connection was lost, or too slow, while the message was written
+"""
+
+_REQUEST_STATUS: Final = """\
 exit status:
   0  the message has been sent; the answer is printed
   1  certainly not delivered
@@ -49,15 +67,20 @@ that it does not read at all is given up after the timeout."""
 
 def add_commands(commands: Commands) -> None:
     """Add both commands to the parser."""
-    for name, help_text, description in (
-        ("send", "send a message along a route", _SEND),
-        ("request", "send a message along a route and print the answer", _REQUEST),
+    for name, help_text, description, status in (
+        ("send", "send a message along a route", _SEND, _SEND_STATUS),
+        (
+            "request",
+            "send a message along a route and print the answer",
+            _REQUEST,
+            _REQUEST_STATUS,
+        ),
     ):
         parser = commands.add_parser(
             name,
             help=help_text,
             description=description,
-            epilog=_STATUS,
+            epilog=status,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         parser.add_argument("route", metavar="ROUTE", type=route_argument, help=_ROUTE)
@@ -112,13 +135,18 @@ async def request(route: Route, payload: bytes, timeout: float) -> Message:
     """Send a message from a node of its own and return the answer.
 
     Raises:
+        RequestTimeout: Connecting and the answer took longer than the timeout together.
         OnwardError: As `Node.request`.
     """
     deadline = asyncio.get_running_loop().time() + timeout
     async with Node("request") as node:
         await _connect(node, route, timeout)
         left = max(0.0, deadline - node.loop.time())
-        return await node.request(route, payload, timeout=left)
+        try:
+            return await node.request(route, payload, timeout=left)
+        except RequestTimeout as error:
+            # It tells the time that connecting has left; this command's is all of it.
+            raise RequestTimeout(error.target, f"{timeout:g} s") from error
 
 
 async def send(route: Route, payload: bytes, timeout: float) -> None:

@@ -73,7 +73,21 @@ def test_no_answer_in_time_is_in_doubt(far: Far, capsys: pytest.CaptureFixture[s
     # The time includes that for connecting, which there has to be enough of.
     route = f"1#{far.where} => hidden"
     assert main(["request", route, "hi", "--timeout", "2"]) == Status.IN_DOUBT
-    assert capsys.readouterr().err.startswith("onward request: no answer in time: ")
+    told = capsys.readouterr().err
+    assert told.startswith("onward request: no answer in time: ")
+    # The time asked for, and not what connecting has left of it.
+    assert told.endswith(" (2 s)\n")
+
+
+@pytest.mark.parametrize(("command", "promised"), [("send", False), ("request", True)])
+def test_help_promises_an_answer_where_there_is_one(
+    command: str, promised: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    _, _, statuses = capsys.readouterr().out.partition("exit status:\n")
+    assert re.findall(r"^  (\d)  ", statuses, re.MULTILINE) == ["0", "1", "2", "3"]
+    assert ("answer" in statuses) is promised
 
 
 @pytest.mark.parametrize("command", ["send", "request"])
