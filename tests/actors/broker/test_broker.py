@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from uuid import UUID
 
 import pytest
 
-from onward.actors import LimitReached, Node, NodeLimits
+from onward.actors import LimitReached, Node, NodeLimits, ThreadWorker
 from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, BrokerStatistics
 from onward.protocol import (
     AddressError,
@@ -21,7 +22,17 @@ from onward.protocol import (
     address,
 )
 from onward.protocol.broker import BrokerFrameError, RouteSetup, WellKnownKey
-from tests.support.rsocket_peer import RR, asked_for, in_memory, request, world
+from tests.support.rsocket_peer import (
+    ERROR,
+    RR,
+    asked_for,
+    in_memory,
+    kind_of,
+    request,
+    setup,
+    stream_of,
+    world,
+)
 from tests.support.transports import eventually
 from tests.support.workers import Echo, Recorder
 
@@ -152,6 +163,32 @@ async def test_a_registration_that_fails_changes_nothing() -> None:
         assert [row.service for row in broker.routes()] == [MANAGEMENT_SERVICE, "a"]
 
 
+def itself(worker: Recorder) -> Recorder:
+    return worker
+
+
+class Blocking(ThreadWorker):
+    """Leaves every message to the default, on a thread of its own."""
+
+
+async def test_a_dead_letter_of_another_thread_is_answered_on_the_loop() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        await node.start(Blocking, address="blocking")
+        broker.register("blocking", service="blocking")
+        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(listener.uri.rpartition(":")[2])
+        )
+        node.loop.set_debug(True)  # what is not for other threads raises there
+        writer.write(setup() + request(RR, 1, asked_for("blocking")))
+        async with asyncio.timeout(5):
+            got = await reader.readexactly(13)
+        assert (stream_of(got), kind_of(got), got[9:]) == (1, ERROR, b"\x00\x00\x02\x02")
+        node.loop.set_debug(False)
+        writer.close()
+
+
 async def test_two_brokers_need_two_addresses() -> None:
     async with Node() as node:
         broker = await Broker.attach(node, address="one")
@@ -240,11 +277,9 @@ async def test_a_busy_destination_is_passed_over_while_another_keeps_up() -> Non
         busy = [True, False]
         workers = [Recorder(), Recorder()]
         for number, worker in enumerate(workers):
-            at = await node.start(lambda worker=worker: worker)
-            setup = RouteSetup(UUID(int=number).bytes, "a")
-            broker.connect(
-                setup, at, peer="x", evict=print, busy=lambda number=number: busy[number]
-            )
+            at = await node.start(partial(itself, worker))
+            joins = RouteSetup(UUID(int=number).bytes, "a")
+            broker.connect(joins, at, peer="x", evict=print, busy=partial(busy.__getitem__, number))
         for _ in range(4):
             node.send("32#service=a", b"x")
         await eventually(lambda: len(workers[1].messages) == 4)

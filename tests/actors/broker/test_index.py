@@ -342,6 +342,15 @@ async def test_fragments_that_come_while_the_request_waits() -> None:
 
 
 @in_memory
+async def test_a_message_without_a_way_back_has_waited_too_long() -> None:
+    async with world() as w:
+        w.node.send("32#service=a", b"x")
+        await asyncio.sleep(5.1)
+        assert w.node.dead_letters.by_reason == {"no route": 1}
+        await w.settled()
+
+
+@in_memory
 async def test_workers_wait_as_well() -> None:
     async with world() as w:
         task = asyncio.ensure_future(w.node.request("32#service=a", b"x"))
