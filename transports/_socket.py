@@ -193,24 +193,29 @@ class WireSocket(asyncio.Protocol):
         data = self.wire.data_to_send()
         if not data:
             return
-        self._note_written(transport)
+        if self._written != self._flushed:
+            self._note_written(transport)
         self._flushed = self.wire.sent
         self.bytes_out += len(data)
         transport.write(data)
-        self._note_written(transport)
-        if self.pending > self._options.max_pending:
+        waiting = transport.get_write_buffer_size()
+        if not waiting:
+            self._written = self._flushed
+        elif waiting > self._options.max_pending:
             self.abort(f"more than {self._options.max_pending} bytes wait to be written")
 
     def _note_written(self, transport: asyncio.Transport) -> None:
-        if self._written != self._flushed and not transport.get_write_buffer_size():
+        if not transport.get_write_buffer_size():
             self._written = self._flushed
 
     def _end_of_tick(self) -> None:
         self._flush_due = False
         if self._batch:
             self.flush()
-        elif self._transport is not None and not self._transport.is_closing():
-            self._note_written(self._transport)
+        elif self._written != self._flushed:
+            transport = self._transport
+            if transport is not None and not transport.is_closing():
+                self._note_written(transport)
 
     @property
     def sent(self) -> int:
