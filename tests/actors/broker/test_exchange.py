@@ -19,8 +19,8 @@ def test_a_message_carries_an_exchange_or_none() -> None:
     assert exchange_of(Message(TO, (), b"", None, Context(meta=exchange))) is exchange
 
 
-def fail(exchange: Exchange) -> object:
-    return exchange.fail(NotDelivered())
+def fail(exchange: Exchange) -> None:
+    exchange.fail(NotDelivered())
 
 
 def whole(exchange: Exchange) -> object:
