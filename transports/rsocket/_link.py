@@ -534,5 +534,6 @@ class Link(asyncio.Protocol):
         for link in self._blocked_by:
             link._blocking.discard(self)
         self._starved.clear()
-        self.session.leave()
         self._on_closed(self)
+        self.session.end()
+        self.worker.detach()

@@ -42,9 +42,9 @@ _logger = logging.getLogger("onward.transports.rsocket")
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
-MAX_KNOWN: Final = 128
-"""Metadata remembered for each connection, with what they ask for."""
-MAX_KNOWN_SIZE: Final = 512
+MAX_KNOWN: Final = 32
+"""Metadata remembered for each connection, with what they ask for: 8 KiB at most."""
+MAX_KNOWN_SIZE: Final = 256
 """Bytes of metadata above which they are not remembered."""
 FRAME_COST: Final = 256
 """Bytes counted for each frame that is kept besides its own, for the objects it is made of."""
@@ -311,6 +311,12 @@ class Session:
             self._keep(exchange, frame)
 
     # --- the end ------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Leave, and let go of the connection: nothing comes from it any more."""
+        self.leave()
+        self._gathering.clear()
+        del self._link
 
     def leave(self) -> None:
         """Leave the table; the route is gone at once."""

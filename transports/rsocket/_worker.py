@@ -33,22 +33,29 @@ class ConnectionWorker(Worker):
         self._link = link
         self._local = LocalRequests(link, self)
 
+    def detach(self) -> None:
+        """Let go of the connection, which has ended.
+
+        They refer to each other: what is left so would wait for the cycle collector.
+        """
+        self._link = self._local = None
+
     @property
     def local(self) -> LocalRequests:
         """What goes between the peer and workers of this node."""
         if self._local is None:
-            raise AssertionError("the worker has no connection yet")
+            raise AssertionError("the worker has no connection")
         return self._local
 
     def handle_message(self, message: Message) -> None:
         """Relay, answer, or ask."""
         link = self._link
-        if link is None:
-            raise AssertionError("the worker has no connection yet")
         context = message[4]
         meta = context.meta if context is not None else None
         onward = message[0]
         try:
+            if link is None:
+                raise NotDelivered("the destination", "it has just left")
             if len(onward) > 1:
                 self.local.answer(message)
             elif isinstance(meta, StreamExchange):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+from collections import Counter
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,6 +24,7 @@ from tests.support.rsocket_peer import (
     Peer,
     World,
     asked_for,
+    cancel,
     composite,
     elements,
     error,
@@ -37,6 +40,7 @@ from tests.support.rsocket_peer import (
 from tests.support.workers import Recorder
 
 ASKED = asked_for("a")
+OURS = ("onward.transports.rsocket", "onward.protocol.rsocket", "onward.actors.broker")
 TIGHT = LinkOptions(high_water=1000, low_water=200, stall_timeout=10)
 
 
@@ -53,8 +57,9 @@ def turned_away(w: World) -> bool:
 async def test_the_way_back_to_a_stream_cannot_be_guessed() -> None:
     async with world() as w:
         first, second = Recorder(), Recorder()
-        for name, worker in (("first", first), ("second", second)):
-            await w.node.start(lambda made=worker: made, address=name)
+        await w.node.start(lambda: first, address="first")
+        await w.node.start(lambda: second, address="second")
+        for name in ("first", "second"):
             w.broker.register(name, service=name)
         requester = await w.requester()
         await requester.ask(request(RR, 1, asked_for("first")), request(RR, 3, asked_for("second")))
@@ -344,3 +349,52 @@ async def test_a_node_that_stops_while_it_begins_to_listen_leaves_no_socket() ->
     with pytest.raises(NodeStopped):
         await opening
     assert loop.servers == {}
+
+
+# --- nothing is left for the cycle collector ------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["refused", "answered", "cancelled", "connections"])
+@in_memory
+async def test_what_is_over_is_free_without_the_cycle_collector(what: str) -> None:
+    async with world() as w:
+        recorder = Recorder()
+        await w.node.start(lambda: recorder, address="worker")
+        w.broker.register("worker", service="a")
+        requester = await w.requester()
+
+        async def once(stream: int) -> None:
+            if what == "refused":
+                await requester.ask(request(RR, stream, None))
+            elif what == "connections":
+                w.peers.pop() if len(w.peers) > 1 else None
+                peer = await w.destination("b")
+                peer.eof()
+                await w.loop.idle()
+            else:
+                await requester.ask(request(RR, stream, ASKED))
+                if what == "cancelled":
+                    await requester.ask(cancel(stream))
+                else:
+                    recorder.reply(recorder.messages[-1], b"")
+                    await requester.received()
+                recorder.messages.clear()
+                recorder.payloads.clear()
+
+        for stream in range(1, 11, 2):
+            await once(stream)
+        gc.collect()
+        gc.disable()
+        try:
+            for stream in range(11, 111, 2):
+                await once(stream)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            # A worker and what runs it, which have no part in the connection, are not looked at.
+            ours = [each for each in gc.garbage if type(each).__module__.startswith(OURS)]
+            names = Counter(type(each).__name__ for each in ours)
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        assert set(names) <= {"ConnectionWorker"}
