@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from ..protocol import Address, ProtocolError, Route, parse_route
 
-__all__ = ["Commands", "add_log", "address", "no_log", "route", "seconds", "set_up_log"]
+__all__ = ["Commands", "add_log", "address", "no_log", "positive", "route", "seconds", "set_up_log"]
 
 T = TypeVar("T")
 
@@ -33,6 +33,21 @@ def seconds(text: str) -> float:
         value = math.nan
     if not (math.isfinite(value) and value >= 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def positive(text: str) -> int:
+    """Read a number, 1 or more.
+
+    Raises:
+        ArgumentTypeError: It is not one.
+    """
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return value
 
 

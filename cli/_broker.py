@@ -7,14 +7,17 @@ from typing import Final, cast
 
 from ..actors import Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
-from ..transports.rsocket import RSocketListener
-from ._arguments import Commands, add_log, seconds, set_up_log
+from ..transports.rsocket import LinkOptions, RSocketListener
+from ._arguments import Commands, add_log, positive, seconds, set_up_log
 from ._listen import listen
 from ._run import Interrupted, Stop, run
 
 __all__ = ["DEFAULT_URI", "add_command", "serve"]
 
 DEFAULT_URI: Final = "rsocket+tcp://127.0.0.1:8001"
+
+_OPTIONS: Final = BrokerOptions()
+_LINKS: Final = LinkOptions()
 
 _DESCRIPTION: Final = """\
 Run a broker: RSocket clients connect to it, register as destinations with tags, and have their
@@ -39,8 +42,22 @@ def add_command(commands: Commands) -> None:
         "--no-route-timeout",
         metavar="SECONDS",
         type=seconds,
-        default=BrokerOptions().no_route_timeout,
+        default=_OPTIONS.no_route_timeout,
         help="how long a request waits for a destination; 0 rejects at once (default %(default)s)",
+    )
+    parser.add_argument(
+        "--max-connections",
+        metavar="N",
+        type=positive,
+        default=_LINKS.max_connections,
+        help="connections each listener has at a time; more are closed (default %(default)d)",
+    )
+    parser.add_argument(
+        "--no-management",
+        dest="management",
+        action="store_false",
+        help="tell nothing about the broker: whoever can send it requests can otherwise read "
+        "the services, tags and network addresses of all destinations, as `onward routes` does",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_log(parser)
@@ -49,13 +66,30 @@ def add_command(commands: Commands) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     set_up_log(arguments.log)
-    options = BrokerOptions(no_route_timeout=arguments.no_route_timeout)
+    options = BrokerOptions(
+        no_route_timeout=arguments.no_route_timeout, management=arguments.management
+    )
+    links = LinkOptions(max_connections=arguments.max_connections)
     uris: list[str] = arguments.listen or [DEFAULT_URI]
-    run(lambda stop: serve(stop, uris, options, quiet=arguments.quiet))
+    run(lambda stop: serve(stop, uris, options, links, quiet=arguments.quiet))
 
 
-async def serve(stop: Stop, uris: list[str], options: BrokerOptions, *, quiet: bool) -> None:
+async def serve(
+    stop: Stop,
+    uris: list[str],
+    options: BrokerOptions = _OPTIONS,
+    links: LinkOptions = _LINKS,
+    *,
+    quiet: bool = False,
+) -> None:
     """Run a broker until it is to stop.
+
+    Args:
+        stop: The wish that it stops.
+        uris: Where it listens.
+        options: The broker's own limits.
+        links: Those of each listener and its connections.
+        quiet: Whether to print no totals at the end.
 
     Raises:
         CommandError: It cannot listen at one of the URIs.
@@ -63,7 +97,7 @@ async def serve(stop: Stop, uris: list[str], options: BrokerOptions, *, quiet: b
     """
     async with Node("broker") as node:
         try:
-            broker, listeners = await stop.unless(_open(node, uris, options))
+            broker, listeners = await stop.unless(_open(node, uris, options, links))
         except Interrupted:
             return
         await stop.wait()
@@ -73,10 +107,10 @@ async def serve(stop: Stop, uris: list[str], options: BrokerOptions, *, quiet: b
 
 
 async def _open(
-    node: Node, uris: list[str], options: BrokerOptions
+    node: Node, uris: list[str], options: BrokerOptions, links: LinkOptions
 ) -> tuple[Broker, list[RSocketListener]]:
     broker = await Broker.attach(node, options)
-    listeners = [await listen(node, uri, "rsocket+", broker=broker) for uri in uris]
+    listeners = [await listen(node, uri, "rsocket+", broker=broker, options=links) for uri in uris]
     # What the scheme stands for; Node.listen cannot know.
     return broker, cast("list[RSocketListener]", listeners)
 

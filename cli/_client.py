@@ -10,7 +10,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from rsocket.awaitable.awaitable_rsocket import AwaitableRSocket
-from rsocket.exceptions import RSocketError
+from rsocket.error_codes import ErrorCode
+from rsocket.exceptions import RSocketError, RSocketProtocolError
 from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.extensions.helpers import metadata_item
 from rsocket.extensions.mimetypes import WellKnownMimeTypes
@@ -47,7 +48,7 @@ async def ask_broker(uri: str, question: str, timeout: float) -> Any:
         What its JSON says.
 
     Raises:
-        CommandError: There is no broker, or it does not answer.
+        CommandError: Nobody is there, or somebody who does not answer as a broker does.
     """
     host, port = _host_and_port(uri)
     try:
@@ -60,7 +61,10 @@ async def ask_broker(uri: str, question: str, timeout: float) -> Any:
     except OSError as error:
         raise CommandError(f"cannot connect to {uri}: {reason_of(error)}") from error
     except (RSocketError, RuntimeError) as error:
-        raise CommandError(f"{uri} does not answer: {error}") from error
+        if isinstance(error, RSocketProtocolError) and error.error_code is ErrorCode.REJECTED:
+            # A broker, but one that was told to keep its table to itself.
+            raise CommandError(f"{uri} does not tell its routes: {error}") from error
+        raise CommandError(f"{uri} does not answer as a broker does: {error}") from error
     try:
         return json.loads(answer)
     except ValueError as error:

@@ -8,11 +8,12 @@ import socket
 import pytest
 
 from onward.actors.broker import BrokerOptions
-from onward.cli import main
+from onward.cli import _broker, main
 from onward.cli._broker import serve
 from onward.cli._client import ask_broker
 from onward.cli._run import Stop
-from onward.cli._status import Status
+from onward.cli._status import CommandError, Status
+from onward.transports.rsocket import LinkOptions
 from tests.support.commands import TIMEOUT, printed
 
 ANY = "rsocket+tcp://127.0.0.1:0"
@@ -50,6 +51,73 @@ async def test_it_stops_while_it_starts() -> None:
     with printed() as output:
         await asyncio.wait_for(serve(stop, [ANY], BrokerOptions(), quiet=False), TIMEOUT)
     assert "stopped" not in output.getvalue()
+
+
+def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, LinkOptions]:
+    """Return the options that the command serves with."""
+    seen = list[tuple[BrokerOptions, LinkOptions]]()
+
+    async def see(
+        _stop: Stop, _uris: list[str], options: BrokerOptions, links: LinkOptions, *, quiet: bool
+    ) -> None:
+        assert not quiet
+        seen.append((options, links))
+
+    monkeypatch.setattr(_broker, "serve", see)
+    assert main(["broker", *words]) == Status.OK
+    return seen[0]
+
+
+def test_its_limits_are_the_library_s_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flags(monkeypatch=monkeypatch) == (BrokerOptions(), LinkOptions())
+
+
+def test_its_limits_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--no-management", "--max-connections", "7", "--no-route-timeout", "0")
+    options, links = flags(*words, monkeypatch=monkeypatch)
+    assert options == BrokerOptions(no_route_timeout=0.0, management=False)
+    assert links == LinkOptions(max_connections=7)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])
+def test_a_number_of_connections_is_at_least_one(
+    number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["broker", "--max-connections", number])
+    assert ended.value.code == Status.USAGE
+    assert f"{number!r} is not a number of at least 1" in capsys.readouterr().err
+
+
+async def test_it_can_keep_its_table_to_itself() -> None:
+    stop = Stop()
+    options = BrokerOptions(no_route_timeout=0.0, management=False)
+    with printed() as output:
+        serving = asyncio.create_task(serve(stop, [ANY], options, quiet=True))
+        uri = (await output.line()).removeprefix("listening ")
+        with pytest.raises(CommandError, match="does not tell its routes"):
+            await ask_broker(uri, "routes", TIMEOUT)
+        stop.wish()
+        await serving
+
+
+async def test_it_takes_so_many_connections_and_no_more() -> None:
+    stop = Stop()
+    with printed() as output:
+        links = LinkOptions(max_connections=1)
+        serving = asyncio.create_task(serve(stop, [ANY], links=links, quiet=True))
+        uri = (await output.line()).removeprefix("listening ")
+        host, _, port = uri.removeprefix("rsocket+tcp://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        second, other = await asyncio.open_connection(host, int(port))
+        # Closed without a word, and the first one not.
+        assert await asyncio.wait_for(second.read(), TIMEOUT) == b""
+        assert not reader.at_eof()
+        for each in (writer, other):
+            each.close()
+            await each.wait_closed()
+        stop.wish()
+        await serving
 
 
 def test_a_port_that_is_taken_has_status_1(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import MANAGEMENT_SERVICE, Broker
+from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from onward.cli import main
 from onward.cli._client import ask_broker
 from onward.cli._routes import show
@@ -29,8 +30,8 @@ def test_it_prints_the_table(broker: str, capsys: pytest.CaptureFixture[str]) ->
         "REQUESTS",
         "SINCE",
     ]
-    assert management.split()[1:4] == [MANAGEMENT_SERVICE, "-", "0#broker/management"]
-    assert store.split()[1:6] == ["store", "region=eu", "0#store", "0", "0"]
+    assert management.split()[1:4] == [MANAGEMENT_SERVICE, "-", "local"]
+    assert store.split()[1:6] == ["store", "region=eu", "local", "0", "0"]
 
 
 def test_it_prints_json(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,23 +65,50 @@ def test_a_peer_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == f"onward routes: no answer from {uri} in 0.1 s\n"
 
 
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        pytest.param(b"", id="silent"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="http"),
+        pytest.param(b"\x01", id="ockam"),
+    ],
+)
+def test_a_peer_that_is_no_broker(greeting: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        uri = f"rsocket+tcp://127.0.0.1:{server.getsockname()[1]}"
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.settimeout(TIMEOUT)
+                # SETUP, so that the peer does not close before there is anything to answer.
+                assert peer.recv(1024)
+                peer.sendall(greeting)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert main(["routes", "--broker", uri, "--timeout", str(TIMEOUT)]) == Status.FAILED
+        thread.join()
+    told = capsys.readouterr().err
+    assert told.startswith(f"onward routes: {uri} does not answer as a broker does: ")
+    assert told.count("\n") == 1
+
+
 async def test_a_broker_that_refuses() -> None:
     async with Node() as node:
-        broker = await Broker.attach(node)
-        for row in broker.routes():
-            # Without its own destination a broker has nobody who can answer.
-            assert row.service == MANAGEMENT_SERVICE
-        await node.stop_worker("broker/management")
+        # Without its own destination a broker has nobody who can answer.
+        options = BrokerOptions(no_route_timeout=0.0, management=False)
+        broker = await Broker.attach(node, options)
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
-        with pytest.raises(CommandError, match="does not answer"):
+        with pytest.raises(CommandError, match="does not tell its routes"):
             await ask_broker(listener.uri, "routes", TIMEOUT)
 
 
 async def test_an_answer_that_is_no_json() -> None:
     async with Node() as node:
-        broker = await Broker.attach(node)
-        await node.stop_worker("broker/management")
-        await node.start(Echo, address="broker/management")
+        broker = await Broker.attach(node, BrokerOptions(management=False))
+        await node.start(Echo, address="echo")
+        broker.register("echo", service=MANAGEMENT_SERVICE)
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
         with pytest.raises(CommandError, match="is not a broker that tells its routes"):
             await ask_broker(listener.uri, "routes", TIMEOUT)
