@@ -13,6 +13,7 @@ import sys
 import tarfile
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -34,14 +35,16 @@ def source_distribution() -> Path:
     archive = CACHE / f"pykka-{VERSION}.tar.gz"
     if not archive.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--no-build-isolation", "--no-binary", ":all:", "--dest", str(CACHE)]
-        done = subprocess.run(
-            [*command, f"pykka=={VERSION}"], check=False, capture_output=True, text=True
-        )
-        if not archive.exists():
-            reason = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            pytest.skip(f"pykka {VERSION} cannot be fetched: {reason[-1] if reason else '?'}")
+        # Fetched aside and moved: several test processes may want it at once.
+        with TemporaryDirectory(dir=CACHE) as aside:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+            command += ["--no-binary", "pykka", "--dest", aside, f"pykka=={VERSION}"]
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            fetched = Path(aside) / archive.name
+            if not fetched.exists():
+                reason = (done.stderr.strip() or done.stdout.strip()).splitlines()
+                pytest.skip(f"pykka {VERSION} cannot be fetched: {reason[-1] if reason else '?'}")
+            fetched.replace(archive)
     return archive
 
 
