@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -49,9 +50,10 @@ class UnixLink(Link):
             self.undelivered(message, LinkLost(self.address, str(error)))
 
     async def read(self) -> None:
-        while not self.wire.closed and (data := await self.reader.read(READ_SIZE)):
-            self.arrive(self.wire.receive_data(data))
-            await self.free.wait()
+        with suppress(OSError):  # a connection that is reset ends like one that is closed
+            while not self.wire.closed and (data := await self.reader.read(READ_SIZE)):
+                self.arrive(self.wire.receive_data(data))
+                await self.free.wait()
         self.stop()
 
     def hold(self) -> None:
