@@ -26,7 +26,9 @@ class LinkOptions:
             requester's socket.
         max_answer: Most bytes of an answer to a request that a worker of this node made.
         max_gather: Most bytes of a fragmented request held until its metadata is complete,
-            and of a request on its way to a destination.
+            and of a request on its way to a destination. Over it: REJECTED.
+        max_request: Most bytes of a fragmented request gathered for a worker of this node.
+            Over it: INVALID.
         max_gathered: Most bytes of all such requests of one peer together, with what the
             objects cost that hold them. One more fragment has its request REJECTED.
         frame_timeout: How long a frame may take from its first byte to its last, in seconds,
@@ -50,6 +52,7 @@ class LinkOptions:
     credit_window: int = 128
     max_answer: int = 16 * 1024 * 1024
     max_gather: int = 1024 * 1024
+    max_request: int = 8 * 1024 * 1024
     max_gathered: int = 16 * 1024 * 1024
     frame_timeout: float = 30.0
     max_unfinished: int = 256 * 1024 * 1024
@@ -61,6 +64,7 @@ class LinkOptions:
             "credit_window",
             "max_answer",
             "max_gather",
+            "max_request",
             "max_unfinished",
         ):
             if getattr(self, name) < 1:

@@ -12,6 +12,7 @@ from ...protocol import (
     DeliveryError,
     Message,
     NotDelivered,
+    PayloadTooBig,
     ProtocolError,
 )
 from ...protocol.broker import (
@@ -258,11 +259,16 @@ class Session:
         """Keep a frame of a request that is on its way, until it is handed over."""
         try:
             exchange.size += frame.end - frame.start
-            if exchange.size > self._link.options.max_gather:
+            options = self._link.options
+            if exchange.resume is not None:
+                # For a worker of this node, which gets it whole or not at all.
+                if exchange.size > options.max_request:
+                    raise PayloadTooBig(exchange.size, options.max_request)
+            elif exchange.size > options.max_gather:
                 raise NotDelivered("the request", "too much data before it was handed over")
             exchange.frames.append(frame.detached())
             self._count(exchange, frame)
-        except NotDelivered as error:
+        except (NotDelivered, PayloadTooBig) as error:
             self._refuse(exchange, code_of(error), text_of(error))
             return
         if exchange.resume is not None and not more_follow(frame):

@@ -19,6 +19,7 @@ from tests.support.rsocket_peer import (
     KEEPALIVE,
     RR,
     C,
+    F,
     MemoryLoop,
     N,
     Peer,
@@ -398,3 +399,27 @@ async def test_what_is_over_is_free_without_the_cycle_collector(what: str) -> No
             gc.garbage.clear()
             gc.enable()
         assert set(names) <= {"ConnectionWorker"}
+
+
+@in_memory
+async def test_how_much_of_a_request_is_gathered_for_a_worker() -> None:
+    async with world(options=LinkOptions(max_gather=1000, max_request=5000)) as w:
+        recorder = Recorder()
+        await w.node.start(lambda: recorder, address="worker")
+        w.broker.register("worker", service="a")
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, ASKED, b"start", flags=F))
+        for _ in range(4):
+            await requester.ask(payload(1, bytes(1000), N | F))
+        await requester.ask(payload(1, b"end", N))
+        assert recorder.payloads == [b"start" + bytes(4000) + b"end"]
+        recorder.reply(recorder.messages[0], b"answer")
+        await requester.received()
+        await requester.ask(request(RR, 3, ASKED, b"start", flags=F))
+        for _ in range(4):
+            await requester.ask(payload(3, bytes(1000), N | F))
+        ((stream, code, text),) = errors(await requester.ask(payload(3, bytes(1000), N | F)))
+        assert (stream, code) == (3, 0x204)
+        assert "over the limit of 5000 bytes" in text
+        assert len(recorder.payloads) == 1
+        await w.settled()

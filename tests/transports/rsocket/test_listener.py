@@ -228,6 +228,7 @@ async def test_it_only_listens() -> None:
         {"high_water": 2**27},
         {"max_gathered": 1},
         {"max_unfinished": 0},
+        {"max_request": 0},
         {"frame_timeout": 0},
     ],
 )

@@ -47,7 +47,7 @@ from tests.support.rsocket_peer import (
 from tests.support.workers import Echo, Gate, Recorder
 
 ASKED = asked_for("local")
-REJECTED, CANCELED, APPLICATION_ERROR = 0x202, 0x203, 0x201
+REJECTED, CANCELED, INVALID, APPLICATION_ERROR = 0x202, 0x203, 0x204, 0x201
 
 
 async def with_worker(w: World, worker: Worker, **kwargs: Any) -> Peer:
@@ -133,13 +133,13 @@ async def test_a_fire_and_forget_in_fragments_for_a_worker() -> None:
 
 @in_memory
 async def test_a_request_over_the_limit_for_a_worker() -> None:
-    async with world(options=LinkOptions(max_gather=1000)) as w:
+    async with world(options=LinkOptions(max_request=1000)) as w:
         recorder = Recorder()
         requester = await with_worker(w, recorder)
         await requester.ask(request(RR, 1, ASKED, bytes(500), flags=F))
         ((stream, code, text),) = errors(await requester.ask(payload(1, bytes(500), F)))
-        assert (stream, code) == (1, REJECTED)
-        assert "too much data" in text
+        assert (stream, code) == (1, INVALID)
+        assert "over the limit of 1000 bytes" in text
         assert recorder.messages == []
         await w.settled()
 
