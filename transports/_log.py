@@ -59,5 +59,6 @@ class SeldomLogger:
 
 def shown(text: str) -> str:
     """Make one short line of a text that a peer had a part in."""
+    text = text[: LONGEST + 1]  # before anything looks at all of what may be megabytes
     line = text if text.isprintable() else repr(text)
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

@@ -41,9 +41,9 @@ from ...protocol.rsocket import (
     StreamFailed,
     UnsupportedSetup,
 )
+from .._log import SeldomLogger, shown
 from ._exchange import DestinationSlow, StreamExchange
 from ._local import LocalRequest
-from ._log import Warnings, shown
 from ._options import LinkOptions
 from ._session import REQUESTS, Session
 from ._unfinished import UnfinishedFrames
@@ -92,7 +92,7 @@ class Link(asyncio.Protocol):
         worker: The worker that stands for the connection.
         broker: Where destinations join and requests are routed.
         options: The limits.
-        warn: Logs a warning, unless there have been too many lately.
+        seldom: Logs the warnings of all connections of the listener.
         unfinished: What all connections of the listener keep of unfinished frames.
         on_closed: Called once the socket has gone.
     """
@@ -102,7 +102,7 @@ class Link(asyncio.Protocol):
         worker: ConnectionWorker,
         broker: Broker,
         options: LinkOptions,
-        warn: Warnings,
+        seldom: SeldomLogger,
         unfinished: UnfinishedFrames,
         on_closed: Callable[[Link], None],
     ) -> None:
@@ -111,7 +111,7 @@ class Link(asyncio.Protocol):
         self.options = options
         self.return_route = (worker.address,)
         self._on_closed = on_closed
-        self._warn = warn
+        self._seldom = seldom
         self._unfinished = unfinished
         self._keeps = False
         self.node = worker.node
@@ -485,7 +485,7 @@ class Link(asyncio.Protocol):
         if event.error is not None:
             reason = _REASONS.get(type(event.error), "broken frame")
             self.closed_reason = self.closed_reason or reason
-            _logger.info("%s: closing: %s", self.peer_name, shown(event.error))
+            _logger.info("%s: closing: %s", self.peer_name, shown(str(event.error)))
         if self._keeps:
             self._note_unfinished()
         # At once: a peer that does not read may keep the socket open for a while.
@@ -507,7 +507,7 @@ class Link(asyncio.Protocol):
     def _too_slow(self, text: str) -> None:
         """Close at once, and say why."""
         self.closed_reason = self.closed_reason or "too slow"
-        self._warn("closing %s: %s", self.peer_name, text)
+        self._seldom.log(logging.WARNING, "too slow", "closing %s: %s", self.peer_name, text)
         self.abort()
 
     def abort(self) -> None:

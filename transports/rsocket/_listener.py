@@ -12,9 +12,9 @@ from ...actors import Mailbox, Node, Worker
 from ...actors.broker import Broker
 from ...protocol import Address, LinkDown, NodeStopped, OnwardError
 from .._base import Listener, Transport
+from .._log import SeldomLogger
 from .._options import parse_uri
 from ._link import Link
-from ._log import Warnings
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 from ._worker import ConnectionWorker
@@ -71,7 +71,7 @@ class RSocketListener(Listener):
         self._address: Address | None = None
         self._server: asyncio.Server | None = None
         self._uri = ""
-        self._warn = Warnings(node.loop.time)
+        self._seldom = SeldomLogger(_logger, node.loop.time)
         self._unfinished = UnfinishedFrames(node.loop, options)
         self._links: set[Link] = set()
         self._accepted = 0
@@ -136,9 +136,8 @@ class RSocketListener(Listener):
     def _protocol(self) -> asyncio.Protocol:
         if len(self._links) >= self._options.max_connections:
             self._turned_away += 1
-            self._warn(
-                "%s: %d connections already, one more turned away", self._uri, len(self._links)
-            )
+            text = "%s: %d connections already, one more turned away"
+            self._seldom.log(logging.WARNING, "too many", text, self._uri, len(self._links))
             return _TurnedAway()
         worker = ConnectionWorker()
         try:
@@ -146,11 +145,12 @@ class RSocketListener(Listener):
         except OnwardError as error:
             # The node is stopping, or has as many addresses as it may.
             self._turned_away += 1
-            self._warn("%s: a connection turned away: %s", self._uri, error)
+            text = "%s: a connection turned away: %s"
+            self._seldom.log(logging.WARNING, "turned away", text, self._uri, error)
             return _TurnedAway()
         self._accepted += 1
         link = Link(
-            worker, self._broker, self._options, self._warn, self._unfinished, self._on_closed
+            worker, self._broker, self._options, self._seldom, self._unfinished, self._on_closed
         )
         worker.attach(link)
         self._links.add(link)

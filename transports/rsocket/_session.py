@@ -30,8 +30,8 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Setup,
 )
+from .._log import shown
 from ._exchange import StreamExchange, code_of, more_follow, text_of
-from ._log import shown
 from ._metadata import MetadataShape
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Session:
             if span is not None:
                 self._on_broker_frame(frame.buffer, span)
         except (ProtocolError, DeliveryError) as error:
-            _logger.info("%s: setup rejected: %s", self._link.peer_name, shown(error))
+            _logger.info("%s: setup rejected: %s", self._link.peer_name, shown(str(error)))
             # What came with it in one piece may have ended the connection already.
             self._rejected = True
             self._link.close("setup refused", str(error), ErrorCode.REJECTED_SETUP)
@@ -166,7 +166,7 @@ class Session:
         except (ProtocolError, DeliveryError) as error:
             # A push has no answer; the peer would not know what an ERROR was about.
             self._refuse(exchange, code_of(error), "")
-            _logger.debug("%s: metadata push dropped: %s", self._link.peer_name, shown(error))
+            _logger.debug("%s: metadata push dropped: %s", self._link.peer_name, shown(str(error)))
 
     # --- requests -----------------------------------------------------------------------------
 

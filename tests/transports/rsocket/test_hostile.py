@@ -304,7 +304,7 @@ async def test_warnings_of_a_kind_are_counted_after_the_first(
         first.send(frame(0, KEEPALIVE, 0, bytes(8)))
         await asyncio.sleep(61)
         assert turned_away(w)
-        assert "(and 49 like it before)" in caplog.records[-1].getMessage()
+        assert "(and 49 like it since the last such line)" in caplog.records[-1].getMessage()
         assert w.listener.statistics().turned_away == 51
 
 
