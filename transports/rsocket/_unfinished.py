@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ._options import LinkOptions
 
 if TYPE_CHECKING:
-    from ._link import Link
+    from ._flow import Flow
 
 __all__ = ["UnfinishedFrames"]
 
@@ -31,11 +31,11 @@ class UnfinishedFrames:
         self._loop = loop
         self._options = options
         # Oldest frame first: all may take equally long.
-        self._kept: dict[Link, tuple[int, float]] = {}
+        self._kept: dict[Flow, tuple[int, float]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.total = 0
 
-    def note(self, link: Link, kept: int, since: float) -> None:
+    def note(self, link: Flow, kept: int, since: float) -> None:
         """Note what a connection keeps, or close it if that is too much.
 
         Args:

@@ -1,0 +1,290 @@
+"""The socket half of a connection: when it is read, when it is written, when it is closed.
+
+What comes in is no business of this module: `Link` reads it. Here is what bounds a peer that
+does not read, or is not read: the pause rules, how long a peer may stall, and how long its
+socket may stay open once the connection is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Final, cast
+
+from ...protocol.rsocket import (
+    CLOSED,
+    Connection,
+    ErrorCode,
+    Event,
+    Role,
+    Stream,
+)
+from .._log import SeldomLogger
+from ._options import LinkOptions
+from ._unfinished import UnfinishedFrames
+
+__all__ = ["BULK", "Flow"]
+
+BLOCKED_RECHECK: Final = 1.0
+"""Seconds after which a peer that is not read is looked at again for its keepalive."""
+
+BULK: Final = 64 * 1024
+"""Bytes read at once after which a peer is not read again before others had their turn."""
+
+
+class Flow(asyncio.Protocol, ABC):
+    """A connection's socket, and the state machine it is read and written for.
+
+    Attributes:
+        core: The state machine.
+        options: The limits.
+        peer_name: The peer's address, for the log.
+        write_paused: Whether more than `high_water` bytes wait for the socket.
+        closed_reason: Why the connection ended, in a few words, the same for the same cause:
+            `setup refused`, `no setup`, `silent`, `broken frame`, `error of the peer`,
+            `too slow`, `unfinished frame`, `unfinished frames`, `replaced`, `stopped`, or
+            `by the peer`. Empty while it lives.
+
+    Args:
+        loop: The loop of the socket.
+        options: The limits.
+        seldom: Logs the warnings of all connections of the listener.
+        unfinished: What all connections of the listener keep of unfinished frames.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: LinkOptions,
+        seldom: SeldomLogger,
+        unfinished: UnfinishedFrames,
+    ) -> None:
+        self.options = options
+        self._seldom = seldom
+        self._unfinished = unfinished
+        self._keeps = False
+        self._loop = loop
+        self._now = loop.time
+        self.core = Connection(Role.SERVER, options.connection, now=self._now())
+        self._transport: asyncio.Transport | None = None
+        self._aborting: asyncio.TimerHandle | None = None
+        self.peer_name = ""
+        self.write_paused = False
+        self._flushing = False
+        self._resting = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        # Those whose sockets are full of what this one sends to them; it is not read meanwhile.
+        self._blocked_by: set[Flow] = set()
+        self._blocking: set[Flow] = set()
+        # A stream on which this peer answers, as far as one has been looked for.
+        self._answers: Stream | None = None
+        self.closed_reason = ""
+
+    @abstractmethod
+    def _on_event(self, event: Event) -> None:
+        """Act on what the state machine says of a stream or of the connection."""
+
+    # --- the socket ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the socket."""
+        self._transport = cast(asyncio.Transport, transport)
+        options = self.options
+        self._transport.set_write_buffer_limits(options.high_water, options.low_water)
+        name = transport.get_extra_info("peername")
+        self.peer_name = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "unix")
+        self._arm()
+
+    def eof_received(self) -> bool:
+        """Let the socket close: RSocket has no half-closed connections."""
+        self.end_core(self.core.receive_eof())
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End everything that used this connection."""
+        self.end_core(self.core.receive_eof())
+        self._end()
+        self._transport = None
+
+    def flush_soon(self) -> None:
+        """Write what has been queued at the end of this turn of the loop."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        transport = self._transport
+        if transport is None or not self.core.pending:
+            return
+        transport.write(self.core.data_to_send())
+        if transport.get_write_buffer_size() > self.options.max_pending:
+            self._too_slow("it does not read what it is sent")
+        elif self.core.close_expected():
+            self._close_when_flushed()
+
+    def _arm(self) -> None:
+        """Set the timer to what the state machine asks for."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self.core.get_timer()
+        if at is not None and self._transport is not None:
+            self._timer = self._loop.call_at(at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._blocked_by:
+            # Not read because of us: its silence says nothing.
+            self._timer = self._loop.call_later(BLOCKED_RECHECK, self._on_timer)
+            return
+        self.end_core(self.core.handle_timer(self._now()))
+        self._arm()
+
+    def end_core(self, events: Iterable[Event]) -> None:
+        """Act on the events of a state machine that may have ended, and send what is left."""
+        for event in events:
+            self._on_event(event)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Send what the state machine has queued, and close if it has ended."""
+        if self.core.pending:
+            self.flush_soon()
+        if self.core.close_expected():
+            self._close_when_flushed()
+
+    # --- slow peers ---------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """Note that the peer does not read as fast as it is sent to."""
+        self.write_paused = True
+        self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
+        if self._only_requests():
+            self._block(self)
+
+    def resume_writing(self) -> None:
+        """Let those go on who waited for this socket."""
+        self.write_paused = False
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        self._unblock_all()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the peer is not read now."""
+        return bool(self._blocked_by)
+
+    def _only_requests(self) -> bool:
+        """Say whether nobody waits for an answer from this peer.
+
+        A peer that answers must always be read: it may be unable to take anything before
+        it has got rid of its answers.
+        """
+        known = self._answers
+        if known is not None and known.state != CLOSED:
+            return False
+        streams = self.core.streams.values()
+        self._answers = next((stream for stream in streams if stream.requester), None)
+        return self._answers is None
+
+    def _block(self, by: Flow) -> None:
+        if not self._blocked_by and self._transport is not None:
+            self._transport.pause_reading()
+        self._blocked_by.add(by)
+        by._blocking.add(self)
+
+    def _unblock(self, by: Flow) -> None:
+        if by not in self._blocked_by:
+            return
+        by._blocking.discard(self)
+        self._blocked_by.discard(by)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._blocked_by and not self._resting and self._transport is not None:
+            self._transport.resume_reading()
+
+    def _read_again(self) -> None:
+        """Read this peer, whatever it was not read for."""
+        for flow in list(self._blocked_by):
+            self._unblock(flow)
+
+    def _unblock_all(self) -> None:
+        """Read those again who were not read because of this socket."""
+        for flow in list(self._blocking):
+            flow._unblock(self)
+
+    def _on_stalled(self) -> None:
+        self._stall = None
+        self._too_slow("it has not read for too long")
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _rest(self) -> None:
+        """Do not read until others had their turn.
+
+        Some event loops read on and on while there is something to read, and who is sent to
+        would not be seen to be slow before it is far above its limits.
+        """
+        if not self._resting and self._transport is not None:
+            self._resting = True
+            self._transport.pause_reading()
+            self._loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._read_on()
+
+    def _note_unfinished(self) -> None:
+        core = self.core
+        self._keeps = core.unfinished > 0
+        self._unfinished.note(self, core.unfinished, core.unfinished_since)
+
+    # --- the end of things --------------------------------------------------------------------
+
+    def close(self, reason: str, text: str, code: int = ErrorCode.CONNECTION_ERROR) -> None:
+        """Close in order: tell the peer why, send what is waiting, then close the socket.
+
+        Args:
+            reason: Why, as in `closed_reason`.
+            text: What the peer is told.
+            code: The code of the ERROR frame that says so.
+        """
+        self.closed_reason = self.closed_reason or reason
+        self.end_core(self.core.close(code, text))
+
+    def _too_slow(self, text: str) -> None:
+        """Close at once, and say why."""
+        self.closed_reason = self.closed_reason or "too slow"
+        self._seldom.log(logging.WARNING, "too slow", "closing %s: %s", self.peer_name, text)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once; what is waiting to be sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+        self.end_core(self.core.receive_eof())
+
+    def _close_when_flushed(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._flush()
+        transport.close()
+        self._aborting = self._loop.call_later(self.options.drain_timeout, transport.abort)
+
+    def _end(self) -> None:
+        """Let go of the socket: it is closed."""
+        self.closed_reason = self.closed_reason or "by the peer"
+        for handle in (self._timer, self._stall, self._aborting):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._stall = self._aborting = None
+        self._unblock_all()
+        for flow in self._blocked_by:
+            flow._blocking.discard(self)
