@@ -250,7 +250,7 @@ class Link(Worker):
 
     # --- the end ------------------------------------------------------------------------
 
-    def on_stop(self) -> None:
+    def on_stop(self) -> Awaitable[None] | None:
         """Give up what is kept. A subclass that overrides this calls it."""
         if self._retry is not None:
             self._retry.cancel()
@@ -258,6 +258,7 @@ class Link(Worker):
             self.node.dead_letter(self._arrivals.popleft(), MailboxFull.reason)
         self._arrival_bytes = 0
         self.lost("the link was closed")
+        return None
 
     def lost(self, detail: str) -> None:
         """End the requests that went over the link and have had no answer: `LinkLost`.

@@ -71,6 +71,8 @@ class TcpOptions:
         high_water: Bytes waiting for the socket above which the worker takes no message
             until most are written.
         max_pending: Bytes waiting for the socket above which the link is closed.
+        drain_timeout: Time a link that is stopped may take to write what was taken, in
+            seconds. Then the socket is closed at once, and what is left is lost.
         write_timeout: Time the socket may be above `high_water` before the link is closed.
         arrivals: Messages kept while a local mailbox is full. The socket is not read then, so
             these are the rest of one read; more become dead letters ("mailbox full").
@@ -96,6 +98,7 @@ class TcpOptions:
     mailbox: Mailbox = _MAILBOX
     high_water: int = 256 * 1024
     max_pending: int = 64 * 1024 * 1024
+    drain_timeout: float = 2.0
     write_timeout: float = 30.0
     arrivals: int = 10_000
     max_arrival_bytes: int = 16 * 1024 * 1024

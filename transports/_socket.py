@@ -109,6 +109,7 @@ class WireSocket(asyncio.Protocol):
         "_flushed",
         "_frame_began",
         "_frame_timer",
+        "_gone",
         "_held",
         "_loop",
         "_options",
@@ -156,6 +157,7 @@ class WireSocket(asyncio.Protocol):
         self._written = 0
         self._unsent = 0
         self._aborted = False
+        self._gone: asyncio.Future[None] | None = None  # while somebody waits for the end
         self.in_doubt = 0
 
     # --- for the link ---------------------------------------------------------------------
@@ -238,6 +240,21 @@ class WireSocket(asyncio.Protocol):
         self._transport.close()
         self._set_deadline(self._options.write_timeout, "the peer does not read")
 
+    async def closed(self) -> None:
+        """Wait until the socket has gone; at most `drain_timeout`, then close it at once."""
+        if self._transport is None:
+            return
+        gone = self._gone = self._loop.create_future()
+        try:
+            async with asyncio.timeout(self._options.drain_timeout):
+                await asyncio.shield(gone)
+        except TimeoutError:
+            self.abort("the peer does not read")
+            await gone
+        except asyncio.CancelledError:
+            self.abort("the peer does not read")
+            raise
+
     def abort(self, reason: str) -> None:
         """Close the socket now; what has not been written is lost."""
         self._reason = self._reason or reason
@@ -310,6 +327,9 @@ class WireSocket(asyncio.Protocol):
         self._give_back(reason)
         if exc is not None or self._aborted:
             self.in_doubt = self._flushed - self._written
+        self._transport = None
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
         self._owner.socket_closed(self, reason)
 
     def _give_back(self, reason: str) -> None:

@@ -64,15 +64,17 @@ class TcpLink(Link):
         """Begin to watch for idleness."""
         self._watch_idleness(-1)
 
-    def on_stop(self) -> None:
-        """Close the socket after what was taken is written."""
+    def on_stop(self) -> Awaitable[None] | None:
+        """Close the socket after what was taken is written, and wait until it has gone."""
         self.state = LinkState.CLOSED
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        if self._socket is not None:
-            self._socket.close("the link was closed")
+        wire_socket = self._socket
+        if wire_socket is not None:
+            wire_socket.close("the link was closed")
         super().on_stop()
         self._tell_closed()
+        return wire_socket.closed() if wire_socket is not None else None
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
         """Write a message to the socket; slow the senders down while it is slow."""
@@ -246,16 +248,17 @@ class DialledLink(TcpLink):
         self._beat(0)
         super().on_start()
 
-    def on_stop(self) -> None:
+    def on_stop(self) -> Awaitable[None] | None:
         """Give up connecting."""
         self.reason = self.reason or "the link was closed"
         self._refuse_queued()
         self._settle_first(LinkDown(self.peer, self.reason))
-        super().on_stop()
+        closed = super().on_stop()
         if self._heart is not None:
             self._heart.cancel()
         if self._task is not None:
             self._task.cancel()
+        return closed
 
     async def first_attempt(self) -> None:
         """Wait for the first attempt to connect. Called right after the link was spawned.

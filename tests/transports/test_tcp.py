@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import pytest
@@ -864,3 +865,29 @@ async def test_a_transport_that_stops_closes_all_that_is_its_own(nodes: Nodes) -
     await tcp_of(c).stop()
     assert not c.has(listener.address)
     await eventually(lambda: not listener.statistics().links)
+
+
+@pytest.mark.slow
+async def test_a_node_that_stops_leaves_no_socket_to_a_peer_that_does_not_read() -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    before = open_files()
+    async with Node() as node:
+        port = listening.getsockname()[1]
+        dialled = asyncio.ensure_future(
+            node.connect(f"tcp://127.0.0.1:{port}", drain_timeout=0.1, high_water=64 * 1024 * 1024)
+        )
+        peer, _ = await asyncio.get_running_loop().run_in_executor(None, listening.accept)
+        peer.sendall(PREAMBLE)
+        link = await dialled
+        for _ in range(4):
+            node.send((link, "sink"), bytes(4 * 1024 * 1024))
+        await asyncio.sleep(0)
+    peer.close()
+    assert open_files() <= before
+    listening.close()
+
+
+def open_files() -> int:
+    """Return how many files this process has open; 0 where the system does not say."""
+    listing = Path("/proc/self/fd")
+    return len(list(listing.iterdir())) if listing.exists() else 0
