@@ -146,3 +146,27 @@ async def test_the_other_loop_may_be_gone() -> None:
 
         await asyncio.to_thread(lambda: asyncio.run(live_and_die()))
         await eventually(lambda: a.statistics().worker_count == 0)
+
+
+async def test_what_is_over_can_be_asked_to_end_again(nodes: Nodes) -> None:
+    a, _, c = nodes
+    _, ours = await joined(a, c)
+    ours.cut()
+    await eventually(lambda: not a.has(ours.address))
+    ours.cut()
+    ours.half_close()
+    ours._pull()
+
+
+async def test_a_transport_stops_with_its_listeners_and_links(nodes: Nodes) -> None:
+    a, _, c = nodes
+    link, _ = await joined(a, c)
+    for node in (a, c):
+        await node._transport("memory://").stop()
+    assert not a.has(link)
+    with pytest.raises(LinkDown):
+        await joined_to_nobody(a)
+
+
+async def joined_to_nobody(node: Node) -> Address:
+    return await node.connect(f"memory://memory-{next(_names)}")

@@ -31,6 +31,7 @@ from onward.protocol import (
 from onward.protocol.ockam import HEARTBEAT, PREAMBLE, WireConnection, encode_message
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpListener, TcpTransport
 from onward.transports._options import parse_uri
+from onward.transports._tcp_link import DialledLink
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 from tests.support.virtual import virtual_time
 
@@ -891,3 +892,23 @@ def open_files() -> int:
     """Return how many files this process has open; 0 where the system does not say."""
     listing = Path("/proc/self/fd")
     return len(list(listing.iterdir())) if listing.exists() else 0
+
+
+async def test_what_has_gone_can_be_asked_to_end_again() -> None:
+    async with Node() as a, Node() as c:
+        listener = await c.listen("tcp://127.0.0.1:0")
+        address = await a.connect(listener.uri, reconnect=False)
+        transport = a._transport("tcp://")
+        link = cast("DialledLink", a.ref(address)._actor_weakref())
+        wire_socket = link._socket
+        assert wire_socket is not None
+        await transport.stop()
+        assert not a.has(address)
+        for _ in range(2):
+            wire_socket.close("again")
+            wire_socket.abort("again")
+            wire_socket.hold()
+            wire_socket.release()
+            link.hold()
+            link.release()
+        await wire_socket.closed()

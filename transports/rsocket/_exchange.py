@@ -121,7 +121,7 @@ class StreamExchange(Exchange):
         if stream.requester:
             return (self.link, self.stream) if self.stream is not None else None
         if self.taker is None or self.taken is None:
-            return None
+            raise AssertionError("joined streams have two ends")
         return self.taker, self.taken
 
     def unlink(self) -> None:

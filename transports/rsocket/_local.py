@@ -169,8 +169,6 @@ class LocalRequests:
         if frame.type == FrameType.ERROR:
             self._fail(message, DestinationError(frame.error_code, frame.error_text))
             return
-        if frame.type != FrameType.PAYLOAD:
-            return
         try:
             if not request.payload.add(frame):
                 return

@@ -200,7 +200,7 @@ class Session:
         """
         span = frame.metadata_range
         if span is None:
-            raise BrokerFrameError("metadata", "the request has none")
+            raise AssertionError("only asked of a frame that has metadata")
         metadata = frame.buffer[span[0] : span[1]]
         address = self._known.get(metadata)
         if address is None:
