@@ -170,3 +170,24 @@ async def test_a_transport_stops_with_its_listeners_and_links(nodes: Nodes) -> N
 
 async def joined_to_nobody(node: Node) -> Address:
     return await node.connect(f"memory://memory-{next(_names)}")
+
+
+async def test_an_end_that_is_held_or_whose_line_is_frozen_pulls_nothing(nodes: Nodes) -> None:
+    a, _, c = nodes
+    recorder = await Recorder.on(c, "c1")
+    link, ours = await joined(a, c, "c1")
+    theirs = ours._peer
+    assert theirs is not None
+    theirs.hold()
+    a.send([link, "c1"], b"held")
+    await eventually(lambda: ours.taken == 1)
+    theirs._pull()
+    theirs.release()
+    await recorder.next()
+    ours.freeze()
+    theirs._pull()
+    ours.thaw()
+    called = asyncio.Event()
+    # From a thread without a loop, as from that of another node.
+    await asyncio.get_running_loop().run_in_executor(None, ours._call, called.set)
+    await called.wait()

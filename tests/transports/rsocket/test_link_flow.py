@@ -579,3 +579,20 @@ async def test_a_peer_with_many_streams_is_slow_at_each_end() -> None:
             got = await peer.received()
             assert not errors(got)
         await w.settled()
+
+
+@in_memory
+async def test_what_is_over_or_under_way_can_be_asked_for_again() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        link = requester.link
+        link._rest()
+        link._rest()
+        link.resume_writing()
+        await w.loop.idle()
+        assert await destination.received() == []
+        requester.die()
+        await w.loop.idle()
+        link._rest()
+        link.abort()
+        await w.settled()
