@@ -15,8 +15,6 @@ from typing import Final
 
 from ...protocol import TAGS, Address, AddressError, Message, NoRoute, NotDelivered
 from ...protocol.broker import (
-    HEADER_SIZE,
-    ID_SIZE,
     MAX_REMEMBERED_SIZE,
     BrokerFrameError,
     Dialect,
@@ -27,7 +25,6 @@ from ...protocol.broker import (
     TagList,
     format_key,
     format_query,
-    locate_address,
 )
 from .._policy import Mailbox
 from .._timer import Timer
@@ -83,7 +80,7 @@ class TagIndexWorker(Worker):
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
         self._selectors: dict[Address, _Selector] = {}
-        self._addresses: dict[Dialect, dict[bytes, Address]] = {each: {} for each in Dialect}
+        self._addresses: dict[Query, Address] = {}
         # Oldest first: all wait equally long, so the first is also the first to give up.
         self._waiters: dict[int, _Waiter] = {}
         self._waiting_bytes = 0
@@ -195,7 +192,7 @@ class TagIndexWorker(Worker):
     def address_of(self, frame: bytes, dialect: Dialect) -> Address:
         """Return the address of type 32 that an ADDRESS frame stands for.
 
-        A repeated frame is answered from a cache; what it means does not depend on the table.
+        What a repeated frame asks for is remembered; it does not depend on the table.
 
         Args:
             frame: The whole frame.
@@ -204,20 +201,17 @@ class TagIndexWorker(Worker):
         Raises:
             BrokerFrameError: The frame is broken, or asks for something else than unicast.
         """
-        known = self._addresses[dialect]
-        key = frame[:HEADER_SIZE] + frame[HEADER_SIZE + ID_SIZE :]
-        found = known.get(key)
-        if found is not None:
-            return found
-        spans = locate_address(frame, dialect)
-        if spans.routing is not RoutingType.UNICAST:
-            raise BrokerFrameError("flags", f"{spans.routing.name.lower()} is not served here")
-        query = self.table.queries.from_tags(frame[spans.tags : spans.wrapped], dialect)
-        found = Address(TAGS, format_query(query).encode())
-        if spans.wrapped == len(frame) <= MAX_REMEMBERED_SIZE:
-            while len(known) >= self._options.max_queries:
-                del known[next(iter(known))]
-            known[key] = found
+        asked = self.table.queries.from_address(frame, dialect)
+        if asked.routing is not RoutingType.UNICAST:
+            raise BrokerFrameError("flags", f"{asked.routing.name.lower()} is not served here")
+        known = self._addresses
+        found = known.get(asked.query)
+        if found is None:
+            found = Address(TAGS, format_query(asked.query).encode())
+            if len(found.value) <= MAX_REMEMBERED_SIZE:
+                while len(known) >= self._options.max_queries:
+                    del known[next(iter(known))]
+                known[asked.query] = found
         return found
 
     # --- waiting for a route ----------------------------------------------------------------
