@@ -55,6 +55,7 @@ from ._errors import (
 )
 from ._events import Closed, Event, StreamFailed
 from ._frames import Frame, check_frame, parse_frame, split_frames
+from ._lease import LeaseBudget
 from ._limits import ConnectionLimits
 from ._reassembly import Reassembler, RequestGatherer
 from ._serialize import (
@@ -136,6 +137,7 @@ __all__ = [
     "InvalidRequestN",
     "InvalidSetup",
     "KeepaliveTimeout",
+    "LeaseBudget",
     "LocalProtocolError",
     "MalformedComposite",
     "MalformedFrame",

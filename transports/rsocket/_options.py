@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
 
@@ -35,12 +35,18 @@ class LinkOptions:
             before the connection is closed; time in which it is not read does not count.
         max_unfinished: Most bytes that the connections of one listener together keep of
             frames that are not whole. The one that would exceed it is closed.
-        drain_timeout: How long a closing connection may take to send what is waiting, in
-            seconds.
+        drain_timeout: How long a closing connection may take to send what is waiting, and,
+            on a WebSocket, to answer the Close, in seconds. Then it is cut.
+        lease: Whether peers that ask for leases in their SETUP are taken, with
+            `connection.lease`, which it overrides. Otherwise: ERROR[UNSUPPORTED_SETUP].
+        lease_requests: Requests that a requester with leases is allowed in each
+            `lease_time`. One more is REJECTED.
+        lease_time: For how long a lease given to a requester holds, in seconds.
 
     Raises:
-        ValueError: A number has to be at least 1 or more than 0 and is not, or the marks are
-            not in the order `low_water`, `high_water`, `max_pending`.
+        ValueError: A number has to be at least 1 or more than 0 and is not, or is more than a
+            frame can say, or the marks are not in the order `low_water`, `high_water`,
+            `max_pending`.
     """
 
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -57,6 +63,9 @@ class LinkOptions:
     frame_timeout: float = 30.0
     max_unfinished: int = 256 * 1024 * 1024
     drain_timeout: float = 2.0
+    lease: bool = False
+    lease_requests: int = 1000
+    lease_time: float = 10.0
 
     def __post_init__(self) -> None:
         for name in (
@@ -66,10 +75,11 @@ class LinkOptions:
             "max_gather",
             "max_request",
             "max_unfinished",
+            "lease_requests",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("stall_timeout", "frame_timeout", "drain_timeout"):
+        for name in ("stall_timeout", "frame_timeout", "drain_timeout", "lease_time"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be more than 0, not {getattr(self, name)}")
         if not 0 < self.low_water <= self.high_water <= self.max_pending:
@@ -78,3 +88,8 @@ class LinkOptions:
             raise ValueError(f"credit_window must be at most {MAX_REQUEST_N}")
         if self.max_gathered < self.max_gather:
             raise ValueError("max_gathered must be at least max_gather")
+        if max(self.lease_requests, self.lease_time * 1000) > MAX_REQUEST_N:
+            raise ValueError("lease_requests and lease_time must fit in a LEASE frame")
+        if self.connection.lease != self.lease:
+            connection = replace(self.connection, lease=self.lease)
+            object.__setattr__(self, "connection", connection)

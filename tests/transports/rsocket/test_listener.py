@@ -11,6 +11,7 @@ import pytest
 from onward.actors import Node, NodeLimits
 from onward.actors.broker import Broker
 from onward.protocol import RSOCKET, Address, LinkDown, UnknownAddressType
+from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions, ListenerStatistics
 from tests.support.rsocket_peer import (
     RR,
@@ -230,8 +231,19 @@ async def test_it_only_listens() -> None:
         {"max_unfinished": 0},
         {"max_request": 0},
         {"frame_timeout": 0},
+        {"lease_requests": 0},
+        {"lease_requests": 2**31},
+        {"lease_time": 0},
+        {"lease_time": 2**31 / 1000},
     ],
 )
 def test_options_out_of_range(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LinkOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_whether_leases_are_taken_is_one_option() -> None:
+    assert not LinkOptions().connection.lease
+    options = LinkOptions(ConnectionLimits(max_streams=5), lease=True)
+    assert options.connection == ConnectionLimits(max_streams=5, lease=True)
+    assert LinkOptions(ConnectionLimits(lease=True)) == LinkOptions()
