@@ -6,10 +6,12 @@ from ._index import TagIndexWorker
 from ._management import MANAGEMENT_SERVICE, Management
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
+from ._selector import Ask, Selector
 from ._unicast import Unicast
 
 __all__ = [
     "MANAGEMENT_SERVICE",
+    "Ask",
     "Broker",
     "BrokerOptions",
     "BrokerRoute",
@@ -20,6 +22,7 @@ __all__ = [
     "Registration",
     "RouteStatistics",
     "RouteWorker",
+    "Selector",
     "TagIndexWorker",
     "Unicast",
     "exchange_of",

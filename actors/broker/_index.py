@@ -11,17 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from math import inf
-from typing import Final
+from typing import Final, cast
 
-from ...protocol import TAGS, Address, AddressError, Message, NoRoute, NotDelivered
+from ...protocol import TAGS, Address, Message, NoRoute, NotDelivered
 from ...protocol.broker import (
-    MAX_REMEMBERED_SIZE,
-    BrokerFrameError,
     Dialect,
     Entry,
     Query,
     RoutingTable,
-    RoutingType,
     TagList,
     format_key,
     format_query,
@@ -32,6 +29,7 @@ from .._worker import Worker
 from ._exchange import Exchange, exchange_of
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
+from ._selector import Ask, Selectors
 from ._unicast import Unicast
 
 __all__ = ["TagIndexWorker"]
@@ -40,16 +38,6 @@ MAX_PROBES: Final = 16
 """Destinations looked at for one that keeps up, before a busy one is taken."""
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-
-
-class _Selector:
-    """A tag query in use: what it asks for and whose turn it is."""
-
-    __slots__ = ("query", "turn")
-
-    def __init__(self, query: Query) -> None:
-        self.query: Final = query
-        self.turn = 0
 
 
 class _Waiter:
@@ -79,15 +67,13 @@ class TagIndexWorker(Worker):
         self.table: RoutingTable[BrokerRoute] = RoutingTable(
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
-        self._selectors: dict[Address, _Selector] = {}
-        self._addresses: dict[Query, Address] = {}
+        self._selectors = Selectors(self.table.queries, options.max_queries)
         # Oldest first: all wait equally long, so the first is also the first to give up.
         self._waiters: dict[int, _Waiter] = {}
         self._waiting_bytes = 0
         self._next_waiter = 0
         self._timer: Timer | None = None
         self._thread = 0
-        self._turn = 0
         self._unicast = Address(0, b"")
         self.rejected = 0
         self.waited = 0
@@ -127,10 +113,10 @@ class TagIndexWorker(Worker):
             onward = (self.address, *onward)
             self.node.route(_new(Message, (onward, back, payload, source, context)))
             return None
-        selector = self._selectors.get(onward[0]) or self._select(onward[0])
-        candidates = self.table.candidates(selector.query)
+        query = self._selectors.named(onward[0]).selector.query
+        candidates = self.table.candidates(query)
         if not candidates:
-            self._wait(message, selector.query)
+            self._wait(message, query)
             return None
         if len(candidates) == 1:
             onward = (candidates[0].target.choose(exchange_of(message)), *onward[1:])
@@ -138,25 +124,52 @@ class TagIndexWorker(Worker):
             onward = (self._unicast, *onward)
         return _new(Message, (onward, back, payload, source, context))
 
-    def choose(self, address: Address, exchange: Exchange | None) -> Address | None:
-        """Choose a destination, in turn, among those that a tag query matches.
+    def ask(self, frame: bytes, dialect: Dialect) -> Ask:
+        """Return what an ADDRESS frame asks for; it does not depend on the table.
 
         Args:
-            address: The query, an address of type 32.
+            frame: The whole frame.
+            dialect: How it is written.
+
+        Raises:
+            BrokerFrameError: The frame is broken, or asks for something else than unicast.
+        """
+        return self._selectors.read(frame, dialect)
+
+    def asked(self, address: Address) -> Ask:
+        """Return what an address of type 32 asks for.
+
+        Raises:
+            AddressError: The query cannot be read.
+        """
+        return self._selectors.named(address)
+
+    def candidates(self, ask: Ask) -> tuple[Entry[BrokerRoute], ...]:
+        """Return the destinations that carry the tags asked for."""
+        return self.table.candidates(ask.selector.query)
+
+    def choose(self, ask: Ask | Address, exchange: Exchange | None) -> Address | None:
+        """Choose a destination, in turn, among those that carry the tags asked for.
+
+        Args:
+            ask: What is asked for; an address of type 32 is read first.
             exchange: The request, if it came in frames.
 
         Returns:
             Where to send it, or `None` if nobody carries the tags.
 
         Raises:
-            AddressError: The query cannot be read.
+            AddressError: The address cannot be read.
         """
-        selector = self._selectors.get(address) or self._select(address)
+        if type(ask) is not Ask:
+            ask = self._selectors.named(cast(Address, ask))
+        selector = ask.selector
         candidates = self.table.candidates(selector.query)
         if not candidates:
             return None
-        turn = selector.turn
-        selector.turn = turn + 1
+        turns = selector.turns
+        turn = turns.next
+        turns.next = turn + 1
         route: BrokerRoute = candidates[turn % len(candidates)].target
         if len(candidates) > 1 and route.busy:
             route = self._next_free(candidates, turn) or route
@@ -176,19 +189,6 @@ class TagIndexWorker(Worker):
         onward, back, payload, source, context = message
         self.node.deliver(_new(Message, (onward[1:], back, payload, source, context)))
 
-    def _select(self, address: Address) -> _Selector:
-        if address.type != TAGS:
-            raise AddressError(str(address), "not a tag query")
-        selector = _Selector(self.table.queries.from_text(address.value))
-        selectors = self._selectors
-        if len(address.value) > MAX_REMEMBERED_SIZE:
-            self._turn = selector.turn = self._turn + 1
-            return selector
-        while len(selectors) >= self._options.max_queries:
-            del selectors[next(iter(selectors))]
-        selectors[address] = selector
-        return selector
-
     def address_of(self, frame: bytes, dialect: Dialect) -> Address:
         """Return the address of type 32 that an ADDRESS frame stands for.
 
@@ -201,18 +201,7 @@ class TagIndexWorker(Worker):
         Raises:
             BrokerFrameError: The frame is broken, or asks for something else than unicast.
         """
-        asked = self.table.queries.from_address(frame, dialect)
-        if asked.routing is not RoutingType.UNICAST:
-            raise BrokerFrameError("flags", f"{asked.routing.name.lower()} is not served here")
-        known = self._addresses
-        found = known.get(asked.query)
-        if found is None:
-            found = Address(TAGS, format_query(asked.query).encode())
-            if len(found.value) <= MAX_REMEMBERED_SIZE:
-                while len(known) >= self._options.max_queries:
-                    del known[next(iter(known))]
-                known[asked.query] = found
-        return found
+        return self.ask(frame, dialect).address
 
     # --- waiting for a route ----------------------------------------------------------------
 
