@@ -2,15 +2,27 @@
 
 from ._broker import Broker, BrokerStatistics, Registration
 from ._exchange import Exchange, exchange_of
+from ._handlers import (
+    Answer,
+    ApplicationError,
+    Handlers,
+    HandlersStatistics,
+    Interaction,
+    Outlet,
+    Request,
+)
 from ._index import TagIndexWorker
 from ._management import MANAGEMENT_SERVICE, Management
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from ._selector import Ask, Selector
+from ._service import Handling, Incoming
 from ._unicast import Unicast
 
 __all__ = [
     "MANAGEMENT_SERVICE",
+    "Answer",
+    "ApplicationError",
     "Ask",
     "Broker",
     "BrokerOptions",
@@ -18,8 +30,15 @@ __all__ = [
     "BrokerStatistics",
     "Destination",
     "Exchange",
+    "Handlers",
+    "HandlersStatistics",
+    "Handling",
+    "Incoming",
+    "Interaction",
     "Management",
+    "Outlet",
     "Registration",
+    "Request",
     "RouteStatistics",
     "RouteWorker",
     "Selector",
