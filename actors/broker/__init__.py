@@ -1,6 +1,7 @@
 """The broker's workers: tag index, routes, forwarder, and the broker that holds them."""
 
 from ._broker import Broker, BrokerStatistics, Registration
+from ._events import BrokerEvent, EventKind, Events, Subscription
 from ._exchange import Exchange, exchange_of
 from ._handlers import (
     Answer,
@@ -25,10 +26,13 @@ __all__ = [
     "ApplicationError",
     "Ask",
     "Broker",
+    "BrokerEvent",
     "BrokerOptions",
     "BrokerRoute",
     "BrokerStatistics",
     "Destination",
+    "EventKind",
+    "Events",
     "Exchange",
     "Handlers",
     "HandlersStatistics",
@@ -42,6 +46,7 @@ __all__ = [
     "RouteStatistics",
     "RouteWorker",
     "Selector",
+    "Subscription",
     "TagIndexWorker",
     "Unicast",
     "exchange_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from ...protocol import (
 from ...protocol.broker import Dialect, Entry, RouteSetup, TagList, WellKnownKey, make_tags
 from .._policy import Mailbox
 from .._worker import Worker
+from ._events import BrokerEvent
 from ._exchange import Exchange, exchange_of
 from ._index import TagIndexWorker, readable
 from ._management import MANAGEMENT_SERVICE, Management
@@ -47,6 +49,8 @@ class BrokerStatistics:
     Attributes:
         routes: Destinations in the table.
         waiting: Requests that wait for a destination.
+        waiting_bytes: The bytes those hold together.
+        oldest_wait: How long the oldest of them has waited, in seconds; 0 if none waits.
         waited: Requests that have waited since the start.
         rejected: Requests that nobody could take, since the start.
         lost: Requests that were on their way to a destination, or with a worker of this
@@ -55,6 +59,8 @@ class BrokerStatistics:
 
     routes: int
     waiting: int
+    waiting_bytes: int
+    oldest_wait: float
     waited: int
     rejected: int
     lost: int
@@ -113,6 +119,8 @@ class Broker(Worker):
     Attributes:
         broker_id: The identity of this broker.
         index: The worker that holds the routing table.
+        events: What happens in it: `events.subscribe()` tells of destinations that join and
+            leave, and of requests that are rejected or lost.
     """
 
     def __init__(self, options: BrokerOptions = BrokerOptions()) -> None:  # noqa: B008 - frozen
@@ -120,6 +128,7 @@ class Broker(Worker):
         self.options = options
         self.broker_id = uuid.uuid4()
         self.index = TagIndexWorker(options, self.broker_id.bytes)
+        self.events = self.index.events
         self._lost = 0
         self._unsubscribe: Callable[[], None] | None = None
 
@@ -277,6 +286,13 @@ class Broker(Worker):
             if letter.reason == WorkerFailed.reason or not untouched:
                 error = WorkerFailed("the destination")
         self._lost += 1
+        if self.events.watched:
+            route = exchange.route
+            self.events.emit(
+                BrokerEvent("lost", time.time(), reason=letter.reason)
+                if route is None
+                else route.event("lost", letter.reason)
+            )
         exchange.fail(error)
 
     # --- looking at it ------------------------------------------------------------------------
@@ -288,10 +304,13 @@ class Broker(Worker):
     def statistics(self) -> BrokerStatistics:
         """Return the broker's figures at this moment."""
         index = self.index
+        waiting = index.waiting()
         return BrokerStatistics(
             routes=len(index.table),
-            waiting=index.waiting,
-            waited=index.waited,
+            waiting=waiting.messages,
+            waiting_bytes=waiting.size,
+            oldest_wait=waiting.oldest,
+            waited=waiting.waited,
             rejected=index.rejected,
             lost=self._lost,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Final, cast
 
@@ -17,7 +18,6 @@ from ...protocol import TAGS, Address, Message, NoRoute, NotDelivered
 from ...protocol.broker import (
     Dialect,
     Entry,
-    Query,
     RoutingTable,
     TagList,
     format_key,
@@ -26,11 +26,13 @@ from ...protocol.broker import (
 from .._policy import Mailbox
 from .._timer import Timer
 from .._worker import Worker
+from ._events import BrokerEvent, EventKind, Events
 from ._exchange import Exchange, exchange_of
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from ._selector import Ask, Selectors
 from ._unicast import Unicast
+from ._waiting import Waiters, WaitingStatistics
 
 __all__ = ["TagIndexWorker"]
 
@@ -40,24 +42,17 @@ MAX_PROBES: Final = 16
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-class _Waiter:
-    """A message that waits for a route."""
-
-    __slots__ = ("message", "query", "size", "until")
-
-    def __init__(self, message: Message, query: Query, size: int, until: float) -> None:
-        self.message: Final = message
-        self.query: Final = query
-        self.size: Final = size
-        self.until: Final = until
-
-
 class TagIndexWorker(Worker):
     """Hold the routing table, and resolve tags to routes.
 
     Args:
         options: The limits.
         broker_id: The id of this broker, 16 bytes.
+
+    Attributes:
+        table: The routing table.
+        events: Where it tells of destinations that join and leave, and of refused requests.
+        rejected: How many messages nobody could take, since the start.
     """
 
     def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
@@ -68,15 +63,13 @@ class TagIndexWorker(Worker):
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
         self._selectors = Selectors(self.table.queries, options.max_queries)
-        # Oldest first: all wait equally long, so the first is also the first to give up.
-        self._waiters: dict[int, _Waiter] = {}
-        self._waiting_bytes = 0
-        self._next_waiter = 0
+        self.events = Events(options.max_watchers, options.max_events)
+        self._waiters = Waiters(options.max_waiters, options.max_waiting_bytes)
         self._timer: Timer | None = None
+        self._alarm = inf
         self._thread = 0
         self._unicast = Address(0, b"")
         self.rejected = 0
-        self.waited = 0
 
     def on_start(self) -> None:
         """Start the forwarder and become the rule for tag queries."""
@@ -91,9 +84,9 @@ class TagIndexWorker(Worker):
     def on_stop(self) -> None:
         """Take the rule away and refuse what still waits."""
         self.node.remove_rule(TAGS)
-        for waiter in list(self._waiters.values()):
-            self._refuse(waiter.message, NoRoute(format_query(waiter.query), "the broker stops"))
-        self._waiters.clear()
+        for waiter in self._waiters.clear():
+            self._refuse(waiter.message, waiter.ask, "the broker stops")
+        self.events.end()
 
     # --- the rule ---------------------------------------------------------------------------
 
@@ -113,10 +106,10 @@ class TagIndexWorker(Worker):
             onward = (self.address, *onward)
             self.node.route(_new(Message, (onward, back, payload, source, context)))
             return None
-        query = self._selectors.named(onward[0]).selector.query
-        candidates = self.table.candidates(query)
+        ask = self._selectors.named(onward[0])
+        candidates = self.table.candidates(ask.selector.query)
         if not candidates:
-            self._wait(message, query)
+            self._wait(message, ask)
             return None
         if len(candidates) == 1:
             onward = (candidates[0].target.choose(exchange_of(message)), *onward[1:])
@@ -205,58 +198,54 @@ class TagIndexWorker(Worker):
 
     # --- waiting for a route ----------------------------------------------------------------
 
-    def _wait(self, message: Message, query: Query) -> None:
+    def _wait(self, message: Message, ask: Ask) -> None:
+        """Let a message wait for a route as long as it may, or refuse it."""
+        options = self._options
+        asked = options.no_route_timeout if ask.no_route is None else ask.no_route
+        patience = options.max_wait if asked is None else min(asked, options.max_wait)
+        if patience <= 0:
+            self._refuse(message, ask)
+            return
         exchange = exchange_of(message)
         size = exchange.size if exchange is not None else len(message.payload)
-        options = self._options
-        patience = inf if options.no_route_timeout is None else options.no_route_timeout
-        if (
-            patience <= 0
-            or len(self._waiters) >= options.max_waiters
-            or self._waiting_bytes + size > options.max_waiting_bytes
-        ):
-            self._refuse(message, NoRoute(format_query(query)))
+        waiter = self._waiters.add(message, ask, size, self.node.loop.time(), patience)
+        if waiter is None:
+            self._refuse(message, ask)
             return
-        now = self.node.loop.time()
-        number = self._next_waiter = self._next_waiter + 1
-        self._waiters[number] = _Waiter(message, query, size, now + patience)
-        self._waiting_bytes += size
-        self.waited += 1
         if exchange is not None:
             exchange.wait()
-            exchange.withdraw = lambda: self._withdraw(number)
-        if self._timer is None and patience < inf:
-            self._timer = self.after(patience, self._give_up)
+            exchange.withdraw = partial(self._waiters.withdraw, waiter.number)
+        if waiter.until < self._alarm:
+            self._set_alarm(waiter.until)
 
-    def _withdraw(self, number: int) -> _Waiter | None:
-        waiter = self._waiters.pop(number, None)
-        if waiter is not None:
-            self._waiting_bytes -= waiter.size
-        return waiter
+    def _set_alarm(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._alarm = at
+        self._timer = self.after(max(0.0, at - self.node.loop.time()), self._give_up)
 
     def _give_up(self) -> None:
-        """Refuse those whose time is over and set the timer for the next."""
-        self._timer = None
-        now = self.node.loop.time()
-        while self._waiters:
-            number, waiter = next(iter(self._waiters.items()))
-            if waiter.until > now:
-                self._timer = self.after(waiter.until - now, self._give_up)
-                return
-            self._withdraw(number)
-            self._refuse(waiter.message, NoRoute(format_query(waiter.query)))
+        """Refuse those whose time is over and set the alarm for the next."""
+        self._timer, self._alarm = None, inf
+        for waiter in self._waiters.overdue(self.node.loop.time()):
+            self._refuse(waiter.message, waiter.ask)
+        soonest = self._waiters.deadline()
+        if soonest is not None and soonest < self._alarm:
+            self._set_alarm(soonest)
 
     def _release(self, entry: Entry[BrokerRoute]) -> None:
         """Send the messages on, in order, that wait for what has just joined."""
-        tags = frozenset(entry.tags)
-        ready = [number for number, each in self._waiters.items() if each.query <= tags]
-        for number in ready:
-            waiter = self._withdraw(number)
-            if waiter is not None:
-                self.node.deliver(waiter.message)
+        for waiter in self._waiters.satisfied(entry.tags):
+            self.node.deliver(waiter.message)
 
-    def _refuse(self, message: Message, error: NotDelivered) -> None:
+    def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
         self.rejected += 1
+        query = format_query(ask.selector.query)
+        error = NoRoute(query, reason)
+        if self.events.watched:
+            self.events.emit(
+                BrokerEvent("rejected", time.time(), reason=str(error), query=ask.text)
+            )
         exchange = exchange_of(message)
         if exchange is not None:
             exchange.fail(error)
@@ -304,6 +293,7 @@ class TagIndexWorker(Worker):
         route.destination = make(entry.tags)
         if update.previous is not None:
             self._leave(update.previous, "another connection has taken over its route id")
+        self._tell("joined", entry)
         self._release(entry)
         return entry
 
@@ -316,6 +306,7 @@ class TagIndexWorker(Worker):
 
     def _leave(self, entry: Entry[BrokerRoute], reason: str) -> None:
         route: BrokerRoute = entry.target
+        self._tell("replaced" if reason else "left", entry, reason)
         if route.stand_in is not None:
             route.stand_in.stop()
         if route.unwatch is not None:
@@ -323,12 +314,15 @@ class TagIndexWorker(Worker):
         if reason and route.destination.evict is not None:
             route.destination.evict(reason)
 
+    def _tell(self, kind: EventKind, entry: Entry[BrokerRoute], reason: str = "") -> None:
+        if self.events.watched:
+            self.events.emit(entry.target.event(kind, reason))
+
     # --- looking at it ----------------------------------------------------------------------
 
-    @property
-    def waiting(self) -> int:
-        """How many messages wait for a route."""
-        return len(self._waiters)
+    def waiting(self) -> WaitingStatistics:
+        """Return the figures of what waits for a route."""
+        return self._waiters.statistics(self.node.loop.time())
 
     def rows(self) -> tuple[RouteStatistics, ...]:
         """Return the table, in the order the routes joined."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,7 @@ from uuid import UUID
 
 from ...protocol import Address, DeliveryError, Message, NotDelivered
 from .._worker import Worker
+from ._events import BrokerEvent, EventKind
 from ._exchange import Exchange, exchange_of
 
 __all__ = ["BrokerRoute", "Destination", "RouteStatistics", "RouteWorker"]
@@ -103,6 +105,19 @@ class BrokerRoute:
             exchange.route = self
             self.outstanding += 1
         return self.to
+
+    def event(self, kind: EventKind, reason: str = "") -> BrokerEvent:
+        """Return an event about the destination, as of now."""
+        destination = self.destination
+        return BrokerEvent(
+            kind,
+            time.time(),
+            destination.route_id,
+            destination.service,
+            destination.tags,
+            destination.peer,
+            reason,
+        )
 
     def row(self) -> RouteStatistics:
         """Return the route as a row of the broker's table."""

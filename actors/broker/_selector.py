@@ -52,12 +52,15 @@ class Ask:
 
     Attributes:
         selector: The way of asking.
+        no_route: How long to wait for a route, in seconds; 0 not at all, infinity as long as
+            the broker lets anybody; `None` leaves it to the broker.
     """
 
-    __slots__ = ("_address", "selector")
+    __slots__ = ("_address", "no_route", "selector")
 
     def __init__(self, selector: Selector, address: Address | None = None) -> None:
         self.selector: Final = selector
+        self.no_route: float | None = None
         self._address = address
 
     @property
@@ -68,6 +71,11 @@ class Ask:
             value = format_query(self.selector.query).encode()
             address = self._address = Address(TAGS, value)
         return address
+
+    @property
+    def text(self) -> str:
+        """The same as people write it."""
+        return self.address.value.decode()
 
 
 class Selectors:

@@ -39,7 +39,7 @@ from tests.support.rsocket_peer import (
     world,
 )
 from tests.support.transports import eventually
-from tests.support.workers import Echo, Gate, Recorder
+from tests.support.workers import Echo, Failing, Gate, Recorder
 
 ASKED = asked_for("a")
 REJECTED = 0x202
@@ -251,6 +251,55 @@ async def test_time_runs_for_those_that_wait_after_others_have_gone() -> None:
         await asyncio.sleep(0.2)
         assert len(errors(await requester.received())) == 1
         await w.settled()
+
+
+@in_memory
+async def test_no_request_waits_longer_than_any_may() -> None:
+    async with world(BrokerOptions(no_route_timeout=None, max_wait=60.0)) as w:
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, ASKED, b"12345678"))
+        await asyncio.sleep(59)
+        assert await requester.received() == []
+        statistics = w.broker.statistics()
+        assert statistics.waiting_bytes > 8
+        assert statistics.oldest_wait == pytest.approx(59, abs=0.1)
+        await asyncio.sleep(2)
+        assert len(errors(await requester.received())) == 1
+        assert w.broker.statistics().waiting_bytes == 0
+        await w.settled()
+
+
+@in_memory
+async def test_what_happens_is_told_to_those_who_watch() -> None:
+    async with world(BrokerOptions(no_route_timeout=0)) as w:
+        identity = w.new_id()
+        with w.broker.events.subscribe() as events:
+            first = await w.destination(tags={6: "eu"}, route_id=identity)
+            second = await w.destination("b", route_id=identity)
+            await (await w.requester()).ask(request(RR, 1, ASKED))
+            requester = await w.requester()
+            await w.node.start(Failing, address="worker")
+            w.broker.register("worker", service="c")
+            await requester.ask(request(RR, 1, asked_for("c"), b"!"))
+            second.die()
+            await w.loop.idle()
+            got = [await anext(events) for _ in range(7)]
+        assert first.closed
+        assert [(event.kind, event.service) for event in got] == [
+            ("joined", "a"),
+            ("replaced", "a"),
+            ("joined", "b"),
+            ("rejected", ""),
+            ("joined", "c"),
+            ("lost", "c"),
+            ("left", "b"),
+        ]
+        assert (got[0].route_id, dict(got[0].tags)["region"]) == (identity, "eu")
+        assert got[0].peer
+        assert got[1].reason == "another connection has taken over its route id"
+        assert (got[3].query, got[3].reason) == ("service=a", "no route: service=a")
+        assert (got[5].peer, got[5].reason) == ("local", "worker failed")
+        await w.settled_after(requester)
 
 
 @in_memory
