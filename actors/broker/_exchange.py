@@ -23,17 +23,20 @@ class Exchange:
     Attributes:
         size: Bytes held while the request waits for a route.
         ended: True once the requester has gone, cancelled, or been answered in full.
-        withdraw: Takes the request out of the queue it waits in, while it waits.
+        began: When it was read, in seconds of the loop's clock.
+        withdraw: Called at the end: takes the request back from where it waits, or from
+            those who serve it.
         route: The route that took the request, once one has; its count of outstanding
             requests goes down by one at `end`.
         handed: The way back that a worker of this node was given with the request, once
             one was; from then on it is in doubt what has become of it.
     """
 
-    __slots__ = ("ended", "handed", "route", "size", "withdraw")
+    __slots__ = ("began", "ended", "handed", "route", "size", "withdraw")
 
     size: int
     ended: bool
+    began: float
     route: BrokerRoute | None
     withdraw: Callable[[], object] | None
     handed: WayBack | None
@@ -66,8 +69,13 @@ class Exchange:
         """Say whether the payload is complete; if not, call `then` once it is."""
         raise NotImplementedError
 
-    def end(self) -> None:
-        """Note that the request is over: nobody waits for it, and its route is free of it."""
+    def end(self, now: float = 0.0) -> None:
+        """Note that the request is over: nobody waits for it, and its route is free of it.
+
+        Args:
+            now: When it was answered, on the loop's clock; 0 if it says nothing about how
+                fast its destination is.
+        """
         self.ended = True
         route = self.route
         if route is not None:

@@ -41,6 +41,8 @@ class Flow(asyncio.Protocol, ABC):
         core: The state machine.
         options: The limits.
         peer_name: The peer's address, for the log.
+        now: When the last chunk of input came, on the loop's clock.
+        flushing: Whether what is queued will be written at the end of this turn.
         write_paused: Whether more than `high_water` bytes wait for the socket.
         closed_reason: Why the connection ended, in a few words, the same for the same cause:
             `setup refused`, `no setup`, `silent`, `broken frame`, `error of the peer`,
@@ -67,12 +69,13 @@ class Flow(asyncio.Protocol, ABC):
         self._keeps = False
         self._loop = loop
         self._now = loop.time
-        self.core = Connection(Role.SERVER, options.connection, now=self._now())
+        self.now = loop.time()
+        self.core = Connection(Role.SERVER, options.connection, now=self.now)
         self._transport: asyncio.Transport | None = None
         self._aborting: asyncio.TimerHandle | None = None
         self.peer_name = ""
         self.write_paused = False
-        self._flushing = False
+        self.flushing = False
         self._resting = False
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
@@ -111,12 +114,12 @@ class Flow(asyncio.Protocol, ABC):
 
     def flush_soon(self) -> None:
         """Write what has been queued at the end of this turn of the loop."""
-        if not self._flushing:
-            self._flushing = True
+        if not self.flushing:
+            self.flushing = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._flushing = False
+        self.flushing = False
         transport = self._transport
         if transport is None or not self.core.pending:
             return
@@ -163,8 +166,8 @@ class Flow(asyncio.Protocol, ABC):
         """Note that the peer does not read as fast as it is sent to."""
         self.write_paused = True
         self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
-        if self._only_requests():
-            self._block(self)
+        if self.only_requests():
+            self.block(self)
 
     def resume_writing(self) -> None:
         """Let those go on who waited for this socket."""
@@ -179,7 +182,7 @@ class Flow(asyncio.Protocol, ABC):
         """Whether the peer is not read now."""
         return bool(self._blocked_by)
 
-    def _only_requests(self) -> bool:
+    def only_requests(self) -> bool:
         """Say whether nobody waits for an answer from this peer.
 
         A peer that answers must always be read: it may be unable to take anything before
@@ -192,7 +195,8 @@ class Flow(asyncio.Protocol, ABC):
         self._answers = next((stream for stream in streams if stream.requester), None)
         return self._answers is None
 
-    def _block(self, by: Flow) -> None:
+    def block(self, by: Flow) -> None:
+        """Do not read this peer until the socket of another takes what it sends there."""
         if not self._blocked_by and self._transport is not None:
             self._transport.pause_reading()
         self._blocked_by.add(by)
@@ -209,7 +213,7 @@ class Flow(asyncio.Protocol, ABC):
         if not self._blocked_by and not self._resting and self._transport is not None:
             self._transport.resume_reading()
 
-    def _read_again(self) -> None:
+    def read_again(self) -> None:
         """Read this peer, whatever it was not read for."""
         for flow in list(self._blocked_by):
             self._unblock(flow)

@@ -11,7 +11,6 @@ from ...protocol import (
     Message,
     NotDelivered,
     OnwardError,
-    PayloadTooBig,
     ProtocolError,
     UnknownAddress,
 )
@@ -24,7 +23,7 @@ from ...protocol.rsocket import (
     RSocketError,
     Stream,
 )
-from ._exchange import StreamExchange
+from ._exchange import FrameExchange
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -55,13 +54,41 @@ class DestinationError(OnwardError):
 
 
 class LocalRequest:
-    """A request that a worker of this node made to the peer; it is its stream's `user`."""
+    """A request that a worker of this node made to the peer; it is its stream's `peer`."""
 
-    __slots__ = ("message", "payload")
+    __slots__ = ("_link", "_payload", "message")
 
-    def __init__(self, message: Message, limit: int) -> None:
+    def __init__(self, link: Link, message: Message) -> None:
+        self._link = link
+        self._payload = Reassembler(link.options.max_answer)
         self.message = message
-        self.payload = Reassembler(limit)
+
+    def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
+        """Take a frame of the peer's answer, and pass the answer on once it is whole."""
+        message = self.message
+        if frame.type == FrameType.ERROR:
+            self._fail(DestinationError(frame.error_code, frame.error_text))
+            return
+        try:
+            if not self._payload.add(frame):
+                return
+        except RSocketError as error:
+            link.core.terminate(stream, ErrorCode.CANCELED, "")
+            self._fail(error)
+            return
+        back = link.return_route
+        link.node.deliver(Message(message.return_route, back, self._payload.data, back[0]))
+
+    def on_gone(self, stream: Stream, text: str) -> None:
+        """Tell the worker that no answer will come."""
+        del stream, text
+        self._fail(LinkLost(self._link.peer_name))
+
+    def _fail(self, error: OnwardError) -> None:
+        """Raise an error where the request was made; otherwise it is a dead letter."""
+        node = self._link.node
+        if not node.fail_request(self.message.return_route[0], error):
+            node.dead_letter(self.message, error)
 
 
 class LocalRequests:
@@ -78,11 +105,11 @@ class LocalRequests:
         self._asked: deque[Stream] = deque()
         # Requests of the peer that workers have in hand, by what their answers must name. As
         # each has a stream, there are at most `max_streams`.
-        self._answerable: dict[bytes, StreamExchange] = {}
+        self._answerable: dict[bytes, FrameExchange] = {}
 
     # --- a worker answers the peer ------------------------------------------------------------
 
-    def expect(self, exchange: StreamExchange) -> bytes:
+    def expect(self, exchange: FrameExchange) -> bytes:
         """Expect a worker's answer to a request; return what it must name to be taken."""
         token = self._worker.node.random_address().value
         self._answerable[token] = exchange
@@ -103,21 +130,10 @@ class LocalRequests:
         Raises:
             NotDelivered: The request is over, or has been answered already.
         """
-        link = self._link
         exchange = self._answerable.get(message[0][1].value)
-        stream = exchange.stream if exchange is not None else None
-        if exchange is None or stream is None or not exchange.kept:
+        if exchange is None:
             raise UnknownAddress(message[0][1], "nobody waits for this answer")
-        try:
-            link.core.send_payload(stream, message.payload, complete=True)
-        except PayloadTooBig:
-            link.refuse(exchange, ErrorCode.APPLICATION_ERROR, "the answer is too big")
-            return
-        except LocalProtocolError as error:
-            raise NotDelivered(message[0][1], str(error)) from None
-        exchange.end()
-        exchange.unlink()
-        link.flush_soon()
+        exchange.answer(message.payload)
 
     # --- a worker asks the peer ---------------------------------------------------------------
 
@@ -146,7 +162,7 @@ class LocalRequests:
             link.core.send_cancel(stream)
             raise NotDelivered(link.peer_name, str(error)) from None
         if wants_answer:
-            stream.user = LocalRequest(message, link.options.max_answer)
+            stream.peer = LocalRequest(link, message)
             self._asked.append(stream)
         link.flush_soon()
 
@@ -157,35 +173,8 @@ class LocalRequests:
             stream = asked.popleft()
             if stream.closed:
                 continue
-            back = stream.user.message.return_route
+            back = stream.peer.message.return_route
             if len(back) > 1 or self._worker.node.has(back[0]):
                 asked.append(stream)
             else:
                 self._link.core.send_cancel(stream)
-
-    def on_frame(self, request: LocalRequest, frame: Frame) -> None:
-        """Take a frame of the peer's answer, and pass the answer on once it is whole."""
-        message = request.message
-        if frame.type == FrameType.ERROR:
-            self._fail(message, DestinationError(frame.error_code, frame.error_text))
-            return
-        try:
-            if not request.payload.add(frame):
-                return
-        except RSocketError as error:
-            self._link.core.terminate(frame.stream, ErrorCode.CANCELED, "")
-            self._fail(message, error)
-            return
-        node = self._worker.node
-        back = (self._worker.address,)
-        answer = Message(message.return_route, back, request.payload.data, back[0])
-        node.deliver(answer)
-
-    def on_ended(self, request: LocalRequest) -> None:
-        """Tell the worker that no answer will come."""
-        self._fail(request.message, LinkLost(self._link.peer_name))
-
-    def _fail(self, message: Message, error: OnwardError) -> None:
-        """Raise an error where the request was made; otherwise it is a dead letter."""
-        if not self._worker.node.fail_request(message.return_route[0], error):
-            self._worker.node.dead_letter(message, error)

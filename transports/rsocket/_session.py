@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from ...actors.broker import Registration
+from ...actors.broker import Ask, Registration
 from ...protocol import (
-    Address,
     Context,
     DeliveryError,
     Message,
@@ -32,7 +31,7 @@ from ...protocol.rsocket import (
 )
 from .._log import shown
 from ._exchange import StreamExchange, code_of, more_follow, text_of
-from ._metadata import MetadataShape
+from ._metadata import Form, MetadataShape
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -77,8 +76,8 @@ class Session:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._shape = MetadataShape("")
-        # Metadata of requests to what it asks for; cleared whole at the limit.
-        self._known: dict[bytes, Address] = {}
+        # Metadata of requests to what they ask for and how; cleared whole at the limit.
+        self._known: dict[bytes, tuple[Ask, Form | None]] = {}
         # Requests in fragments, and at least as many bytes as are kept of them.
         self._gathering: set[StreamExchange] = set()
         self._gathered = 0
@@ -89,16 +88,14 @@ class Session:
         self.refused = 0
 
     def on_frame(self, frame: Frame) -> None:
-        """Act on a frame of the connection, or a later one of a stream not joined yet."""
+        """Act on a frame of the connection; one of a stream that is over means nothing."""
         kind = frame.type
         if kind == _SETUP:
             self._on_setup(frame)
         elif kind == _PUSH:
             if not self._rejected:
                 self._on_push(frame)
-        elif frame.stream_id:
-            self._on_early(frame)
-        elif kind == _ERROR:
+        elif kind == _ERROR and not frame.stream_id:
             # CONNECTION_CLOSE: the peer ends what it has in hand and takes nothing new.
             self.leave()
 
@@ -162,7 +159,7 @@ class Session:
         exchange = StreamExchange(self._link, None, _PUSH, frame)
         try:
             if not self._on_broker_frame(frame.buffer, span):
-                self._send(exchange, self._address(frame))
+                self._send(exchange, self._ask(exchange, frame))
         except (ProtocolError, DeliveryError) as error:
             # A push has no answer; the peer would not know what an ERROR was about.
             self._refuse(exchange, code_of(error), "")
@@ -177,7 +174,7 @@ class Session:
         if stream.state == CLOSED and (kind != _FNF or self._rejected):
             return  # cancelled within the same chunk
         exchange = StreamExchange(self._link, stream, kind, frame)
-        stream.user = exchange
+        stream.peer = exchange
         word = frame.word
         if word & _FOLLOWS:
             gatherer = exchange.gatherer = RequestGatherer(self._link.options.max_gather)
@@ -188,12 +185,12 @@ class Session:
             self._refuse(exchange, ErrorCode.INVALID, "the request has no metadata")
             return
         try:
-            self._send(exchange, self._address(frame))
+            self._send(exchange, self._ask(exchange, frame))
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), text_of(error))
 
-    def _address(self, frame: Frame) -> Address:
-        """Return the address of type 32 that a request asks for.
+    def _ask(self, exchange: StreamExchange, frame: Frame) -> Ask:
+        """Return what a request asks for.
 
         A peer mostly sends the same few metadata again and again, and those are looked up
         whole. What they mean does not depend on who is connected.
@@ -202,29 +199,30 @@ class Session:
         if span is None:
             raise AssertionError("only asked of a frame that has metadata")
         metadata = frame.buffer[span[0] : span[1]]
-        address = self._known.get(metadata)
-        if address is None:
-            address = self._read_address(metadata)
+        known = self._known.get(metadata)
+        if known is None:
+            known = self._read_ask(metadata)
             if len(metadata) <= MAX_KNOWN_SIZE:
                 if len(self._known) >= MAX_KNOWN:
                     self._known.clear()
-                self._known[metadata] = address
-        return address
+                self._known[metadata] = known
+        ask, exchange.form = known
+        return ask
 
-    def _read_address(self, metadata: bytes) -> Address:
-        """Find the ADDRESS in some metadata, and return the address it stands for.
+    def _read_ask(self, metadata: bytes) -> tuple[Ask, Form | None]:
+        """Find the ADDRESS in some metadata; return what it asks for and how it is wrapped.
 
         Raises:
             ProtocolError: There is no ADDRESS, or it is broken.
-            NotDelivered: It asks for something that is not served here.
         """
-        found = self._shape.find(metadata, (0, len(metadata)))
+        shape = self._shape
+        found = shape.find(metadata, (0, len(metadata)))
         if found is None:
             raise BrokerFrameError("metadata", "the request has no ADDRESS")
         raw = metadata[found[0] : found[1]]
-        return self._link.broker.index.address_of(raw, self._shape.dialect)
+        return self._link.broker.index.ask(raw, shape.dialect), shape.form
 
-    def _send(self, exchange: StreamExchange, address: Address) -> None:
+    def _send(self, exchange: StreamExchange, ask: Ask) -> None:
         """Send a request on its way.
 
         Raises:
@@ -236,7 +234,7 @@ class Session:
         payload = first.buffer[first.start : first.end]
         back = link.return_route
         # What the rule for tags would do, less a message. If nobody is there, it decides.
-        to = link.broker.index.choose(address, exchange) or address
+        to = link.broker.index.choose(ask, exchange) or ask.address
         context = _new(Context, (None, None, exchange))
         link.node.route(_new(Message, ((to,), back, payload, back[0], context)))
 
@@ -251,7 +249,8 @@ class Session:
             metadata = gatherer.metadata
             if metadata is None:
                 raise BrokerFrameError("metadata", "the request has none")
-            self._send(exchange, self._read_address(metadata))
+            ask, exchange.form = self._read_ask(metadata)
+            self._send(exchange, ask)
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), text_of(error))
 
@@ -297,12 +296,11 @@ class Session:
         self.refused += 1
         exchange.gatherer = None
         exchange.frames = []
-        self._link.refuse(exchange, code, text)
+        exchange.refuse(code, text)
 
-    def _on_early(self, frame: Frame) -> None:
-        """Take a frame of a stream that no destination has taken yet."""
-        exchange: StreamExchange | None = frame.stream.user
-        if exchange is None or exchange.ended:
+    def on_early(self, exchange: StreamExchange, frame: Frame) -> None:
+        """Take a frame of a request that no destination has taken yet."""
+        if exchange.ended:
             return
         kind = frame.type
         if kind in {_CANCEL, _ERROR}:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...actors import Worker
 from ...protocol import Message, NotDelivered
-from ._exchange import StreamExchange
+from ._exchange import FrameExchange
 from ._local import LocalRequests
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ class ConnectionWorker(Worker):
                 raise NotDelivered("the destination", "it has just left")
             if len(onward) > 1:
                 self.local.answer(message)
-            elif isinstance(meta, StreamExchange):
+            elif isinstance(meta, FrameExchange):
                 if not meta.ended:
-                    link.take(meta)
+                    meta.hand_to(link)
             else:
                 self.local.ask(message)
         except NotDelivered as error:
-            if isinstance(meta, StreamExchange):
+            if isinstance(meta, FrameExchange):
                 meta.fail(error)
             elif message.return_route:
                 self.node.fail_request(message.return_route[0], error)

@@ -661,7 +661,7 @@ async def test_a_waiting_request_keeps_its_own_bytes_only() -> None:
         requester.send(noise, channel, noise)
         requester.send(noise, payload(3, b"c", N | C), noise)
         await w.loop.idle()
-        held = [each.user for each in requester.link.core.streams.values()]
+        held = [each.peer for each in requester.link.core.streams.values()]
         assert [len(exchange.frames) for exchange in held] == [1, 2]
         for exchange in held:
             for each in exchange.frames:
