@@ -22,6 +22,7 @@ from ...protocol.broker import (
     TagList,
     format_key,
     format_query,
+    parse_key,
 )
 from .._policy import Mailbox
 from .._timer import Timer
@@ -29,7 +30,7 @@ from .._worker import Worker
 from ._events import BrokerEvent, EventKind, Events
 from ._exchange import Exchange, exchange_of
 from ._options import BrokerOptions
-from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
+from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker, weight_of
 from ._selector import Ask, Selectors
 from ._unicast import Unicast
 from ._waiting import Waiters, WaitingStatistics
@@ -65,6 +66,7 @@ class TagIndexWorker(Worker):
         self._selectors = Selectors(self.table.queries, options.max_queries)
         self.events = Events(options.max_watchers, options.max_events)
         self._waiters = Waiters(options.max_waiters, options.max_waiting_bytes)
+        self._weight_key = parse_key(options.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
         self._thread = 0
@@ -275,7 +277,7 @@ class TagIndexWorker(Worker):
             raise NotDelivered("the routing table", f"it has {len(table)} routes, its limit")
         now = time.time()
         millis = int(now * 1000)
-        route = BrokerRoute(make(tags), now)
+        route = self._route(make(tags), tags, now)
         known = table.get(route_id)
         if known is not None and route.destination.link and not known.target.destination.link:
             raise NotDelivered("the route id", "it belongs to a worker of this broker")
@@ -296,6 +298,11 @@ class TagIndexWorker(Worker):
         self._tell("joined", entry)
         self._release(entry)
         return entry
+
+    def _route(self, destination: Destination, tags: TagList, now: float) -> BrokerRoute:
+        weight = next((value for key, value in tags if key == self._weight_key), None)
+        clock, decay = self.node.loop.time, self._options.latency_decay
+        return BrokerRoute(destination, now, clock, decay=decay, weight=weight_of(weight))
 
     def leave(self, entry: Entry[BrokerRoute]) -> bool:
         """Remove a destination; one that was replaced is gone already."""

@@ -44,6 +44,7 @@ class Management(Worker):
                     "outstanding": row.outstanding,
                     "requests": row.requests,
                     "since": row.since,
+                    "latency": row.latency,
                 }
                 for row in self._broker.routes()
             ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
+
+from ...protocol.broker import parse_key
 
 __all__ = ["BrokerOptions"]
 
@@ -28,6 +30,10 @@ class BrokerOptions:
         max_mailbox: Most messages waiting for one route; one more is REJECTED.
         tombstone_seconds: How long a removed route is remembered, so that a late update
             cannot revive it.
+        latency_decay: After how many seconds without a slower answer an old latency counts no
+            more than a third.
+        weight_tag: The key of the tag that says a destination's weight, as people write keys.
+            The weight is a decimal number of 0 or more; what is none counts as 1.
         max_watchers: Most subscriptions to the broker's events at a time; one more is refused.
         max_events: Events kept for a subscription that does not keep up; then the oldest is
             lost, and the next one says how many were.
@@ -37,6 +43,7 @@ class BrokerOptions:
 
     Raises:
         ValueError: A number is negative, or one that has to be at least 1 is not.
+        AddressError: `weight_tag` is no key.
     """
 
     no_route_timeout: float | None = 5.0
@@ -47,6 +54,8 @@ class BrokerOptions:
     max_queries: int = 10_000
     max_mailbox: int = 10_000
     tombstone_seconds: float = 60.0
+    latency_decay: float = 10.0
+    weight_tag: str = "weight"
     max_watchers: int = 100
     max_events: int = 1000
     management: bool = True
@@ -67,3 +76,6 @@ class BrokerOptions:
                 raise ValueError(f"{name} must not be negative, as {value} is")
         if not isfinite(self.max_wait):
             raise ValueError("max_wait must have an end")
+        if not 0 < self.latency_decay < inf:
+            raise ValueError(f"latency_decay must be more than 0, not {self.latency_decay}")
+        parse_key(self.weight_tag)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import exp
+from time import monotonic
 from typing import Final
 from uuid import UUID
 
@@ -13,9 +16,11 @@ from .._worker import Worker
 from ._events import BrokerEvent, EventKind
 from ._exchange import Exchange, exchange_of
 
-__all__ = ["BrokerRoute", "Destination", "RouteStatistics", "RouteWorker"]
+__all__ = ["BrokerRoute", "Destination", "RouteStatistics", "RouteWorker", "weight_of"]
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class RouteStatistics:
         outstanding: Requests handed over and not yet ended.
         requests: Requests handed over since it joined.
         since: When it joined, in seconds since the Unix epoch.
+        latency: How long its answers take, in seconds: a moving average that follows slow
+            ones at once; 0 if there has been none.
     """
 
     route_id: UUID
@@ -66,31 +73,108 @@ class RouteStatistics:
     outstanding: int
     requests: int
     since: float
+    latency: float
 
 
 class BrokerRoute:
     """One destination in the table, and what is counted for it.
 
+    Args:
+        destination: What it is.
+        since: When it joined, in seconds since the Unix epoch.
+        clock: Tells the time in seconds; it does not go back.
+        decay: See `BrokerOptions.latency_decay`.
+        weight: Its share of the requests where a method goes by weight.
+
     Attributes:
         destination: What it is.
+        route_id: Its identity, 16 bytes.
         stand_in: The worker that stands for it, if the destination is no connection.
         to: The worker that takes its requests: a connection's own, or the `stand_in`.
         since: When it joined, in seconds since the Unix epoch.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since it joined.
+        weight: Its share of the requests where a method goes by weight.
         unwatch: Ends the watch on a destination that is a worker of this node.
     """
 
-    __slots__ = ("destination", "outstanding", "requests", "since", "stand_in", "to", "unwatch")
+    __slots__ = (
+        "_answers",
+        "_average",
+        "_clock",
+        "_decay",
+        "_folded",
+        "_slowest",
+        "_sum",
+        "destination",
+        "outstanding",
+        "requests",
+        "route_id",
+        "since",
+        "stand_in",
+        "to",
+        "unwatch",
+        "weight",
+    )
 
-    def __init__(self, destination: Destination, since: float) -> None:
+    def __init__(
+        self,
+        destination: Destination,
+        since: float,
+        clock: Callable[[], float] = monotonic,
+        *,
+        decay: float = 10.0,
+        weight: float = 1.0,
+    ) -> None:
         self.destination = destination
+        self.route_id = destination.route_id.bytes
         self.stand_in: RouteWorker | None = None
         self.to = destination.worker
         self.since = since
         self.outstanding = 0
         self.requests = 0
+        self.weight = weight
         self.unwatch: Callable[[], None] | None = None
+        self._clock = clock
+        self._decay = decay
+        self._average = 0.0
+        self._folded = 0.0
+        # Of the answers since the average was looked at last.
+        self._answers = 0
+        self._sum = 0.0
+        self._slowest = 0.0
+
+    def ended(self, seconds: float) -> None:
+        """Take note of how long an answer took. That it is over is counted in `outstanding`.
+
+        Args:
+            seconds: From the request's first frame to the last of the answer; 0 or less if
+                that says nothing about the destination.
+        """
+        if seconds > 0.0:
+            self._answers += 1
+            self._sum += seconds
+            if seconds > self._slowest:
+                self._slowest = seconds
+
+    @property
+    def latency(self) -> float:
+        """How long answers take, in seconds: a moving average that peaks; 0 if unknown.
+
+        The answers since the last look are added here and not as they come: that is a few
+        hundred nanoseconds less for each request.
+        """
+        answers = self._answers
+        if answers:
+            now = self._clock()
+            sample = self._slowest
+            if self._average and sample <= self._average:
+                # None was slower: what counts is how they were as a whole.
+                sample = self._sum / answers
+            self._average = peak_ewma(self._average, sample, now - self._folded, self._decay)
+            self._folded = now
+            self._answers, self._sum, self._slowest = 0, 0.0, 0.0
+        return self._average
 
     @property
     def busy(self) -> bool:
@@ -130,7 +214,30 @@ class BrokerRoute:
             self.outstanding,
             self.requests,
             self.since,
+            self.latency,
         )
+
+
+def weight_of(text: str | None) -> float:
+    """Return the weight that a tag's value says: a decimal of 0 or more; else it is 1."""
+    if text is None or not _DECIMAL.fullmatch(text):
+        return 1.0
+    return float(text)
+
+
+def peak_ewma(average: float, sample: float, elapsed: float, decay: float) -> float:
+    """Return a moving average that follows a slower sample at once, and a faster one in time.
+
+    Args:
+        average: As it was, in seconds; 0 if there was none.
+        sample: The new one, in seconds.
+        elapsed: Since the sample before, in seconds.
+        decay: After how many seconds what was before counts no more than 1/e.
+    """
+    if sample >= average:
+        return sample
+    weight = exp(-elapsed / decay)
+    return average * weight + sample * (1.0 - weight)
 
 
 class RouteWorker(Worker):

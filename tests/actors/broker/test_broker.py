@@ -248,6 +248,8 @@ async def test_a_peer_asks_the_broker_about_itself() -> None:
         {"tombstone_seconds": -1},
         {"max_wait": -1},
         {"max_wait": float("inf")},
+        {"latency_decay": 0},
+        {"latency_decay": float("inf")},
         {"max_watchers": 0},
         {"max_events": 0},
     ],
