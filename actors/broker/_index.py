@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Final, cast
+from typing import Final
 
 from ...protocol import TAGS, Address, Message, NoRoute, NotDelivered
 from ...protocol.broker import (
@@ -143,21 +143,16 @@ class TagIndexWorker(Worker):
         """Return the destinations that carry the tags asked for."""
         return self.table.candidates(ask.selector.query)
 
-    def choose(self, ask: Ask | Address, exchange: Exchange | None) -> Address | None:
+    def choose(self, ask: Ask, exchange: Exchange | None) -> Address | None:
         """Choose a destination, in turn, among those that carry the tags asked for.
 
         Args:
-            ask: What is asked for; an address of type 32 is read first.
+            ask: What is asked for.
             exchange: The request, if it came in frames.
 
         Returns:
             Where to send it, or `None` if nobody carries the tags.
-
-        Raises:
-            AddressError: The address cannot be read.
         """
-        if type(ask) is not Ask:
-            ask = self._selectors.named(cast(Address, ask))
         selector = ask.selector
         candidates = self.table.candidates(selector.query)
         if not candidates:
@@ -183,20 +178,6 @@ class TagIndexWorker(Worker):
         """Resolve a message that was sent on another thread."""
         onward, back, payload, source, context = message
         self.node.deliver(_new(Message, (onward[1:], back, payload, source, context)))
-
-    def address_of(self, frame: bytes, dialect: Dialect) -> Address:
-        """Return the address of type 32 that an ADDRESS frame stands for.
-
-        What a repeated frame asks for is remembered; it does not depend on the table.
-
-        Args:
-            frame: The whole frame.
-            dialect: How it is written.
-
-        Raises:
-            BrokerFrameError: The frame is broken, or asks for something else than unicast.
-        """
-        return self.ask(frame, dialect).address
 
     # --- waiting for a route ----------------------------------------------------------------
 

@@ -28,7 +28,8 @@ class Unicast(Worker):
 
     def handle_message(self, message: Message) -> None:
         """Replace the query by the next destination in turn."""
-        chosen = self._index.choose(message.onward_route[1], exchange_of(message))
+        index = self._index
+        chosen = index.choose(index.asked(message.onward_route[1]), exchange_of(message))
         if chosen is None:  # the last destination left in the meantime; wait for the next
             self.node.deliver(message.step())
             return
