@@ -232,6 +232,20 @@ async def test_an_empty_value_of_the_reference_encoder_is_refused_not_misread() 
         assert w.services() == []
 
 
+@in_memory
+async def test_the_metadata_list_is_not_asked_of_destinations() -> None:
+    """A tag of the metadata list that one destination carries does not choose it."""
+    async with world() as w:
+        requester = await w.requester()
+        here = await w.destination("a", {6: "eu"}, route_id=UUID(int=1))
+        there = await w.destination("a", {6: "us"}, route_id=UUID(int=2))
+        lists = b"\x86\x02eu" + b"\x81\x81a" + b"\x86\x02us"
+        assert await requester.ask(*(request(RR, n, specification(lists)) for n in (1, 3))) == []
+        assert len(await there.ask(*(payload(n, b"", C) for n in (2, 4)))) == 2
+        assert await here.received() == []
+        await w.settled_after(requester)
+
+
 # --- frames of brokers, from a client -------------------------------------------------------
 
 TIME = (1_700_000_000_000).to_bytes(8)

@@ -1,0 +1,238 @@
+"""The conformance page names tests and decisions that there are, and its counts add up."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference" / "conformance.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+DECISIONS = "Decisions on the gaps of the specification"
+STATES = ("done", "not done", "does not apply")
+WORDS = {
+    *("MUST", "MUST not", "SHOULD", "MAY", "RECOMMENDED"),
+    *("must", "should", "may", "recommended", "encouraged", "will", "would need"),
+    *("can", "can only", "could", "optional", "not optional", "reserved", "says", "silent"),
+}
+
+
+class Row(NamedTuple):
+    """A row of the requirements."""
+
+    number: str
+    section: str
+    text: str
+    word: str
+    requirement: str
+    state: str
+    what: str
+    tests: str
+
+
+class Problem(NamedTuple):
+    """A row of the places where the texts contradict themselves."""
+
+    number: str
+    text: str
+    says: str
+    reading: str
+    tests: str
+
+
+def section(page: str, title: str) -> str:
+    """Return what stands under a heading of the second level."""
+    found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def cells(text: str) -> Iterator[list[str]]:
+    """Yield the cells of each row of a table, without its head."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    for line in rows[2:]:
+        yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def rows(page: str) -> list[Row]:
+    return [Row(*each) for each in cells(section(page, "What the texts ask for"))]
+
+
+def problems(page: str) -> list[Problem]:
+    title = "Where the texts contradict themselves, or say nothing"
+    return [Problem(*each) for each in cells(section(page, title))]
+
+
+@cache
+def defined(file: Path) -> frozenset[str]:
+    """Return the names of the tests in a file: functions, and methods as `Class::method`.
+
+    A class that a test run collects by another name (`TestModel = Model.TestCase`) counts
+    by that name.
+    """
+    names: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            names.add(node.name)
+            names |= {
+                f"{node.name}::{inner.name}"
+                for inner in node.body
+                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return frozenset(name for name in names if name.lower().startswith("test"))
+
+
+def wrong(page: str, architecture: str, root: Path = ROOT) -> list[str]:
+    """Return what is wrong with a page, in words; nothing if it is right."""
+    found: list[str] = []
+    requirements, contradictions = rows(page), problems(page)
+    decisions = set(re.findall(r"^(\d+)\. ", section(architecture, DECISIONS), re.MULTILINE))
+    numbers = [row.number for row in requirements]
+    if numbers != [str(number + 1) for number in range(len(numbers))]:
+        found.append("the rows are not numbered from 1 on")
+    for row in requirements:
+        found += [f"row {row.number}: {each}" for each in wrong_row(row)]
+    for problem in contradictions:
+        if not problem.reading:
+            found.append(f"{problem.number}: no reading")
+    for number, text, tests in [
+        *((f"row {row.number}", row.what, row.tests) for row in requirements),
+        *((each.number, each.reading, each.tests) for each in contradictions),
+    ]:
+        found += [f"{number}: {each}" for each in missing(tests, root)]
+        found += [
+            f"{number}: there is no decision {each}"
+            for each in re.findall(r"\[Decision (\d+)\]", text)
+            if each not in decisions
+        ]
+    counted = Counter(row.state for row in requirements)
+    said = {state: int(count) for state, count in cells(section(page, "How many"))}
+    if said != {**{state: counted[state] for state in STATES}, "all": len(requirements)}:
+        found.append(f"the counts are {dict(counted)}")
+    return found
+
+
+def wrong_row(row: Row) -> Iterator[str]:
+    if row.state not in STATES:
+        yield f"no such state: {row.state}"
+    if row.word not in WORDS:
+        yield f"no such word: {row.word}"
+    if row.text not in {"both", "A", "B"}:
+        yield f"no such text: {row.text}"
+    if not row.section or not row.requirement:
+        yield "it says nothing"
+    if row.state == "done" and not row.tests:
+        yield "done, and no test shows it"
+    if row.state != "done" and not re.sub(r"\[Decision.*?\)\.?", "", row.what).strip():
+        yield f"{row.state}, and no reason"
+    if row.word == "silent" and row.state == "done" and "[Decision" not in row.what:
+        yield "the texts are silent, and no decision is named"
+
+
+def missing(tests: str, root: Path) -> Iterator[str]:
+    """Yield what is wrong with the tests that a row names."""
+    names = re.findall(r"`([^`]*)`", tests)
+    if re.sub(r"`[^`]*`", "", tests).strip():
+        yield f"tests stand between backticks: {tests}"
+    for name in names:
+        path, mark, test = name.partition("::")
+        file = root / path
+        if not mark or not path.startswith("tests/") or not file.is_file():
+            yield f"no such file: {name}"
+        elif test not in defined(file):
+            yield f"no such test: {name}"
+
+
+def test_the_page_is_right() -> None:
+    assert wrong(PAGE.read_text(), ARCHITECTURE.read_text()) == []
+
+
+def test_each_requirement_of_the_specification_has_a_row() -> None:
+    """As many of each word as the texts have; an example that says it again does not count."""
+    counted = Counter(row.word for row in rows(PAGE.read_text()))
+    assert counted["MUST"] == 12
+    assert counted["MUST not"] == 2
+    assert counted["SHOULD"] == 4
+    assert counted["MAY"] == 3
+    assert counted["RECOMMENDED"] == 1
+
+
+def test_links_to_decisions_lead_to_the_section() -> None:
+    anchor = DECISIONS.lower().replace(" ", "-")
+    targets = set(re.findall(r"\]\((\.\./architecture\.md[^)]*)\)", PAGE.read_text()))
+    assert targets == {f"../architecture.md#{anchor}"}
+
+
+PAGE_OF_TWO = """
+## What the texts ask for
+
+| no. | section | text | word | requirement | state | what Onward does | shown by |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+| 1 | A | both | MUST | something | done | [Decision 1](../x). | `tests/test_a.py::test_it` |
+| 2 | A | B | can | something | not done | It is not needed. |  |
+
+## Where the texts contradict themselves, or say nothing
+
+| no. | text | what it says | how Onward reads it | shown by |
+| --- | --- | --- | --- | --- |
+| P1 | both | this and that | That. [Decision 2](../x). | `tests/test_a.py::TestIt::test_it` |
+
+## How many
+
+| state | rows |
+| --- | --- |
+| done | 1 |
+| not done | 1 |
+| does not apply | 0 |
+| all | 2 |
+"""
+TWO_DECISIONS = f"## {DECISIONS}\n\n1. One.\n2. Two.\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("", "", ""),
+        ("::test_it` |\n| 2", "::test_that` |\n| 2", "row 1: no such test"),
+        ("::TestIt::test_it", "::TestIt::test_that", "P1: no such test"),
+        ("tests/test_a.py::test_it", "tests/test_b.py::test_it", "row 1: no such file"),
+        ("tests/test_a.py::test_it", "../test_a.py::test_it", "row 1: no such file"),
+        ("`tests/test_a.py::test_it`", "tests/test_a.py::test_it", "row 1: tests stand"),
+        ("`tests/test_a.py::test_it`", "", "row 1: done, and no test"),
+        ("It is not needed.", "", "row 2: not done, and no reason"),
+        ("It is not needed.", "[Decision 2](../x).", "row 2: not done, and no reason"),
+        ("[Decision 1]", "[Decision 3]", "row 1: there is no decision 3"),
+        ("[Decision 2]", "[Decision 0]", "P1: there is no decision 0"),
+        ("| done | 1 |", "| done | 2 |", "the counts are"),
+        ("| all | 2 |", "| all | 3 |", "the counts are"),
+        ("| not done | It", "| nearly | It", "row 2: no such state"),
+        ("| can |", "| ought |", "row 2: no such word"),
+        ("| B | can", "| C | can", "row 2: no such text"),
+        ("| 2 | A", "| 3 | A", "not numbered"),
+        ("That. [Decision 2](../x).", "", "P1: no reading"),
+        ("MUST | something", "MUST | ", "row 1: it says nothing"),
+        ("MUST", "silent", ""),
+        ("MUST | something | done | [Decision 1](../x).", "silent | x | done | ", "silent, and no"),
+    ],
+)
+def test_a_page_that_is_wrong_is_found_out(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text(
+        "def test_it(): ...\nclass TestIt:\n    def test_it(self): ...\n"
+    )
+    assert before in PAGE_OF_TWO
+    found = wrong(PAGE_OF_TWO.replace(before, after, 1), TWO_DECISIONS, tmp_path)
+    assert any(said in each for each in found) if said else found == []
