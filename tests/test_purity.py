@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PURE = frozenset(
     {
         "__future__",
+        "abc",
         "bisect",
         "cbor2",
         "collections",
@@ -21,6 +22,7 @@ PURE = frozenset(
         "dataclasses",
         "enum",
         "functools",
+        "hashlib",
         "heapq",
         "io",
         "ipaddress",

@@ -119,7 +119,7 @@ class Selectors:
         if ask is None:
             if address.type != TAGS:
                 raise AddressError(str(address), "not a tag query")
-            query = self._queries.from_text(address.value)
+            query = self._queries.from_text(address.value).query
             ask = self._asks.get(query) or self._ask(query)
             if len(address.value) <= MAX_REMEMBERED_SIZE:
                 while len(self._addresses) >= self._limit:

@@ -1,10 +1,23 @@
-"""Routing and Forwarding 0.1: the frames, the tag index and the routing table.
+"""Routing and Forwarding 0.1: the frames, the tag index, the routing table, the methods.
 
-Reading and writing the five frames in both dialects, tags and their text form, and the
-table a broker finds routes in. See "Decisions on the gaps of the specification" on the
-architecture page for what the specification leaves open.
+Reading and writing the five frames in both dialects, tags and their text form, the table a
+broker finds routes in, and the methods by which it chooses among several. See "Decisions on
+the gaps of the specification" on the architecture page for what the specification leaves open.
 """
 
+from ._balance import (
+    BALANCERS,
+    LATENCY_DECAY,
+    MAX_WEIGHT,
+    Balancer,
+    Candidate,
+    LeastOutstanding,
+    PeakEwma,
+    Random,
+    RoundRobin,
+    Weighted,
+    peak_ewma,
+)
 from ._dialect import (
     DIALECTS,
     MIME_BROKER_FRAME,
@@ -47,6 +60,14 @@ from ._frames import (
     locate_address,
     parse_frame,
 )
+from ._hints import (
+    MAX_NO_ROUTE,
+    NO_ROUTE_KEY,
+    AddressQuery,
+    method_name,
+    query_of_address,
+    read_address,
+)
 from ._ids import (
     ID_SIZE,
     canonical_id,
@@ -71,16 +92,24 @@ from ._keys import (
     parse_key,
 )
 from ._query import (
-    MAX_REMEMBERED_QUERIES,
-    MAX_REMEMBERED_SIZE,
-    AddressQuery,
     Query,
-    QueryReader,
     format_query,
     format_tag,
     parse_query,
     parse_tag,
     query_from_tags,
+)
+from ._query_text import format_address_query, parse_address_query
+from ._reader import MAX_REMEMBERED_QUERIES, MAX_REMEMBERED_SIZE, QueryReader
+from ._shard import (
+    SHARD_METHODS,
+    BoundedRing,
+    Jump,
+    Modulo,
+    Placement,
+    Rendezvous,
+    Sharding,
+    shard_hash,
 )
 from ._table import (
     MAX_TOMBSTONES,
@@ -109,16 +138,19 @@ from ._tags import (
 )
 
 __all__ = [
+    "BALANCERS",
     "DIALECTS",
     "EMPTY_LIST",
     "FLAG_ENCRYPTED",
     "HEADER_SIZE",
     "ID_SIZE",
+    "LATENCY_DECAY",
     "MAJOR_VERSION",
     "MAX_CACHED_MATCHES",
     "MAX_CACHED_QUERIES",
     "MAX_CACHED_TAGS",
     "MAX_KEY_SIZE",
+    "MAX_NO_ROUTE",
     "MAX_REMEMBERED_QUERIES",
     "MAX_REMEMBERED_SIZE",
     "MAX_SERVICE_NAME_SIZE",
@@ -126,10 +158,13 @@ __all__ = [
     "MAX_TIMESTAMP",
     "MAX_TOMBSTONES",
     "MAX_VALUE_SIZE",
+    "MAX_WEIGHT",
     "MIME_BROKER_FRAME",
     "MIME_FORWARDING",
     "MIME_ROUTING_FRAME",
     "MINOR_VERSION",
+    "NO_ROUTE_KEY",
+    "SHARD_METHODS",
     "TOMBSTONE_LIFETIME",
     "AddressFrame",
     "AddressQuery",
@@ -137,27 +172,39 @@ __all__ = [
     "Answer",
     "BadRoutingFlags",
     "BadText",
+    "Balancer",
+    "BoundedRing",
     "BrokerFrame",
     "BrokerFrameError",
     "BrokerInfo",
     "Buffer",
+    "Candidate",
     "Dialect",
     "Entry",
     "FieldTooLong",
     "FrameTruncated",
     "FrameType",
+    "Jump",
     "Key",
+    "LeastOutstanding",
     "Matches",
     "Metadata",
+    "Modulo",
     "NullNotLast",
+    "PeakEwma",
+    "Placement",
     "Query",
     "QueryReader",
+    "Random",
+    "Rendezvous",
+    "RoundRobin",
     "RouteAdd",
     "RouteRemove",
     "RouteSetup",
     "RoutingTable",
     "RoutingTableStatistics",
     "RoutingType",
+    "Sharding",
     "Tag",
     "TagIndex",
     "TagIndexStatistics",
@@ -168,9 +215,11 @@ __all__ = [
     "UnexpectedFrameType",
     "UnsupportedVersion",
     "Update",
+    "Weighted",
     "WellKnownKey",
     "canonical_id",
     "extension_key",
+    "format_address_query",
     "format_id",
     "format_key",
     "format_query",
@@ -178,7 +227,9 @@ __all__ = [
     "frame_type",
     "locate_address",
     "make_tags",
+    "method_name",
     "normal_form",
+    "parse_address_query",
     "parse_frame",
     "parse_id",
     "parse_key",
@@ -186,9 +237,13 @@ __all__ = [
     "parse_query",
     "parse_tag",
     "parse_tags",
+    "peak_ewma",
     "query_from_tags",
+    "query_of_address",
+    "read_address",
     "serialize_metadata",
     "serialize_tags",
+    "shard_hash",
     "tag_set",
     "with_default_tags",
 ]

@@ -356,7 +356,7 @@ def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
     """Say what kind of ADDRESS this is and where its parts are, without reading texts.
 
     The tag list, `buffer[spans.tags:spans.wrapped]`, is checked for its lengths only;
-    `query_from_tags` and `QueryReader.from_tags` check the rest.
+    `query_from_tags` and `read_address` check the rest.
 
     Raises:
         BrokerFrameError: It is not an ADDRESS, its flags or lengths are broken, it has no

@@ -169,8 +169,9 @@ def format_key(key: Key) -> str:
     """Write a key for people: the inverse of `parse_key`."""
     if isinstance(key, int):
         return _SHORT.get(key) or f"0x{key:02x}"
-    if key in _WORDS or _NUMBER.fullmatch(key):
-        # Escaping one character makes the word literal again.
+    if key in _WORDS or _NUMBER.fullmatch(key) or key[0] == "@":
+        # Escaping one character makes the word literal again. A word that begins with an
+        # '@' says how to choose, and is no tag.
         return f"%{ord(key[0]):02X}{escape(key[1:])}"
     return escape(key)
 

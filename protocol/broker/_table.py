@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from ._index import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, TagIndex, TagIndexStatistics
-from ._query import Query, QueryReader
+from ._query import Query
+from ._reader import QueryReader
 from ._tags import TagList, with_default_tags
 
 __all__ = [

@@ -278,7 +278,7 @@ def test_answers_over_the_limit_are_made_each_time() -> None:
 def test_reads_raw_queries() -> None:
     table = RoutingTable[str]()
     add(table)
-    assert table.candidates(table.queries.from_text(b"service=orders")) == tuple(table)
+    assert table.candidates(table.queries.from_text(b"service=orders").query) == tuple(table)
 
 
 def test_statistics() -> None:
