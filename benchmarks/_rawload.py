@@ -6,8 +6,8 @@ once. Frames are built before the measured window. All frames of a kind have one
 chunk of a thousand frames is checked, and answered, by a few slices with a stride: the work for
 a chunk hardly depends on how many frames are in it.
 
-The frames are put together here from the RSocket and broker specifications, not with Onward's
-codec: the load must not change when the codec does.
+What the frames look like is a `Shape`, so that a broker with another protocol gets the same load
+from the same code.
 
 Every answer is checked: its length, type and flags as it comes, and at the end of the window
 that each stream was answered exactly once. An error frame ends the run.
@@ -19,17 +19,39 @@ import array
 import os
 import selectors
 import socket
-import struct
-import sys
 import time
-import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DATA", "Load", "Window", "cpu_seconds", "open_load"]
+from _wire import (
+    KEEPALIVE,
+    KEEPALIVE_RESPOND,
+    STREAM_ID,
+    columns,
+    element_frame,
+    frame,
+    numbers,
+    request_frame,
+    setup_frame,
+    stamp,
+)
+
+__all__ = [
+    "DATA",
+    "RECEIVE_SIZE",
+    "SERVICE",
+    "TIMEOUT",
+    "Load",
+    "Shape",
+    "Window",
+    "connect",
+    "cpu_seconds",
+    "open_load",
+    "rsocket_shape",
+]
 
 SERVICE = "bench"
 DATA = b"x" * 64
@@ -37,29 +59,6 @@ DATA = b"x" * 64
 
 TIMEOUT = 20.0
 """Seconds without any frame after which the run is given up."""
-
-COMPOSITE = b"message/x.rsocket.composite-metadata.v0"
-BROKER_FRAME = b"message/x.rsocket.broker.frame.v0"
-OCTETS = b"application/octet-stream"
-
-ROUTE_SETUP_HEADER = bytes.fromhex("000000010400")
-UNICAST_ADDRESS_HEADER = bytes.fromhex("000000011480")
-SERVICE_NAME = 0x81
-
-# Frame type (6 bits) and flags (10 bits), RSocket 1.0, "Frame Types".
-SETUP_WITH_METADATA = 0x0500
-KEEPALIVE_RESPOND = 0x0C80
-KEEPALIVE = 0x0C00
-REQUEST_RESPONSE_WITH_METADATA = 0x1100
-PAYLOAD_NEXT_COMPLETE = 0x2860
-
-# Where the bytes of these fields are in a frame with its length before it.
-LENGTH = range(3)
-STREAM_ID = range(3, 7)
-TYPE_AND_FLAGS = range(7, 9)
-
-SELDOM = 600_000
-"""In milliseconds: the broker is to wait so long for KEEPALIVE, which the load does not send."""
 
 RECEIVE_SIZE = 1 << 18
 
@@ -71,109 +70,139 @@ class Window(NamedTuple):
     seconds: float
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time a process has used so far, user and system, of all its threads.
+class Sent(NamedTuple):
+    """A frame as its sender writes it, and as its receiver reads it behind the broker.
 
-    It is counted in clock ticks, mostly 10 ms: a window has to take a hundred times that.
+    `number` and `arrived_number` are where in them the request's number is. `same` is where
+    every frame that arrives has to be like `arrived`.
     """
-    # The name of the command, in parentheses, may have spaces in it.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    user, system = int(fields[11]), int(fields[12])
-    return (user + system) / os.sysconf("SC_CLK_TCK")
+
+    written: bytes
+    number: range
+    arrived: bytes
+    arrived_number: range
+    same: tuple[int, ...]
 
 
-def frame(stream_id: int, type_and_flags: int, body: bytes) -> bytes:
-    """Return a frame with its length before it."""
-    header = struct.pack(">IH", stream_id, type_and_flags)
-    return _length(header + body) + header + body
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The protocol of a load.
+
+    Attributes:
+        request: From the requester to the destination.
+        answer: From the destination to the requester.
+        numbers: The first number of a request, and the step to the next.
+        connect: Opens a connection to a port for a service name, or a requester's name.
+        text: Whether numbers are written in hexadecimal digits.
+    """
+
+    request: Sent
+    answer: Sent
+    numbers: tuple[int, int]
+    connect: Callable[[int, str], socket.socket]
+    text: bool = False
+
+    def octets(self, given: array.array[int]) -> bytes:
+        """Return the numbers as they are written."""
+        octets = numbers(given).tobytes()
+        return octets.hex().encode() if self.text else octets
+
+    def read(self, octets: bytes) -> array.array[int]:
+        """Return the numbers that are written so."""
+        return numbers(bytes.fromhex(octets.decode()) if self.text else octets)
 
 
-def setup_frame(name: str) -> bytes:
-    """Return SETUP with a ROUTE_SETUP in its composite metadata."""
-    metadata = _broker_entry(
-        ROUTE_SETUP_HEADER + uuid.uuid4().bytes + bytes([len(name)]) + name.encode()
+def rsocket_shape(data: bytes = DATA) -> Shape:
+    """Return the shape of request/response with this data in both directions."""
+    request, answer = request_frame(SERVICE, data), element_frame(data, complete=True)
+    same = (*range(3), 7, 8)  # length, type and flags
+    return Shape(
+        Sent(request, STREAM_ID, request, STREAM_ID, same),
+        Sent(answer, STREAM_ID, answer, STREAM_ID, same),
+        (1, 2),
+        connect,
     )
-    version = struct.pack(">HH", 1, 0)
-    keepalive = struct.pack(">II", SELDOM, SELDOM)
-    mime_types = b"".join(bytes([len(each)]) + each for each in (COMPOSITE, OCTETS))
-    return frame(
-        0, SETUP_WITH_METADATA, version + keepalive + mime_types + _length(metadata) + metadata
-    )
 
 
-def request_frame() -> bytes:
-    """Return REQUEST_RESPONSE with a unicast ADDRESS in its composite metadata."""
-    name = SERVICE.encode()
-    tags = bytes([SERVICE_NAME, len(name)]) + name
-    metadata = _broker_entry(UNICAST_ADDRESS_HEADER + uuid.uuid4().bytes + tags)
-    return frame(0, REQUEST_RESPONSE_WITH_METADATA, _length(metadata) + metadata + DATA)
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time a process has used so far, user and system, of all its threads."""
+    try:
+        # The clock of another process: as clock_getcpuclockid(3) numbers it, in nanoseconds.
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        # In clock ticks, mostly 10 ms. The name of the command may have spaces in it.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _broker_entry(broker_frame: bytes) -> bytes:
-    return bytes([len(BROKER_FRAME) - 1]) + BROKER_FRAME + _length(broker_frame) + broker_frame
-
-
-def _length(data: bytes) -> bytes:
-    return len(data).to_bytes(3, "big")
+def connect(port: int, name: str) -> socket.socket:
+    """Open a connection to a broker and register a route with this service name."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A KEEPALIVE is answered after the frames before it: then the route is set up.
+    position = bytes(8)
+    answer = frame(0, KEEPALIVE, position)
+    connection.sendall(setup_frame(name) + frame(0, KEEPALIVE_RESPOND, position))
+    if (received := connection.recv(len(answer), socket.MSG_WAITALL)) != answer:
+        connection.close()
+        raise RuntimeError(f"not an answer to KEEPALIVE: {received!r}")
+    return connection
 
 
 class _Peer:
     """One connection to the broker, on which all frames received are of one kind."""
 
-    def __init__(self, port: int, name: str, expected: bytes) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port: int, name: str, shape: Shape, expected: Sent) -> None:
+        self.socket = shape.connect(port, name)
         self._expected = expected
-        self._rest = b""
-        # A KEEPALIVE is answered after the frames before it: then the route is set up.
-        position = bytes(8)
-        answer = frame(0, KEEPALIVE, position)
-        self.socket.sendall(setup_frame(name) + frame(0, KEEPALIVE_RESPOND, position))
-        if (received := self.socket.recv(len(answer), socket.MSG_WAITALL)) != answer:
-            raise RuntimeError(f"not an answer to KEEPALIVE: {received!r}")
+        self._rest: list[bytes] = []
+        self._kept = 0
 
     def _receive_frames(self) -> bytes:
         """Receive what there is and return the whole frames of it."""
         chunk = self.socket.recv(RECEIVE_SIZE)
         if not chunk:
             raise RuntimeError("the broker closed the connection")
-        data = self._rest + chunk
-        size = len(self._expected)
-        end = len(data) - len(data) % size
-        frames, self._rest = data[:end], data[end:]
-        count = end // size
-        for offset in (*LENGTH, *TYPE_AND_FLAGS):
-            if frames[offset::size] != self._expected[offset : offset + 1] * count:
+        expected = self._expected.arrived
+        size = len(expected)
+        self._rest.append(chunk)
+        self._kept += len(chunk)
+        if self._kept < size:
+            return b""
+        data = b"".join(self._rest)
+        count = len(data) // size
+        frames, rest = data[: count * size], data[count * size :]
+        self._rest, self._kept = [rest], len(rest)
+        for offset in self._expected.same:
+            if frames[offset::size] != expected[offset : offset + 1] * count:
                 raise RuntimeError(f"not the frames expected: {data[: 2 * size]!r}")
         return frames
 
 
 class _Destination(_Peer):
-    """Answers every request with `DATA`."""
+    """Answers every request with the answer's data."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__(port, SERVICE, request_frame())
-        self._answer = frame(0, PAYLOAD_NEXT_COMPLETE, DATA)
+    def __init__(self, port: int, shape: Shape) -> None:
+        super().__init__(port, SERVICE, shape, shape.request)
+        self._answer = shape.answer
 
     def receive(self) -> None:
         """Answer the requests that are there."""
         frames = self._receive_frames()
-        size, answer_size = len(self._expected), len(self._answer)
-        answers = bytearray(self._answer * (len(frames) // size))
-        for offset in STREAM_ID:
-            answers[offset::answer_size] = frames[offset::size]
-        self.socket.sendall(answers)
+        given = columns(frames, len(self._expected.arrived), self._expected.arrived_number)
+        self.socket.sendall(stamp(self._answer.written, given, self._answer.number))
 
 
 class _Requester(_Peer):
     """Keeps `in_flight` requests in flight until those prepared are answered."""
 
-    def __init__(self, port: int, name: str, in_flight: int) -> None:
-        super().__init__(port, name, frame(0, PAYLOAD_NEXT_COMPLETE, DATA))
+    def __init__(self, port: int, name: str, shape: Shape, in_flight: int) -> None:
+        super().__init__(port, name, shape, shape.answer)
+        self._shape = shape
         self._in_flight = in_flight
-        self._request = request_frame()
-        self._next_stream_id = 1
-        self._stream_ids = array.array("I")
+        self._next, self._step = shape.numbers
+        self._numbers = array.array("I")
+        self._octets = b""
         self._requests = memoryview(b"")
         self._answers: list[bytes] = []
         self.pending = 0
@@ -181,10 +210,12 @@ class _Requester(_Peer):
 
     def prepare(self, count: int) -> None:
         """Build the frames of a window of so many requests."""
-        end = self._next_stream_id + 2 * count
-        self._stream_ids = array.array("I", range(self._next_stream_id, end, 2))
-        self._next_stream_id = end
-        self._requests = memoryview(_with_stream_ids(self._request * count, self._stream_ids))
+        request = self._shape.request
+        end = self._next + self._step * count
+        self._numbers = array.array("I", range(self._next, end, self._step))
+        self._next = end
+        octets = self._shape.octets(self._numbers)
+        self._requests = memoryview(stamp(request.written, octets, request.number))
         self._answers = []
         self.pending = count
 
@@ -195,46 +226,23 @@ class _Requester(_Peer):
     def receive(self) -> None:
         """Take the answers that are there, and send as many requests."""
         frames = self._receive_frames()
-        count = len(frames) // len(self._expected)
-        self._answers.append(frames)
+        size = len(self._expected.arrived)
+        count = len(frames) // size
+        # Of large frames only the numbers are kept, lest a window be held in memory.
+        self._answers.append(columns(frames, size, self._expected.arrived_number))
         self.pending -= count
         self._send(count)
 
     def check(self) -> None:
-        """Hold the stream ids of the answers against those of the requests."""
-        answers = b"".join(self._answers)
-        if sorted(_stream_ids(answers, len(self._expected))) != self._stream_ids.tolist():
+        """Hold the numbers of the answers against those of the requests."""
+        answered = self._shape.read(b"".join(self._answers))
+        if sorted(answered) != self._numbers.tolist():
             raise RuntimeError("a stream was not answered exactly once")
 
     def _send(self, count: int) -> None:
-        end = count * len(self._request)
+        end = count * len(self._shape.request.written)
         self.socket.sendall(self._requests[:end])
         self._requests = self._requests[end:]
-
-
-def _with_stream_ids(frames: bytes, stream_ids: array.array[int]) -> bytearray:
-    """Return the frames, all of one length, with these stream ids."""
-    size = len(frames) // len(stream_ids)
-    written = bytearray(frames)
-    octets = _big_endian(stream_ids).tobytes()
-    for place, offset in enumerate(STREAM_ID):
-        written[offset::size] = octets[place::4]
-    return written
-
-
-def _stream_ids(frames: bytes, size: int) -> array.array[int]:
-    """Return the stream ids of frames that are all of one length."""
-    octets = bytearray(len(frames) // size * 4)
-    for place, offset in enumerate(STREAM_ID):
-        octets[place::4] = frames[offset::size]
-    return _big_endian(array.array("I", bytes(octets)))
-
-
-def _big_endian(numbers: array.array[int]) -> array.array[int]:
-    swapped = numbers[:]
-    if sys.byteorder == "little":
-        swapped.byteswap()
-    return swapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +257,10 @@ class Load:
     _selector: selectors.BaseSelector
 
     def run(self, requests: int) -> Window:
-        """Send so many requests, spread over the requesters, and wait for all answers.
+        """Send so many requests and wait for their answers.
+
+        Args:
+            requests: At least one for each requester; rounded down to a multiple of them.
 
         Raises:
             RuntimeError: A frame is not the one expected, a stream was not answered exactly
@@ -274,17 +285,22 @@ class Load:
 
 
 @contextmanager
-def open_load(port: int, *, requesters: int, in_flight: int) -> Generator[Load]:
+def open_load(
+    port: int, *, requesters: int, in_flight: int, shape: Shape | None = None
+) -> Generator[Load]:
     """Connect a destination and so many requesters to the broker at 127.0.0.1:`port`.
 
     Args:
-        port: Of the broker's RSocket listener.
+        port: Of the broker's listener.
         requesters: How many connections send requests.
         in_flight: Requests in flight, of all of them together.
+        shape: The protocol and the data; request/response by RSocket with `DATA` by default.
     """
-    destination = _Destination(port)
+    shape = shape or rsocket_shape()
+    destination = _Destination(port, shape)
     senders = [
-        _Requester(port, f"requester-{n}", in_flight // requesters) for n in range(requesters)
+        _Requester(port, f"requester-{n}", shape, in_flight // requesters)
+        for n in range(requesters)
     ]
     with selectors.DefaultSelector() as selector:
         for peer in (destination, *senders):

@@ -1,0 +1,148 @@
+"""The brokers that are measured beside each other: each a process with a port on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from _nats import nats_shape
+from _rawload import Shape, rsocket_shape
+
+__all__ = ["JAVA", "NATS", "ONWARD", "RELAY", "Missing", "Rival", "raise_file_limit", "start"]
+
+HERE = Path(__file__).resolve().parent
+ONWARD, JAVA, NATS, RELAY = "onward", "java", "nats", "relay"
+
+LISTENING = re.compile(r"listening rsocket\+tcp://127\.0\.0\.1:(\d+)")
+NATS_LISTENING = re.compile(r"Listening for client connections on 127\.0\.0\.1:(\d+)")
+NATS_OPTIONS = 'listen: "127.0.0.1:-1"\nping_interval: "1h"\n'
+"""A PING between the messages of the load would break its stride."""
+NATS_PLACES = "/usr/sbin:/usr/local/sbin"
+"""Where Debian's package puts the server, which may not be on a user's path."""
+ENDING = 10.0
+"""Seconds a broker is given to end before it is killed."""
+
+
+class Missing(Exception):
+    """A rival cannot run on this machine; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A broker that listens.
+
+    Attributes:
+        name: Which one.
+        pid: Its process.
+        port: On 127.0.0.1.
+        shape: Makes the shape of request/response that it understands, for some data.
+    """
+
+    name: str
+    pid: int
+    port: int
+    shape: Callable[[bytes], Shape] = rsocket_shape
+
+
+@contextmanager
+def start(name: str) -> Generator[Rival]:
+    """Start a rival, and end it.
+
+    Raises:
+        Missing: It is not on this machine.
+        RuntimeError: It ended without saying where it listens.
+    """
+    with _STARTERS[name]() as rival:
+        yield rival
+
+
+def raise_file_limit(files: int) -> int:
+    """Raise the soft limit of open files for this process and those it starts.
+
+    Returns:
+        The limit now; it may be less than asked for.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = files if hard == resource.RLIM_INFINITY else min(files, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
+
+
+@contextmanager
+def _running(command: Sequence[str], listening: re.Pattern[str]) -> Generator[tuple[int, int]]:
+    """Run a command that prints where it listens; yield its process id and its port."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                if found := listening.search(line):
+                    break
+            else:
+                raise RuntimeError(f"{command[0]} did not listen")
+            yield process.pid, int(found[1])
+        finally:
+            process.terminate()
+            try:
+                process.communicate(timeout=ENDING)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@contextmanager
+def _onward() -> Generator[Rival]:
+    # Another version can be named, say of a second checkout, to compare two.
+    given = os.environ.get("ONWARD")
+    onward = shlex.split(given) if given else [str(Path(sys.executable).with_name("onward"))]
+    command = [*onward, "broker", "--listen", "rsocket+tcp://127.0.0.1:0"]
+    with _running(command, LISTENING) as (pid, port):
+        yield Rival(ONWARD, pid, port)
+
+
+@contextmanager
+def _relay() -> Generator[Rival]:
+    with _running([sys.executable, str(HERE / "_relay.py")], LISTENING) as (pid, port):
+        yield Rival(RELAY, pid, port)
+
+
+@contextmanager
+def _nats() -> Generator[Rival]:
+    given = os.environ.get("NATS_SERVER")
+    found = given or shutil.which("nats-server") or shutil.which("nats-server", path=NATS_PLACES)
+    if not found:
+        raise Missing("nats-server is not on the path, and NATS_SERVER does not name it")
+    if not shutil.which(found):
+        raise Missing(f"NATS_SERVER names {found}, which cannot be run")
+    with TemporaryDirectory() as folder:
+        options = Path(folder, "nats.conf")
+        options.write_text(NATS_OPTIONS)
+        with _running([found, "-c", str(options)], NATS_LISTENING) as (pid, port):
+            yield Rival(NATS, pid, port, nats_shape)
+
+
+@contextmanager
+def _java() -> Generator[Rival]:
+    # The peers of the tests; they are no package that is installed.
+    sys.path.insert(0, str(HERE.parent))
+    from tests.peers.jvm import JavaMissing, java_broker
+
+    try:
+        with java_broker("tcp://127.0.0.1:0") as broker:
+            yield Rival(JAVA, broker.process.pid, broker.ports[0])
+    except JavaMissing as missing:
+        raise Missing(str(missing)) from None
+
+
+_STARTERS = {ONWARD: _onward, JAVA: _java, NATS: _nats, RELAY: _relay}

@@ -1,0 +1,245 @@
+"""How brokers are measured beside each other: warm-up, windows in turn, rates, memory."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from _harness import noise
+from _idle import SETTLING, collect_garbage, idle_connections, resident_bytes
+from _mixedload import MixedLoad, Rated, Scenario, open_mixed_load
+from _rawload import Window, cpu_seconds, open_load
+from _rivals import JAVA, NATS, RELAY, Rival, start
+
+__all__ = ["Idle", "Latency", "Samples", "Size", "cpu_costs", "idle_cost", "latencies", "quantile"]
+
+AGREE = 0.05
+"""Two windows whose costs differ by no more have settled."""
+PREPARED = 256 * 1024 * 1024
+"""Most bytes of requests built for one window; the windows of large requests are shorter."""
+FIRST_REQUESTS = 200
+BARE = (NATS, RELAY)
+"""Those that are measured with request/response to one destination alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured.
+
+    Attributes:
+        windows: Windows of each broker, in turn.
+        window: Seconds of one.
+        warm_up: Least seconds of load before the first window, for all but Java.
+        java_warm_up: The same for Java, the first time it gets any load.
+        java_again: The same for Java, for each other kind of load.
+        longest_warm_up: Most seconds of load before the first window.
+        rate_window: Seconds of a window at a fixed rate.
+        idle: Idle connections.
+        quick: Whether nats-server gets one kind of load only: its connections take two seconds
+            each to open.
+    """
+
+    windows: int
+    window: float
+    warm_up: float
+    java_warm_up: float
+    java_again: float
+    longest_warm_up: float
+    rate_window: float
+    idle: int
+    quick: bool = False
+
+
+class Load(Protocol):
+    """Something that sends requests through a broker."""
+
+    def run(self, requests: int) -> Window:
+        """Send so many requests and wait for their answers."""
+        ...
+
+
+@dataclass(slots=True)
+class Samples:
+    """What the windows of one broker measured."""
+
+    values: list[float] = field(default_factory=list[float])
+
+    @property
+    def median(self) -> float:
+        """The median of the windows."""
+        return statistics.median(self.values)
+
+    @property
+    def noise(self) -> float:
+        """How far the middle half of the windows scatters, relative to the median."""
+        return noise(self.values)
+
+    def over(self, other: Samples) -> float:
+        """Return the ratio of this to another, the median of the ratios of windows in turn."""
+        return statistics.median(
+            mine / its for mine, its in zip(self.values, other.values, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One broker at a fixed rate, in seconds; and the share of requests it answered with errors."""
+
+    p50: Samples = field(default_factory=Samples)
+    p99: Samples = field(default_factory=Samples)
+    p999: Samples = field(default_factory=Samples)
+    refused: Samples = field(default_factory=Samples)
+
+    def add(self, window: Rated) -> None:
+        """Add one window."""
+        self.refused.values.append(window.refused)
+        ordered = sorted(window.took)
+        for samples, share in ((self.p50, 0.5), (self.p99, 0.99), (self.p999, 0.999)):
+            samples.values.append(quantile(ordered, share))
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """What idle connections cost a broker.
+
+    Attributes:
+        each: Bytes of memory for each.
+        request: Seconds of CPU for a request to another destination meanwhile, by window.
+    """
+
+    each: float
+    request: Samples
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the value that so large a share of the values, in order, does not exceed."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def cpu_costs(
+    scenario: Scenario, rivals: Sequence[Rival], size: Size, warm: set[str]
+) -> dict[str, Samples]:
+    """Measure the CPU seconds of each broker for a request, in windows that take turns.
+
+    Args:
+        scenario: The load.
+        rivals: The brokers; those that have no such load are left out.
+        size: How much.
+        warm: The brokers that have had load; those measured are added.
+
+    Raises:
+        Refused: A broker answered the load with an error.
+        RuntimeError: A broker did not do as asked.
+    """
+    costs: dict[str, Samples] = {}
+    with ExitStack() as stack:
+        running: list[tuple[Rival, Load, int]] = []
+        for rival in rivals:
+            if rival.name in BARE and not scenario.uniform:
+                continue
+            if rival.name == NATS and size.quick and NATS in warm:
+                continue
+            load = stack.enter_context(_open(rival, scenario))
+            rate = _settle(rival, load, scenario, size, warm)
+            running.append((rival, load, _window_of(scenario, rate, size.window)))
+            costs[rival.name] = Samples()
+        for _ in range(size.windows):
+            for rival, load, requests in running:
+                before = cpu_seconds(rival.pid)
+                load.run(requests)
+                used = cpu_seconds(rival.pid) - before
+                costs[rival.name].values.append(used / requests)
+    return costs
+
+
+def latencies(
+    scenario: Scenario, rivals: Sequence[Rival], shares: Sequence[float], size: Size
+) -> list[tuple[float, float, Mapping[str, Latency]]]:
+    """Measure how long requests take at rates that are shares of the slowest broker's best.
+
+    Returns:
+        For each share the rate, in requests for each second, and the brokers.
+    """
+    found: list[tuple[float, float, Mapping[str, Latency]]] = []
+    with ExitStack() as stack:
+        loads: dict[str, MixedLoad] = {}
+        best: list[float] = []
+        for rival in rivals:
+            load = stack.enter_context(open_mixed_load(rival.port, scenario))
+            best.append(_settle(rival, load, scenario, size, {JAVA}))
+            loads[rival.name] = load
+        for share in shares:
+            rate = min(best) * share
+            by_name = {name: Latency() for name in loads}
+            for _ in range(size.windows):
+                for name, load in loads.items():
+                    by_name[name].add(load.run_at(rate, size.rate_window))
+            found.append((share, rate, by_name))
+    return found
+
+
+def idle_cost(name: str, scenario: Scenario, size: Size) -> Idle:
+    """Start a broker afresh and measure it with many connections on which nothing happens."""
+    with start(name) as rival, _open(rival, scenario) as load:
+        load.run(FIRST_REQUESTS)
+        before = _memory(rival)
+        with idle_connections(rival.port, size.idle):
+            each = (_memory(rival) - before) / size.idle
+            rate = _settle(rival, load, scenario, size, set())
+            requests = _window_of(scenario, rate, size.window)
+            cost = Samples()
+            for _ in range(size.windows):
+                started = cpu_seconds(rival.pid)
+                load.run(requests)
+                cost.values.append((cpu_seconds(rival.pid) - started) / requests)
+    return Idle(each, cost)
+
+
+@contextmanager
+def _open(rival: Rival, scenario: Scenario) -> Generator[Load]:
+    """Connect the cheapest load there is for this."""
+    if scenario.uniform:
+        shape = rival.shape(b"x" * scenario.size)
+        with open_load(
+            rival.port, requesters=1, in_flight=scenario.in_flight, shape=shape
+        ) as uniform:
+            yield uniform
+    else:
+        with open_mixed_load(rival.port, scenario) as mixed:
+            yield mixed
+
+
+def _settle(rival: Rival, load: Load, scenario: Scenario, size: Size, warm: set[str]) -> float:
+    """Run a load until its cost changes no more; return its requests for each second."""
+    least = size.warm_up
+    if rival.name == JAVA:
+        least = size.java_again if JAVA in warm else size.java_warm_up
+    warm.add(rival.name)
+    started = time.perf_counter()
+    requests, rate, last = min(FIRST_REQUESTS, 2 * scenario.in_flight), 0.0, 0.0
+    while (took := time.perf_counter() - started) < size.longest_warm_up:
+        before = cpu_seconds(rival.pid)
+        window = load.run(requests)
+        cost = (cpu_seconds(rival.pid) - before) / requests
+        rate = window.requests / window.seconds
+        if took >= least and abs(cost - last) <= AGREE * cost:
+            break
+        last = cost
+        requests = _window_of(scenario, rate, size.window)
+    return rate
+
+
+def _window_of(scenario: Scenario, rate: float, seconds: float) -> int:
+    most = PREPARED // (scenario.size + 128)
+    return max(scenario.in_flight, min(most, round(rate * seconds)))
+
+
+def _memory(rival: Rival) -> int:
+    if rival.name == JAVA:
+        collect_garbage(rival.pid)
+    time.sleep(SETTLING)
+    return resident_bytes(rival.pid)

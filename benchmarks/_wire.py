@@ -1,0 +1,179 @@
+"""Frames of raw loads, put together from the RSocket and broker specifications.
+
+Not with Onward's codec: the load must not change when the codec does. Each function returns
+a frame with its length before it, as it goes over TCP; the stream id is where `STREAM_ID` says.
+The broker frames are in the dialect that the Java broker speaks too, in composite metadata.
+"""
+
+from __future__ import annotations
+
+import array
+import struct
+import sys
+import uuid
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+__all__ = [
+    "STREAM_ID",
+    "Interaction",
+    "Routing",
+    "columns",
+    "element_frame",
+    "frame",
+    "frames_of",
+    "numbers",
+    "request_frame",
+    "setup_frame",
+    "stamp",
+]
+
+COMPOSITE: Final = b"message/x.rsocket.composite-metadata.v0"
+BROKER_FRAME: Final = b"message/x.rsocket.broker.frame.v0"
+OCTETS: Final = b"application/octet-stream"
+
+ROUTE_SETUP_HEADER: Final = bytes.fromhex("000000010400")
+ADDRESS_HEADER: Final = bytes.fromhex("0000000114")
+SERVICE_NAME: Final = 0x81
+
+# Frame type (6 bits) and flags (10 bits), RSocket 1.0, "Frame Types".
+SETUP_WITH_METADATA: Final = 0x0500
+KEEPALIVE_RESPOND: Final = 0x0C80
+KEEPALIVE: Final = 0x0C00
+REQUEST_N: Final = 0x2000
+CANCEL: Final = 0x2400
+ERROR: Final = 0x2C00
+PAYLOAD_COMPLETE: Final = 0x2840
+PAYLOAD_NEXT: Final = 0x2820
+PAYLOAD_NEXT_COMPLETE: Final = 0x2860
+TYPE: Final = 0xFC00
+"""The bits that say the type."""
+COMPLETE: Final = 0x0040
+NEXT: Final = 0x0020
+
+STREAM_ID: Final = range(3, 7)
+"""Where the stream id is, in a frame with its length before it."""
+
+SELDOM: Final = 600_000
+"""In milliseconds: the broker is to wait so long for KEEPALIVE, which the load does not send."""
+
+_HEAD: Final = struct.Struct(">BHIH")
+
+
+class Interaction(IntEnum):
+    """Type and flags of a request that carries metadata."""
+
+    RESPONSE = 0x1100
+    FIRE_AND_FORGET = 0x1500
+    STREAM = 0x1900
+
+
+class Routing(IntEnum):
+    """The flag of an ADDRESS that says who is to have the request."""
+
+    UNICAST = 0x80
+    MULTICAST = 0x40
+
+
+def frame(stream_id: int, type_and_flags: int, body: bytes) -> bytes:
+    """Return a frame with its length before it."""
+    header = struct.pack(">IH", stream_id, type_and_flags)
+    return _length(header + body) + header + body
+
+
+def setup_frame(name: str) -> bytes:
+    """Return SETUP with a ROUTE_SETUP of a new route in its composite metadata."""
+    metadata = _broker_entry(
+        ROUTE_SETUP_HEADER + uuid.uuid4().bytes + bytes([len(name)]) + name.encode()
+    )
+    version = struct.pack(">HH", 1, 0)
+    keepalive = struct.pack(">II", SELDOM, SELDOM)
+    mime_types = b"".join(bytes([len(each)]) + each for each in (COMPOSITE, OCTETS))
+    return frame(
+        0, SETUP_WITH_METADATA, version + keepalive + mime_types + _length(metadata) + metadata
+    )
+
+
+def request_frame(
+    service: str,
+    data: bytes,
+    interaction: Interaction = Interaction.RESPONSE,
+    routing: Routing = Routing.UNICAST,
+    *,
+    elements: int = 0,
+) -> bytes:
+    """Return a request with an ADDRESS in its composite metadata.
+
+    Args:
+        service: The service name, the only tag of the ADDRESS.
+        data: The request's data.
+        interaction: What is asked for.
+        routing: Whether one or all destinations are to have it.
+        elements: The first credit, if it is a stream.
+    """
+    name = service.encode()
+    tags = bytes([SERVICE_NAME, len(name)]) + name
+    metadata = _broker_entry(ADDRESS_HEADER + bytes([routing]) + uuid.uuid4().bytes + tags)
+    credit = struct.pack(">I", elements) if interaction is Interaction.STREAM else b""
+    return frame(0, interaction, credit + _length(metadata) + metadata + data)
+
+
+def element_frame(data: bytes, *, complete: bool) -> bytes:
+    """Return PAYLOAD with an element, which may be the last."""
+    return frame(0, PAYLOAD_NEXT_COMPLETE if complete else PAYLOAD_NEXT, data)
+
+
+def frames_of(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Take whole frames apart: type and flags, stream id, where the body begins and ends.
+
+    What follows the last whole frame is left alone.
+    """
+    position, size, unpack = 0, len(data), _HEAD.unpack_from
+    while size - position >= _HEAD.size:
+        high, low, stream_id, type_and_flags = unpack(data, position)
+        end = position + 3 + (high << 16) + low
+        if end > size:
+            return
+        yield type_and_flags, stream_id, position + 9, end
+        position = end
+
+
+def stamp(template: bytes, octets: bytes, places: range) -> bytearray:
+    """Repeat a frame, with other octets in each at the same places.
+
+    Args:
+        template: The frame.
+        octets: For each repetition as many as there are places.
+        places: Where in the frame they go.
+    """
+    size, width = len(template), len(places)
+    written = bytearray(template * (len(octets) // width))
+    for place, offset in enumerate(places):
+        written[offset::size] = octets[place::width]
+    return written
+
+
+def columns(frames: bytes, size: int, places: range) -> bytes:
+    """Return what is at these places in each of the frames, which are all of one size."""
+    width = len(places)
+    octets = bytearray(len(frames) // size * width)
+    for place, offset in enumerate(places):
+        octets[place::width] = frames[offset::size]
+    return bytes(octets)
+
+
+def numbers(octets: bytes | array.array[int]) -> array.array[int]:
+    """Turn numbers of 32 bits from or to the order of the wire."""
+    turned = array.array("I", octets) if isinstance(octets, bytes) else octets[:]
+    if sys.byteorder == "little":
+        turned.byteswap()
+    return turned
+
+
+def _broker_entry(broker_frame: bytes) -> bytes:
+    return bytes([len(BROKER_FRAME) - 1]) + BROKER_FRAME + _length(broker_frame) + broker_frame
+
+
+def _length(data: bytes) -> bytes:
+    return len(data).to_bytes(3, "big")
