@@ -7,17 +7,21 @@ import json
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TIMEOUT", "Program", "running_broker"]
+__all__ = ["TIMEOUT", "TRANSPORTS", "Program", "running_broker", "why_not"]
 
 TIMEOUT = 20.0
 """Seconds to wait for a program; only a failing test waits so long."""
 
-LISTENING = "listening rsocket+tcp://127.0.0.1:"
+TRANSPORTS = ("tcp", "ws")
+"""What clients reach the broker by: TCP and WebSocket."""
+
+LISTENING = "listening rsocket+"
 
 
 class Program:
@@ -37,18 +41,28 @@ class Program:
         finally:
             await program.kill()
 
+    async def tell(self, line: str) -> None:
+        """Send the program a line."""
+        assert self._process.stdin
+        self._process.stdin.write(f"{line}\n".encode())
+        await self._process.stdin.drain()
+
     async def line(self) -> str:
         """Wait for the next line, and return it without its end.
 
         Raises:
             EOFError: The program ended.
         """
-        assert self._process.stdout
         async with asyncio.timeout(TIMEOUT):
-            line = await self._process.stdout.readline()
+            line = await self.line_or_end()
         if not line:
             raise EOFError
-        return line.decode().rstrip("\n")
+        return line
+
+    async def line_or_end(self) -> str:
+        """Wait as long as it takes for the next line; it is empty if the program ended."""
+        assert self._process.stdout
+        return (await self._process.stdout.readline()).decode().rstrip("\n")
 
     async def report(self) -> dict[str, Any]:
         """Wait for the next line, which is a JSON object."""
@@ -61,31 +75,58 @@ class Program:
             await self._process.communicate()
             return await self._process.wait()
 
-    async def kill(self) -> None:
-        """End the program without a chance to say goodbye."""
+    def signal(self) -> None:
+        """Kill the program, if it still runs, and do not wait for its end."""
         if self._process.returncode is None:
             self._process.kill()
+
+    async def kill(self) -> None:
+        """End the program without a chance to say goodbye."""
+        self.signal()
         await self._process.communicate()
 
 
+def why_not(transport: str) -> str | None:
+    """Return why the broker cannot be reached so, if it cannot."""
+    scheme = f"rsocket+{transport}"
+    try:
+        for point in entry_points(group="onward.transports", name=scheme):
+            point.load()
+            return None
+    except (ImportError, AttributeError):
+        pass
+    return f"this broker has no listener for {scheme}"
+
+
 @contextmanager
-def running_broker(*options: str) -> Generator[int]:
-    """Run `onward broker` as its own process, and yield the port it listens on.
+def running_broker(
+    *options: str, transports: Sequence[str] = ("tcp",)
+) -> Generator[dict[str, str]]:
+    """Run `onward broker` as its own process, and yield where it listens.
 
     Args:
         options: More options for it.
+        transports: What it listens by, each on any free port. What it cannot is left out.
+
+    Yields:
+        For each transport the URI that clients of other makes know it by, such as
+        `tcp://127.0.0.1:8001`.
 
     Raises:
         AssertionError: It did not end cleanly when told to.
     """
+    wanted = [transport for transport in transports if not why_not(transport)]
+    listeners = [word for name in wanted for word in ("--listen", f"rsocket+{name}://127.0.0.1:0")]
     onward = Path(sys.executable).with_name("onward")
-    command = [str(onward), "broker", "--listen", "rsocket+tcp://127.0.0.1:0", *options]
+    command = [str(onward), "broker", *listeners, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
-            line = next((line for line in process.stdout if LISTENING in line), None)
-            assert line, "the broker ended before it listened"
-            yield int(line.partition(LISTENING)[2])
+            lines = (line.strip() for line in process.stdout)
+            uris = (line.partition(LISTENING)[2] for line in lines if LISTENING in line)
+            found = dict(zip(wanted, uris, strict=False))
+            assert len(found) == len(wanted), "the broker ended before it listened"
+            yield found
         finally:
             process.terminate()
             process.communicate(timeout=TIMEOUT)

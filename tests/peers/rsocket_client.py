@@ -12,8 +12,9 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Generator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from reactivestreams.publisher import Publisher
 from reactivestreams.subscriber import Subscriber
@@ -21,7 +22,7 @@ from reactivestreams.subscription import Subscription
 from rsocket.awaitable.awaitable_rsocket import AwaitableRSocket
 from rsocket.awaitable.collector_subscriber import CollectorSubscriber
 from rsocket.error_codes import ErrorCode
-from rsocket.exceptions import RSocketProtocolError
+from rsocket.exceptions import RSocketProtocolError, RSocketTransportError
 from rsocket.extensions.composite_metadata import CompositeMetadata
 from rsocket.extensions.helpers import metadata_item, require_route, route
 from rsocket.extensions.mimetypes import WellKnownMimeTypes
@@ -29,7 +30,11 @@ from rsocket.payload import Payload
 from rsocket.request_handler import BaseRequestHandler
 from rsocket.rsocket_client import RSocketClient
 from rsocket.streams.stream_from_generator import StreamFromGenerator
+from rsocket.transports.abstract_messaging import AbstractMessagingTransport
 from rsocket.transports.tcp import TransportTCP
+from rsocket.transports.transport import Transport
+from websockets.asyncio.client import ClientConnection, connect as connect_websocket
+from websockets.exceptions import ConnectionClosed
 
 __all__ = ["Destination", "Outcome", "Received", "ask", "connect"]
 
@@ -53,11 +58,16 @@ def encode_address(origin: uuid.UUID, service: str) -> bytes:
     return UNICAST_ADDRESS_HEADER + origin.bytes + bytes([SERVICE_NAME, len(name)]) + name
 
 
+def request_metadata(service: str, name: str = "echo") -> bytes:
+    """Return composite metadata with the name of a route, and the address of `service`."""
+    address = metadata_item(encode_address(uuid.uuid4(), service), BROKER_FRAME)
+    metadata: bytes = CompositeMetadata([route(name), address]).serialize()
+    return metadata
+
+
 def request_payload(service: str, text: str) -> Payload:
     """Return the payload of a request for `service`, with composite metadata."""
-    address = metadata_item(encode_address(uuid.uuid4(), service), BROKER_FRAME)
-    metadata = CompositeMetadata([route("echo"), address])
-    return Payload(text.encode(), metadata.serialize())
+    return Payload(text.encode(), request_metadata(service))
 
 
 class Outcome(NamedTuple):
@@ -70,12 +80,19 @@ class Outcome(NamedTuple):
 
 @asynccontextmanager
 async def connect(
-    port: int, service: str, destination: Destination | None = None
+    where: str | int, service: str, destination: Destination | None = None
 ) -> AsyncGenerator[RSocketClient]:
-    """Connect to the broker as `service`; close the connection at the end."""
+    """Connect to the broker as `service`; close the connection at the end.
+
+    Args:
+        where: `tcp://HOST:PORT`, `ws://HOST:PORT`, or the number of a TCP port of this machine.
+        service: The service name.
+        destination: What answers requests, if anything does.
+    """
+    uri = f"tcp://127.0.0.1:{where}" if isinstance(where, int) else where
     setup = metadata_item(encode_route_setup(uuid.uuid4(), service), BROKER_FRAME)
     client = RSocketClient(
-        _transports(port),
+        _transports(uri),
         # The annotation wants a callable with a parameter; it is called without one.
         handler_factory=lambda _=None: destination or BaseRequestHandler(),
         metadata_encoding=WellKnownMimeTypes.MESSAGE_RSOCKET_COMPOSITE_METADATA,
@@ -110,6 +127,8 @@ async def _answers(
             payloads = [await requester.request_response(request_payload(service, argument))]
         case "fire_and_forget":
             await requester.fire_and_forget(request_payload(service, argument))
+        case "metadata_push":
+            await requester.metadata_push(request_metadata(service, argument))
         case "request_stream":
             payload = request_payload(service, argument)
             payloads = await requester.request_stream(payload, limit_rate=CREDIT)
@@ -133,8 +152,48 @@ def _elements(texts: list[str]) -> Generator[tuple[Payload, bool]]:
         yield Payload(text.encode()), position == len(texts)
 
 
-async def _transports(port: int) -> AsyncGenerator[TransportTCP]:
-    yield TransportTCP(*await asyncio.open_connection("127.0.0.1", port))
+async def _transports(uri: str) -> AsyncGenerator[Transport]:
+    parts = urlsplit(uri)
+    if parts.scheme == "ws":
+        yield _WebSocket(uri)
+    else:
+        yield TransportTCP(*await asyncio.open_connection(parts.hostname, parts.port))
+
+
+class _WebSocket(AbstractMessagingTransport):  # type: ignore[misc]
+    """The client's side of a WebSocket, which the package has only for other libraries."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__()
+        self._uri = uri
+        self._opened: asyncio.Future[ClientConnection] = asyncio.get_running_loop().create_future()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        socket = await connect_websocket(self._uri, compression=None, proxy=None)
+        self._opened.set_result(socket)
+        self._reading = asyncio.create_task(self._read(socket))
+
+    async def _read(self, socket: ClientConnection) -> None:
+        base: Any = self
+        with suppress(ConnectionClosed):
+            async for message in socket:
+                assert isinstance(message, bytes)
+                async for frame in base._frame_parser.receive_data(message, header_length=0):
+                    base._incoming_frame_queue.put_nowait(frame)
+        base._incoming_frame_queue.put_nowait(RSocketTransportError())
+
+    async def send_frame(self, frame: Any) -> None:
+        try:
+            await (await self._opened).send(frame.serialize())
+        except ConnectionClosed as error:
+            raise RSocketTransportError from error
+
+    async def close(self) -> None:
+        if self._opened.done():
+            await self._opened.result().close()
+        if self._reading:
+            await self._reading
 
 
 class Received(NamedTuple):
@@ -166,6 +225,10 @@ class Destination(BaseRequestHandler):  # type: ignore[misc]
         elif text != "hold":
             answer.set_result(Payload(_answer_to(text)))
         return answer
+
+    async def on_metadata_push(self, payload: Any) -> None:
+        name = require_route(CompositeMetadata().parse(payload.metadata))
+        self.received.put_nowait(Received("metadata_push", "", name))
 
     async def request_fire_and_forget(self, payload: Payload) -> None:
         self._received("fire_and_forget", payload)

@@ -1,8 +1,8 @@
 """Clients of the JavaScript package `rsocket-broker-client-js` through the broker, both roles.
 
 Each test runs for three pairs of requester and destination: JavaScript and JavaScript, and
-JavaScript with the `rsocket` package of Python both ways. All of them are other processes, or
-other people's code, on real sockets.
+JavaScript with the `rsocket` package of Python both ways; and over TCP and over WebSocket. All of
+them are other processes, or other people's code, on real sockets.
 """
 
 from __future__ import annotations
@@ -12,48 +12,32 @@ import fcntl
 import re
 import shutil
 import subprocess
-import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from tests.peers import rsocket_client
-from tests.peers.programs import TIMEOUT, Program, running_broker
+from tests.peers.clients import (
+    APPLICATION_ERROR,
+    CANCELED,
+    JAVASCRIPT,
+    REJECTED,
+    Ask,
+    Destination,
+    JavascriptDestination,
+    PythonDestination,
+    ask_from_javascript,
+)
+from tests.peers.programs import TIMEOUT, TRANSPORTS, running_broker
 from tests.peers.rsocket_client import Outcome, Received
 
 pytestmark = pytest.mark.peer
 
-FOLDER = Path(__file__).with_name("js")
 OLDEST_NODE = 18
 INSTALL_TIMEOUT = 180.0
 """Seconds."""
-
-APPLICATION_ERROR = 0x201
-REJECTED = 0x202
-CANCELED = 0x203
-
-Ask = Callable[[str, str], Awaitable[Outcome]]
-"""Sends one request, an interaction and its argument, to the service of the test."""
-
-
-class Destination(Protocol):
-    """A destination of either language."""
-
-    async def received(self) -> Received:
-        """Wait for the next request it got."""
-        ...
-
-    async def canceled(self) -> int:
-        """Wait until a stream is canceled; return how many elements it had sent by then."""
-        ...
-
-    async def kill(self) -> None:
-        """End its connection in the middle of whatever it does."""
-        ...
 
 
 @pytest.fixture(scope="session")
@@ -75,9 +59,9 @@ def install_packages(npm: str) -> str | None:
 
     Test processes that run side by side wait for the first one of them.
     """
-    modules = FOLDER / "node_modules"
+    modules = JAVASCRIPT / "node_modules"
     modules.mkdir(exist_ok=True)
-    wanted = (FOLDER / "package.json").read_text()
+    wanted = (JAVASCRIPT / "package.json").read_text()
     installed = modules / ".installed"
     with (modules / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -90,7 +74,7 @@ def install_packages(npm: str) -> str | None:
         try:
             subprocess.run(
                 command,
-                cwd=FOLDER,
+                cwd=JAVASCRIPT,
                 capture_output=True,
                 text=True,
                 check=True,
@@ -105,87 +89,24 @@ def install_packages(npm: str) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Generator[int]:
-    """The port of a broker. The tests share it, each with a service of its own."""
-    with running_broker() as port:
-        yield port
+def broker() -> Generator[dict[str, str]]:
+    """The URIs of a broker. The tests share it, each with a service of its own."""
+    with running_broker(transports=TRANSPORTS) as uris:
+        yield uris
 
 
 @pytest.fixture
-def service() -> str:
-    return f"orders-{uuid.uuid4().hex}"
-
-
-class JavascriptDestination:
-    """The program `destination.js`, whose lines arrive in the order of the events."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    async def received(self) -> Received:
-        match await self._program.report():
-            case {"event": "received", "interaction": interaction, "data": data, "route": route}:
-                return Received(interaction, data, route)
-            case other:
-                raise AssertionError(f"not a request: {other}")
-
-    async def canceled(self) -> int:
-        match await self._program.report():
-            case {"event": "canceled", "sent": int(sent)}:
-                return sent
-            case other:
-                raise AssertionError(f"not a cancellation: {other}")
-
-    async def kill(self) -> None:
-        await self._program.kill()
-
-
-class PythonDestination:
-    """A client of the `rsocket` package, in this process."""
-
-    def __init__(self, destination: rsocket_client.Destination, stack: AsyncExitStack) -> None:
-        self._destination = destination
-        self._stack = stack
-
-    async def received(self) -> Received:
-        async with asyncio.timeout(TIMEOUT):
-            return await self._destination.received.get()
-
-    async def canceled(self) -> int:
-        async with asyncio.timeout(TIMEOUT):
-            return await self._destination.canceled.get()
-
-    async def kill(self) -> None:
-        await self._stack.aclose()
+def uri(broker: dict[str, str], transport: str) -> str:
+    return broker[transport]
 
 
 async def start_destination(
-    language: str, node: str, port: int, service: str, stack: AsyncExitStack
+    language: str, node: str, uri: str, service: str, stack: AsyncExitStack
 ) -> Destination:
     """Start a destination; the stack stops it."""
     if language == "javascript":
-        command = [node, str(FOLDER / "destination.js"), str(port), service]
-        program = await stack.enter_async_context(Program.running(*command))
-        assert await program.report() == {"event": "ready"}
-        return JavascriptDestination(program)
-    destination = rsocket_client.Destination()
-    own_stack = await stack.enter_async_context(AsyncExitStack())
-    await own_stack.enter_async_context(rsocket_client.connect(port, service, destination))
-    return PythonDestination(destination, own_stack)
-
-
-async def ask_from_javascript(
-    node: str, port: int, service: str, interaction: str, argument: str
-) -> Outcome:
-    """Run `requester.js` with one request."""
-    request = f"{interaction}={argument}"
-    command = [node, str(FOLDER / "requester.js"), str(port), service, request]
-    async with Program.running(*command) as program:
-        report = await program.report()
-        assert await program.finished() == 0
-    assert report["interaction"] == interaction
-    assert (report["outcome"] == "failed") == ("code" in report)
-    return Outcome(report["elements"], report.get("code"), report.get("message"))
+        return await JavascriptDestination.start(node, uri, service, stack)
+    return await PythonDestination.start(uri, service, stack)
 
 
 PAIRS = [("javascript", "javascript"), ("javascript", "python"), ("python", "javascript")]
@@ -212,20 +133,20 @@ async def stack() -> AsyncGenerator[AsyncExitStack]:
 
 @pytest.fixture
 async def destination(
-    javascript: str, broker: int, service: str, languages: tuple[str, str], stack: AsyncExitStack
+    javascript: str, uri: str, service: str, languages: tuple[str, str], stack: AsyncExitStack
 ) -> Destination:
-    return await start_destination(languages[1], javascript, broker, service, stack)
+    return await start_destination(languages[1], javascript, uri, service, stack)
 
 
 @pytest.fixture
 async def ask(
-    javascript: str, broker: int, service: str, languages: tuple[str, str], stack: AsyncExitStack
+    javascript: str, uri: str, service: str, languages: tuple[str, str], stack: AsyncExitStack
 ) -> Ask:
     if languages[0] == "javascript":
         return lambda interaction, argument: ask_from_javascript(
-            javascript, broker, service, interaction, argument
+            javascript, uri, service, interaction, argument
         )
-    rsocket = await stack.enter_async_context(rsocket_client.connect(broker, "python-requester"))
+    rsocket = await stack.enter_async_context(rsocket_client.connect(uri, "python-requester"))
     return lambda interaction, argument: rsocket_client.ask(rsocket, service, interaction, argument)
 
 
@@ -280,20 +201,23 @@ async def test_a_request_whose_destination_is_lost_is_canceled(
     assert (await pending).code == CANCELED
 
 
-async def test_a_request_that_nobody_can_take_is_rejected(javascript: str, service: str) -> None:
-    with running_broker("--no-route-timeout", "0") as port:
-        outcome = await ask_from_javascript(javascript, port, service, "request_stream", "12")
+async def test_a_request_that_nobody_can_take_is_rejected(
+    javascript: str, transport: str, service: str
+) -> None:
+    with running_broker("--no-route-timeout", "0", transports=[transport]) as uris:
+        uri = uris[transport]
+        outcome = await ask_from_javascript(javascript, uri, service, "request_stream", "12")
     assert (outcome.elements, outcome.code) == ([], REJECTED)
     assert outcome.message
     assert service in outcome.message
 
 
 async def test_destinations_of_one_service_take_turns(
-    javascript: str, broker: int, service: str, stack: AsyncExitStack
+    javascript: str, uri: str, service: str, stack: AsyncExitStack
 ) -> None:
     for language in ("javascript", "python"):
-        await start_destination(language, javascript, broker, service, stack)
-    rsocket = await stack.enter_async_context(rsocket_client.connect(broker, "python-requester"))
+        await start_destination(language, javascript, uri, service, stack)
+    rsocket = await stack.enter_async_context(rsocket_client.connect(uri, "python-requester"))
 
     async def answerers(count: int) -> Counter[str]:
         outcomes = [

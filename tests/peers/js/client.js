@@ -1,10 +1,11 @@
-// What both programs share: a connection to the broker over TCP, and lines of JSON.
+// What both programs share: a connection to the broker, over TCP or WebSocket, and lines of JSON.
 
 import { connect as connectSocket } from 'node:net';
 
 import { BrokerClientId, RsocketBrokerClient, Tags } from 'rsocket-broker-client-js';
 import { RSocketConnector } from 'rsocket-core';
 import { TcpClientTransport } from 'rsocket-tcp-client';
+import { WebSocket } from 'ws';
 
 // Print one line of JSON.
 export function report(line) {
@@ -17,23 +18,36 @@ export function refuse(usage) {
   process.exit(2);
 }
 
-// Connect to the broker as `serviceName` and return what is needed to send requests.
+// Return the options that make the client connect to a URI.
 //
-// The package's own transports are for browsers; its hooks take one for TCP, and a connector
-// with a responder, without which a client cannot be a destination.
-export async function connect({ port, serviceName, responder = {} }) {
-  const client = new RsocketBrokerClient({
+// The package's own transports are for browsers. Its hook `createTransport` takes one for TCP; for
+// WebSocket its own is used, with a socket that is not a browser's.
+function transportOptions(uri) {
+  const { protocol, hostname: host, port } = new URL(uri);
+  if (protocol === 'ws:') {
+    return { webSocketFactory: (url) => new WebSocket(url) };
+  }
+  return {
     createTransport: () =>
       new TcpClientTransport({
-        connectionOptions: { host: '127.0.0.1', port },
+        connectionOptions: { host, port: Number(port) },
         socketCreator: (options) => connectSocket({ ...options, noDelay: true }),
       }),
+  };
+}
+
+// Connect to the broker as `serviceName` and return what is needed to send requests.
+//
+// A client cannot be a destination without a responder, which only its own connector takes.
+export async function connect({ uri, serviceName, responder = {} }) {
+  const client = new RsocketBrokerClient({
+    ...transportOptions(uri),
     createConnector: (config) => new RSocketConnector({ ...config, responder }),
   });
   const id = new BrokerClientId();
   const rsocket = await client.connect({
     token: '',
-    brokerUrl: `tcp://127.0.0.1:${port}`,
+    brokerUrl: uri,
     brokerClientId: id,
     brokerClientName: serviceName,
     connectionTags: new Tags(),

@@ -1,6 +1,8 @@
 // Answer the requests that the broker routes to a service, until standard input ends.
 //
-//   node destination.js PORT SERVICE
+//   node destination.js URI SERVICE
+//
+// The URI is tcp://HOST:PORT or ws://HOST:PORT.
 //
 //   request/response    "TEXT"  -> "TEXT from javascript"; "fail" -> an error, "hold" -> no answer
 //   fire-and-forget     reported, not answered
@@ -15,7 +17,7 @@ import { ErrorCodes, RSocketError } from 'rsocket-core';
 
 import { connect, refuse, report } from './client.js';
 
-const USAGE = 'destination.js PORT SERVICE';
+const USAGE = 'destination.js URI SERVICE';
 const ROUTING = WellKnownMimeType.MESSAGE_RSOCKET_ROUTING.string;
 const NOTHING_TO_CANCEL = { cancel() {}, onExtension() {} };
 
@@ -100,11 +102,11 @@ const responder = {
   },
 };
 
-const [port, service] = process.argv.slice(2);
+const [uri, service] = process.argv.slice(2);
 if (!service) {
   refuse(USAGE);
 }
-const { rsocket } = await connect({ port: Number(port), serviceName: service, responder });
+const { rsocket } = await connect({ uri, serviceName: service, responder });
 rsocket.onClose((error) => {
   report({ event: 'closed', message: error?.message });
   process.exit(0);

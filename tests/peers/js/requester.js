@@ -1,6 +1,8 @@
 // Send requests to a service through the broker, one after the other.
 //
-//   node requester.js PORT SERVICE INTERACTION=ARGUMENT...
+//   node requester.js URI SERVICE INTERACTION=ARGUMENT...
+//
+// The URI is tcp://HOST:PORT or ws://HOST:PORT.
 //
 //   request_response=TEXT     one request, one answer
 //   fire_and_forget=TEXT      one request, no answer
@@ -16,7 +18,7 @@ import { from, take } from 'rxjs';
 
 import { connect, refuse, report } from './client.js';
 
-const USAGE = 'requester.js PORT SERVICE INTERACTION=ARGUMENT...';
+const USAGE = 'requester.js URI SERVICE INTERACTION=ARGUMENT...';
 
 const INTERACTIONS = {
   request_response: ({ client, rsocket }, text, metadata) =>
@@ -51,12 +53,12 @@ function outcomeOf(interaction, answers) {
   });
 }
 
-const [port, service, ...requests] = process.argv.slice(2);
+const [uri, service, ...requests] = process.argv.slice(2);
 const steps = requests.map((request) => request.split('=', 2));
 if (!steps.length || steps.some(([interaction, argument]) => !(INTERACTIONS[interaction] && argument))) {
   refuse(USAGE);
 }
-const connection = await connect({ port: Number(port), serviceName: 'javascript-requester' });
+const connection = await connect({ uri, serviceName: 'javascript-requester' });
 for (const [interaction, argument] of steps) {
   const answers = INTERACTIONS[interaction](connection, argument, addressOf(connection, service));
   report(await outcomeOf(interaction, answers));

@@ -16,7 +16,7 @@ import reactor.core.publisher.Hooks;
  * It reads one JSON object a line. Each has an "id", which the answer repeats:
  *
  * <pre>
- * "do": "connect"   "uri": tcp://HOST:PORT or ws://HOST:PORT, "service", "tags"
+ * "do": "connect"   "uri": tcp://HOST:PORT or ws://HOST:PORT, "service", "route_id", "tags"
  *                   answer: "outcome" is "connected" or "failed"; the "id" is the connection's
  * "do": "request"   "connection", "interaction", "argument", "routing", "tags"
  *                   answer: "elements" and "outcome", "completed" or "failed", the latter with
@@ -66,7 +66,7 @@ public final class Clients {
   }
 
   private void close(int id, JsonNode command) {
-    connections.remove(command.get("connection").asInt()).close();
+    connections.get(command.get("connection").asInt()).close();
     Lines.report("id", id, "outcome", "closed");
   }
 }

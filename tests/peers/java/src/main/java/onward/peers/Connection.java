@@ -5,6 +5,7 @@ import java.net.URI;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import java.util.function.BiConsumer;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -40,16 +41,17 @@ final class Connection {
     this.id = id;
     Tags.Builder<?> tags = Tags.builder();
     forEachTag(command, tags::with, tags::with);
+    String instance = command.get("tags").path(WellKnownKey.INSTANCE_NAME.name()).asText();
     client =
         BrokerRSocketConnector.create()
-            .routeId(Id.random())
+            .routeId(Id.from(UUID.fromString(command.get("route_id").asText())))
             .serviceName(command.get("service").asText())
             .setupTags(tags.buildTags())
             .configure(
                 connector ->
                     connector
                         .payloadDecoder(PayloadDecoder.DEFAULT)
-                        .acceptor(SocketAcceptor.with(new Destination(id))))
+                        .acceptor(SocketAcceptor.with(new Destination(id, instance))))
             .toRSocketClient(transport(URI.create(command.get("uri").asText())));
   }
 

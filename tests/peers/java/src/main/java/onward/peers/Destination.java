@@ -7,12 +7,12 @@ import java.util.concurrent.atomic.AtomicInteger;
 import io.netty.buffer.ByteBuf;
 import io.rsocket.Payload;
 import io.rsocket.RSocket;
+import io.rsocket.RSocketErrorException;
 import io.rsocket.broker.common.Key;
 import io.rsocket.broker.common.MimeTypes;
 import io.rsocket.broker.frames.Address;
 import io.rsocket.broker.frames.FrameHeaderFlyweight;
 import io.rsocket.exceptions.ApplicationErrorException;
-import io.rsocket.exceptions.CustomRSocketException;
 import io.rsocket.metadata.CompositeMetadata;
 import io.rsocket.metadata.RoutingMetadata;
 import io.rsocket.metadata.WellKnownMimeType;
@@ -26,7 +26,8 @@ import reactor.core.publisher.Mono;
  *
  * <pre>
  * request/response    "TEXT"  -> "TEXT from java"; "fail" -> an error, "fail CODE" -> one of that
- *                     code, "nothing" -> completes without an answer, "hold" -> no answer
+ *                     code, "nothing" -> completes without an answer, "hold" -> no answer,
+ *                     "only NAME" -> an answer if this is the instance of that name, else none
  * fire-and-forget     reported, not answered
  * metadata push       reported; its text is the name of the route
  * request/stream      "COUNT" -> COUNT elements, "endless" -> elements until cancelled
@@ -41,23 +42,36 @@ final class Destination implements RSocket {
 
   private final int connection;
 
-  Destination(int connection) {
+  private final String instance;
+
+  Destination(int connection, String instance) {
     this.connection = connection;
+    this.instance = instance;
   }
 
   @Override
   public Mono<Payload> requestResponse(Payload payload) {
     String text = received("request_response", payload);
-    if (text.startsWith("fail ")) {
-      int code = Integer.decode(text.substring("fail ".length()));
-      return Mono.error(new CustomRSocketException(code, "refused by java"));
-    }
-    return switch (text) {
-      case "fail" -> Mono.error(new ApplicationErrorException("refused by java"));
-      case "hold" -> Mono.<Payload>never().doOnCancel(() -> canceled("request_response", 0));
+    String[] words = text.split(" ", 2);
+    return switch (words[0]) {
+      case "fail" -> Mono.error(words.length == 1 ? refusal() : refusal(Integer.decode(words[1])));
+      case "only" -> words[1].equals(instance) ? Mono.just(answerTo(text)) : hold();
+      case "hold" -> hold();
       case "nothing" -> Mono.empty();
       default -> Mono.just(answerTo(text));
     };
+  }
+
+  private static Throwable refusal() {
+    return new ApplicationErrorException("refused by java");
+  }
+
+  private static Throwable refusal(int code) {
+    return new RSocketErrorException(code, "refused by java") {};
+  }
+
+  private Mono<Payload> hold() {
+    return Mono.<Payload>never().doOnCancel(() -> canceled("request_response", 0));
   }
 
   @Override

@@ -1,0 +1,312 @@
+"""Requesters and destinations of each make, behind one interface.
+
+What they have in common is what `js/requester.js` and `js/destination.js` say: the names of the
+interactions, what a destination answers to which text, and credit of five elements at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.peers import rsocket_client
+from tests.peers.jvm import FAST_START, java_command
+from tests.peers.programs import TIMEOUT, Program
+from tests.peers.rsocket_client import Outcome, Received
+
+__all__ = [
+    "APPLICATION_ERROR",
+    "CANCELED",
+    "INVALID",
+    "JAVASCRIPT",
+    "REJECTED",
+    "Ask",
+    "Destination",
+    "Java",
+    "JavaDestination",
+    "JavaRequester",
+    "JavascriptDestination",
+    "PythonDestination",
+    "ask_from_javascript",
+]
+
+APPLICATION_ERROR = 0x201
+REJECTED = 0x202
+CANCELED = 0x203
+INVALID = 0x204
+
+JAVASCRIPT = Path(__file__).with_name("js")
+
+Ask = Callable[[str, str], Awaitable[Outcome]]
+"""Sends one request, an interaction and its argument, to the service of the test."""
+
+
+class Destination(Protocol):
+    """A destination of any make."""
+
+    async def received(self) -> Received:
+        """Wait for the next request it got."""
+        ...
+
+    async def canceled(self) -> int:
+        """Wait until a request is canceled; return how many elements it had sent by then."""
+        ...
+
+    async def kill(self) -> None:
+        """End its connection in the middle of whatever it does."""
+        ...
+
+
+# --- Python -----------------------------------------------------------------------------------
+
+
+class PythonDestination:
+    """A client of the `rsocket` package, in this process."""
+
+    def __init__(self, destination: rsocket_client.Destination, stack: AsyncExitStack) -> None:
+        self._destination = destination
+        self._stack = stack
+
+    @classmethod
+    async def start(cls, uri: str, service: str, stack: AsyncExitStack) -> PythonDestination:
+        """Connect it; the stack closes it."""
+        destination = rsocket_client.Destination()
+        own_stack = await stack.enter_async_context(AsyncExitStack())
+        await own_stack.enter_async_context(rsocket_client.connect(uri, service, destination))
+        return cls(destination, own_stack)
+
+    async def received(self) -> Received:
+        async with asyncio.timeout(TIMEOUT):
+            return await self._destination.received.get()
+
+    async def canceled(self) -> int:
+        async with asyncio.timeout(TIMEOUT):
+            return await self._destination.canceled.get()
+
+    async def kill(self) -> None:
+        await self._stack.aclose()
+
+
+# --- JavaScript -------------------------------------------------------------------------------
+
+
+class JavascriptDestination:
+    """The program `destination.js`, whose lines arrive in the order of the events."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    @classmethod
+    async def start(
+        cls, node: str, uri: str, service: str, stack: AsyncExitStack
+    ) -> JavascriptDestination:
+        """Start it; the stack stops it."""
+        command = [node, str(JAVASCRIPT / "destination.js"), uri, service]
+        program = await stack.enter_async_context(Program.running(*command))
+        assert await program.report() == {"event": "ready"}
+        return cls(program)
+
+    async def received(self) -> Received:
+        return _received(await self._program.report())
+
+    async def canceled(self) -> int:
+        return _canceled(await self._program.report())
+
+    async def kill(self) -> None:
+        await self._program.kill()
+
+
+async def ask_from_javascript(
+    node: str, uri: str, service: str, interaction: str, argument: str
+) -> Outcome:
+    """Run `requester.js` with one request."""
+    request = f"{interaction}={argument}"
+    command = [node, str(JAVASCRIPT / "requester.js"), uri, service, request]
+    async with Program.running(*command) as program:
+        report = await program.report()
+        assert await program.finished() == 0
+    assert report["interaction"] == interaction
+    return _outcome(report)
+
+
+# --- Java -------------------------------------------------------------------------------------
+
+
+class Java:
+    """The program `Clients`: a JVM with any number of connections of the Java client."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._ids = 0
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._events: dict[int, asyncio.Queue[dict[str, Any]]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls) -> AsyncGenerator[Java]:
+        """Start the JVM; kill it in the end.
+
+        Raises:
+            JavaMissing: There is no Java, or the programs cannot be built.
+        """
+        async with Program.running(*java_command("Clients", options=FAST_START)) as program:
+            java = cls(program)
+            try:
+                yield java
+            finally:
+                await java.kill()
+
+    async def _read(self) -> None:
+        """Give each line to who waits for it, until there are no more."""
+        while line := await self._program.line_or_end():
+            report: dict[str, Any] = json.loads(line)
+            if "event" in report:
+                self._events[report["connection"]].put_nowait(report)
+            else:
+                self._answers.pop(report["id"]).set_result(report)
+        for events in self._events.values():
+            events.put_nowait({"event": "ended"})
+        for answer in self._answers.values():
+            answer.set_exception(EOFError())
+
+    async def do(self, **command: Any) -> dict[str, Any]:
+        """Give a command, and wait for the answer, whose `id` is the command's."""
+        self._ids += 1
+        answer = self._answers[self._ids] = asyncio.get_running_loop().create_future()
+        await self._program.tell(json.dumps({"id": self._ids, **command}))
+        return await asyncio.wait_for(answer, TIMEOUT)
+
+    async def connect(
+        self, uri: str, service: str, tags: dict[str, str] | None = None, *, route_id: uuid.UUID
+    ) -> int:
+        """Connect to a broker, and return the connection's number."""
+        self._events[self._ids + 1] = asyncio.Queue()
+        answer = await self.do(
+            do="connect", uri=uri, service=service, tags=tags or {}, route_id=str(route_id)
+        )
+        assert answer["outcome"] == "connected", answer
+        number: int = answer["id"]
+        return number
+
+    async def event(self, connection: int) -> dict[str, Any]:
+        """Wait for the next event of a connection."""
+        async with asyncio.timeout(TIMEOUT):
+            return await self._events[connection].get()
+
+    async def kill(self) -> None:
+        """End the JVM, with all connections, without a chance to say goodbye."""
+        self._program.signal()
+        await self._reading
+
+
+class JavaDestination:
+    """A connection of the Java client that answers requests.
+
+    Attributes:
+        route_id: Its identity.
+        tags: The tags in the ADDRESS of the request that came last, as the Java client reads it.
+    """
+
+    def __init__(self, java: Java, connection: int, route_id: uuid.UUID) -> None:
+        self._java = java
+        self._connection = connection
+        self.route_id = route_id
+        self.tags: dict[str, str] = {}
+
+    @classmethod
+    async def start(
+        cls, java: Java, uri: str, service: str, tags: dict[str, str] | None = None
+    ) -> JavaDestination:
+        """Connect it."""
+        route_id = uuid.uuid4()
+        return cls(java, await java.connect(uri, service, tags, route_id=route_id), route_id)
+
+    async def received(self) -> Received:
+        event = await self._java.event(self._connection)
+        self.tags = event.get("tags", {})
+        return _received(event)
+
+    async def canceled(self) -> int:
+        return _canceled(await self._java.event(self._connection))
+
+    async def closed(self) -> None:
+        """Wait until the other side has closed the connection."""
+        event = await self._java.event(self._connection)
+        assert event["event"] == "closed", event
+
+    async def kill(self) -> None:
+        await self._java.do(do="close", connection=self._connection)
+
+
+class JavaRequester:
+    """A connection of the Java client that sends requests."""
+
+    def __init__(self, java: Java, connection: int) -> None:
+        self._java = java
+        self._connection = connection
+
+    @classmethod
+    async def start(cls, java: Java, uri: str) -> JavaRequester:
+        """Connect it."""
+        return cls(java, await java.connect(uri, "java-requester", route_id=uuid.uuid4()))
+
+    async def ask(
+        self,
+        to: str | dict[str, str],
+        interaction: str,
+        argument: str,
+        routing: str = "UNICAST",
+    ) -> Outcome:
+        """Send one request, and wait for what becomes of it.
+
+        Args:
+            to: The service, or all tags: the names of well-known keys as in Java's enumeration,
+                such as SERVICE_NAME, or any others.
+            interaction: As in `js/requester.js`, or `metadata_push`.
+            argument: As there; that of a push is the name of its route.
+            routing: UNICAST, MULTICAST or SHARD.
+        """
+        tags = {"SERVICE_NAME": to} if isinstance(to, str) else to
+        report = await self._java.do(
+            do="request",
+            connection=self._connection,
+            interaction=interaction,
+            argument=argument,
+            routing=routing,
+            tags=tags,
+        )
+        return _outcome(report)
+
+    async def close(self) -> None:
+        """End the connection in the middle of whatever it does."""
+        await self._java.do(do="close", connection=self._connection)
+
+
+# --- lines of the programs --------------------------------------------------------------------
+
+
+def _received(report: dict[str, Any]) -> Received:
+    match report:
+        case {"event": "received", "interaction": interaction, "data": data, "route": route}:
+            return Received(interaction, data, route)
+        case other:
+            raise AssertionError(f"not a request: {other}")
+
+
+def _canceled(report: dict[str, Any]) -> int:
+    match report:
+        case {"event": "canceled", "sent": int(sent)}:
+            return sent
+        case other:
+            raise AssertionError(f"not a cancellation: {other}")
+
+
+def _outcome(report: dict[str, Any]) -> Outcome:
+    assert (report["outcome"] == "failed") == ("code" in report)
+    return Outcome(report["elements"], report.get("code"), report.get("message"))

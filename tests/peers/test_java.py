@@ -1,0 +1,443 @@
+"""Clients of the Java reference client `BrokerRSocketConnector` through the broker, both roles.
+
+Each interaction runs for three pairs of requester and destination: Java and Java, and Java with
+the `rsocket` package of Python both ways; and over TCP and over WebSocket. What only Java can say
+(error codes of its own, tags, multicast) runs for Java and Java. Two JVMs, one for each role,
+serve all tests of the module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from tests.peers import rsocket_client
+from tests.peers.clients import (
+    APPLICATION_ERROR,
+    CANCELED,
+    INVALID,
+    REJECTED,
+    Ask,
+    Destination,
+    Java,
+    JavaDestination,
+    JavaRequester,
+    PythonDestination,
+)
+from tests.peers.jvm import JavaMissing
+from tests.peers.programs import TRANSPORTS, running_broker, why_not
+from tests.peers.rsocket_client import Outcome, Received
+
+pytestmark = [pytest.mark.peer, pytest.mark.asyncio(loop_scope="module")]
+
+PAIRS = [("java", "java"), ("java", "python"), ("python", "java")]
+
+on_the_loop = pytest_asyncio.fixture(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def broker() -> AsyncGenerator[dict[str, str]]:
+    """The URIs of a broker. The tests share it, each with a service of its own."""
+    with running_broker(transports=TRANSPORTS) as uris:
+        yield uris
+
+
+async def running_java() -> AsyncGenerator[Java]:
+    """A JVM for the tests of the module."""
+    try:
+        async with Java.running() as java:
+            yield java
+    except JavaMissing as error:
+        pytest.skip(f"Java peer: {error}")
+
+
+requesters = pytest_asyncio.fixture(running_java, scope="module", loop_scope="module")
+destinations = pytest_asyncio.fixture(running_java, scope="module", loop_scope="module")
+
+
+@pytest.fixture
+def uri(broker: dict[str, str], transport: str) -> str:
+    return broker[transport]
+
+
+@pytest.fixture(params=PAIRS, ids="-".join)
+def languages(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The languages of the requester and of the destination."""
+    pair: tuple[str, str] = request.param
+    return pair
+
+
+@pytest.fixture
+def answerer(languages: tuple[str, str]) -> str:
+    """The language of the destination, which its answers name."""
+    return languages[1]
+
+
+@on_the_loop
+async def stack() -> AsyncGenerator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@on_the_loop
+async def destination(
+    destinations: Java, uri: str, service: str, answerer: str, stack: AsyncExitStack
+) -> Destination:
+    if answerer == "java":
+        return await java_destination(destinations, uri, service, stack)
+    return await PythonDestination.start(uri, service, stack)
+
+
+async def java_destination(
+    java: Java,
+    uri: str,
+    service: str,
+    stack: AsyncExitStack,
+    tags: dict[str, str] | None = None,
+) -> JavaDestination:
+    """Connect a destination; the stack closes it."""
+    destination = await JavaDestination.start(java, uri, service, tags)
+    stack.push_async_callback(destination.kill)
+    return destination
+
+
+@on_the_loop
+async def java(requesters: Java, uri: str, stack: AsyncExitStack) -> JavaRequester:
+    requester = await JavaRequester.start(requesters, uri)
+    stack.push_async_callback(requester.close)
+    return requester
+
+
+@on_the_loop
+async def ask(
+    requesters: Java, uri: str, service: str, languages: tuple[str, str], stack: AsyncExitStack
+) -> Ask:
+    if languages[0] == "java":
+        requester = await JavaRequester.start(requesters, uri)
+        stack.push_async_callback(requester.close)
+        return lambda interaction, argument: requester.ask(service, interaction, argument)
+    rsocket = await stack.enter_async_context(rsocket_client.connect(uri, "python-requester"))
+    return lambda interaction, argument: rsocket_client.ask(rsocket, service, interaction, argument)
+
+
+# --- interactions -------------------------------------------------------------------------------
+
+
+async def test_request_response(ask: Ask, destination: Destination, answerer: str) -> None:
+    outcome = await ask("request_response", "hello")
+    assert outcome == Outcome([f"hello from {answerer}"])
+    # The metadata beside the ADDRESS came along.
+    assert await destination.received() == Received("request_response", "hello", "echo")
+
+
+async def test_fire_and_forget(ask: Ask, destination: Destination) -> None:
+    assert await ask("fire_and_forget", "note") == Outcome([])
+    assert await destination.received() == Received("fire_and_forget", "note", "echo")
+
+
+async def test_metadata_push(ask: Ask, destination: Destination) -> None:
+    assert await ask("metadata_push", "news") == Outcome([])
+    assert await destination.received() == Received("metadata_push", "", "news")
+
+
+async def test_request_stream(ask: Ask, destination: Destination, answerer: str) -> None:
+    outcome = await ask("request_stream", "12")
+    assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 13)])
+    assert await destination.received() == Received("request_stream", "12", "echo")
+
+
+async def test_request_channel(ask: Ask, destination: Destination, answerer: str) -> None:
+    outcome = await ask("request_channel", "a,b,c,d,e,f,g,h")
+    assert outcome == Outcome([f"{letter} from {answerer}" for letter in "abcdefgh"])
+    assert await destination.received() == Received("request_channel", "a", "echo")
+
+
+async def test_a_canceled_stream_stops_within_its_credit(
+    ask: Ask, destination: Destination, answerer: str
+) -> None:
+    outcome = await ask("first_of_stream", "3")
+    assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 4)])
+    await destination.received()
+    # It would send for ever; the requester granted five.
+    assert 3 <= await destination.canceled() <= rsocket_client.CREDIT
+
+
+async def test_the_error_of_a_destination_arrives_unchanged(
+    ask: Ask, destination: Destination, answerer: str
+) -> None:
+    outcome = await ask("request_response", "fail")
+    assert outcome == Outcome([], APPLICATION_ERROR, f"refused by {answerer}")
+    await destination.received()
+
+
+async def test_a_request_whose_destination_is_lost_is_canceled(
+    ask: Ask, destination: Destination
+) -> None:
+    pending = asyncio.ensure_future(ask("request_response", "hold"))
+    assert await destination.received() == Received("request_response", "hold", "echo")
+    await destination.kill()
+    assert (await pending).code == CANCELED
+
+
+# --- what only Java says ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0x201, 0x202, 0x203, 0x204, 0x301, 0x7FFFFFFF])
+async def test_each_error_code_arrives_unchanged(
+    java: JavaRequester,
+    destinations: Java,
+    uri: str,
+    service: str,
+    stack: AsyncExitStack,
+    code: int,
+) -> None:
+    await java_destination(destinations, uri, service, stack)
+    outcome = await java.ask(service, "request_response", f"fail {code}")
+    assert outcome == Outcome([], code, "refused by java")
+
+
+async def test_an_answer_of_nothing_is_completion(
+    java: JavaRequester, destinations: Java, uri: str, service: str, stack: AsyncExitStack
+) -> None:
+    await java_destination(destinations, uri, service, stack)
+    assert await java.ask(service, "request_response", "nothing") == Outcome([])
+
+
+async def test_a_requester_that_leaves_cancels_what_it_asked(
+    java: JavaRequester, destinations: Java, uri: str, service: str, stack: AsyncExitStack
+) -> None:
+    destination = await java_destination(destinations, uri, service, stack)
+    pending = asyncio.ensure_future(java.ask(service, "request_response", "hold"))
+    await destination.received()
+    await java.close()
+    assert await destination.canceled() == 0
+    # Its own end of the connection is closed, which is no error that the broker sent.
+    assert (await pending).code is None
+
+
+async def test_a_request_to_a_killed_process_is_canceled(
+    java: JavaRequester, uri: str, service: str, stack: AsyncExitStack
+) -> None:
+    jvm = await stack.enter_async_context(Java.running())
+    destination = await java_destination(jvm, uri, service, AsyncExitStack())
+    pending = asyncio.ensure_future(java.ask(service, "request_response", "hold"))
+    await destination.received()
+    await jvm.kill()
+    assert (await pending).code == CANCELED
+
+
+async def test_a_request_that_nobody_can_take_is_rejected(
+    requesters: Java, transport: str, service: str
+) -> None:
+    with running_broker("--no-route-timeout", "0", transports=[transport]) as uris:
+        requester = await JavaRequester.start(requesters, uris[transport])
+        outcome = await requester.ask(service, "request_stream", "12")
+        await requester.close()
+    assert (outcome.elements, outcome.code) == ([], REJECTED)
+    assert outcome.message
+    assert service in outcome.message
+
+
+async def test_a_request_waits_for_its_destination(
+    java: JavaRequester, destinations: Java, uri: str, service: str, stack: AsyncExitStack
+) -> None:
+    pending = asyncio.ensure_future(java.ask(service, "request_response", "hello"))
+    await java_destination(destinations, uri, service, stack)
+    assert await pending == Outcome(["hello from java"])
+
+
+async def test_a_shard_request_is_invalid_without_a_key_to_shard_by(
+    java: JavaRequester, destinations: Java, uri: str, service: str, stack: AsyncExitStack
+) -> None:
+    await java_destination(destinations, uri, service, stack)
+    outcome = await java.ask(service, "request_response", "hello", routing="SHARD")
+    assert (outcome.elements, outcome.code) == ([], INVALID)
+
+
+async def test_a_reserved_service_is_refused(destinations: Java, uri: str) -> None:
+    destination = await JavaDestination.start(destinations, uri, "onward.management")
+    await destination.closed()
+
+
+@pytest.mark.parametrize("across", [("tcp", "ws"), ("ws", "tcp")], ids="-".join)
+async def test_requester_and_destination_need_not_share_a_transport(
+    requesters: Java,
+    destinations: Java,
+    broker: dict[str, str],
+    service: str,
+    stack: AsyncExitStack,
+    across: tuple[str, str],
+) -> None:
+    if problem := why_not("ws"):
+        pytest.skip(problem)
+    asked_by, answered_by = across
+    await java_destination(destinations, broker[answered_by], service, stack)
+    requester = await JavaRequester.start(requesters, broker[asked_by])
+    outcome = await requester.ask(service, "request_channel", "a,b,c,d,e,f,g,h")
+    await requester.close()
+    assert outcome == Outcome([f"{letter} from java" for letter in "abcdefgh"])
+
+
+# --- which destination --------------------------------------------------------------------------
+
+
+class Several:
+    """Three destinations of one service, whose instances are called 1, 2 and 3.
+
+    Attributes:
+        tags: The tag that all of them carry, and no others do.
+        destinations: They, by the name of the instance.
+    """
+
+    def __init__(self, service: str, destinations: dict[str, JavaDestination]) -> None:
+        self.tags = {"SERVICE_NAME": service}
+        self.destinations = destinations
+
+    async def receive(self, expected: Received) -> None:
+        """Wait until each of them got this, and nothing else before."""
+        for destination in self.destinations.values():
+            assert await destination.received() == expected
+
+
+@on_the_loop
+async def several(
+    java: JavaRequester, destinations: Java, uri: str, service: str, stack: AsyncExitStack
+) -> Several:
+    found: dict[str, JavaDestination] = {}
+    for name in ("1", "2", "3"):
+        tags = {"INSTANCE_NAME": name, "REGION": "eu", "colour": "grey", "LB_METHOD": "weighted"}
+        found[name] = await java_destination(destinations, uri, service, stack, tags)
+        # Nothing tells a destination when the broker has registered it; an answer does.
+        await java.ask({"SERVICE_NAME": service, "INSTANCE_NAME": name}, "request_response", "up?")
+        await found[name].received()
+    return Several(service, found)
+
+
+async def test_all_tags_of_a_request_have_to_match(java: JavaRequester, several: Several) -> None:
+    asked = {**several.tags, "REGION": "eu", "colour": "grey", "INSTANCE_NAME": "2"}
+    assert await java.ask(asked, "request_response", "hello") == Outcome(["hello from java"])
+    second = several.destinations["2"]
+    assert await second.received() == Received("request_response", "hello", "echo")
+    # As the Java client reads the ADDRESS that it was sent.
+    assert second.tags == asked
+
+
+async def test_destinations_of_one_service_take_turns(
+    java: JavaRequester, several: Several
+) -> None:
+    for _ in range(6):
+        await java.ask(several.tags, "fire_and_forget", "note")
+    # Two for each, so that none is left.
+    for _ in range(2):
+        await several.receive(Received("fire_and_forget", "note", "echo"))
+
+
+async def test_a_hint_at_a_method_is_taken_from_the_tags(
+    java: JavaRequester, several: Several
+) -> None:
+    asked = {**several.tags, "LB_METHOD": "weighted"}
+    outcomes = [await java.ask(asked, "request_response", "hello") for _ in range(3)]
+    assert outcomes == [Outcome(["hello from java"])] * 3
+
+
+async def test_a_route_id_is_a_tag(
+    java: JavaRequester, destinations: Java, uri: str, service: str, stack: AsyncExitStack
+) -> None:
+    first, second = [
+        await java_destination(destinations, uri, service, stack, None) for _ in range(2)
+    ]
+    for destination in (first, second, second, first):
+        # Java's own text for an id is `Id{...}`, and its users ask by that.
+        asked = {"SERVICE_NAME": service, "ROUTE_ID": f"Id{{{destination.route_id}}}"}
+        assert await java.ask(asked, "request_response", "hello") == Outcome(["hello from java"])
+        assert (await destination.received()).data == "hello"
+
+
+# --- multicast ----------------------------------------------------------------------------------
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def without_multicast(requesters: Java) -> str | None:
+    """Why there is no multicast, if there is none."""
+    with running_broker("--no-route-timeout", "0") as uris:
+        requester = await JavaRequester.start(requesters, uris["tcp"])
+        outcome = await requester.ask("nobody", "request_response", "hello", routing="MULTICAST")
+        await requester.close()
+    return "this broker does not multicast" if outcome.code == INVALID else None
+
+
+@on_the_loop
+async def multicast(
+    without_multicast: str | None, java: JavaRequester, several: Several
+) -> Several:
+    """Three destinations, where the broker can send to all of them."""
+    if without_multicast:
+        pytest.skip(without_multicast)
+    outcome = await java.ask(several.tags, "fire_and_forget", "to all", routing="MULTICAST")
+    assert outcome == Outcome([])
+    await several.receive(Received("fire_and_forget", "to all", "echo"))
+    return several
+
+
+async def test_a_multicast_push_reaches_all(java: JavaRequester, multicast: Several) -> None:
+    await java.ask(multicast.tags, "metadata_push", "news", routing="MULTICAST")
+    await multicast.receive(Received("metadata_push", "", "news"))
+
+
+async def test_the_first_answer_to_a_multicast_cancels_the_others(
+    java: JavaRequester, multicast: Several
+) -> None:
+    for name in multicast.destinations:
+        text = f"only {name}"
+        outcome = await java.ask(multicast.tags, "request_response", text, routing="MULTICAST")
+        assert outcome == Outcome([f"{text} from java"])
+        await multicast.receive(Received("request_response", text, "echo"))
+        for other, destination in multicast.destinations.items():
+            if other != name:
+                assert await destination.canceled() == 0
+
+
+async def test_a_multicast_stream_is_that_of_all(java: JavaRequester, multicast: Several) -> None:
+    outcome = await java.ask(multicast.tags, "request_stream", "20", routing="MULTICAST")
+    assert outcome.code is None
+    assert Counter(outcome.elements) == {f"{n} from java": 3 for n in range(1, 21)}
+
+
+async def test_a_canceled_multicast_stream_is_canceled_for_all(
+    java: JavaRequester, multicast: Several
+) -> None:
+    outcome = await java.ask(multicast.tags, "first_of_stream", "3", routing="MULTICAST")
+    assert len(outcome.elements) == 3
+    for destination in multicast.destinations.values():
+        await destination.received()
+        await destination.canceled()
+
+
+async def test_a_multicast_channel_reaches_all_and_hears_all(
+    java: JavaRequester, multicast: Several
+) -> None:
+    outcome = await java.ask(multicast.tags, "request_channel", "a,b,c", routing="MULTICAST")
+    assert outcome.code is None
+    assert Counter(outcome.elements) == {f"{letter} from java": 3 for letter in "abc"}
+
+
+async def test_an_error_ends_a_multicast(java: JavaRequester, multicast: Several) -> None:
+    outcome = await java.ask(multicast.tags, "request_response", "fail 769", routing="MULTICAST")
+    assert outcome == Outcome([], 769, "refused by java")
+
+
+async def test_a_multicast_that_nobody_can_take_is_rejected(
+    without_multicast: str | None, requesters: Java, transport: str, service: str
+) -> None:
+    if without_multicast:
+        pytest.skip(without_multicast)
+    with running_broker("--no-route-timeout", "0", transports=[transport]) as uris:
+        requester = await JavaRequester.start(requesters, uris[transport])
+        outcome = await requester.ask(service, "request_response", "hello", routing="MULTICAST")
+        await requester.close()
+    assert (outcome.elements, outcome.code) == ([], REJECTED)
