@@ -18,6 +18,7 @@ from ._balance import (
     Weighted,
     peak_ewma,
 )
+from ._builders import multicast, shard, unicast
 from ._dialect import (
     DIALECTS,
     MIME_BROKER_FRAME,
@@ -111,6 +112,7 @@ from ._shard import (
     Sharding,
     shard_hash,
 )
+from ._sticky import MAX_STICKY, Sticky
 from ._table import (
     MAX_TOMBSTONES,
     TOMBSTONE_LIFETIME,
@@ -136,6 +138,7 @@ from ._tags import (
     tag_set,
     with_default_tags,
 )
+from ._translate import Unwrapped, translate_address, unwrap_metadata, wrap_metadata
 
 __all__ = [
     "BALANCERS",
@@ -154,6 +157,7 @@ __all__ = [
     "MAX_REMEMBERED_QUERIES",
     "MAX_REMEMBERED_SIZE",
     "MAX_SERVICE_NAME_SIZE",
+    "MAX_STICKY",
     "MAX_TAGS",
     "MAX_TIMESTAMP",
     "MAX_TOMBSTONES",
@@ -205,6 +209,7 @@ __all__ = [
     "RoutingTableStatistics",
     "RoutingType",
     "Sharding",
+    "Sticky",
     "Tag",
     "TagIndex",
     "TagIndexStatistics",
@@ -214,6 +219,7 @@ __all__ = [
     "TrailingBytes",
     "UnexpectedFrameType",
     "UnsupportedVersion",
+    "Unwrapped",
     "Update",
     "Weighted",
     "WellKnownKey",
@@ -228,6 +234,7 @@ __all__ = [
     "locate_address",
     "make_tags",
     "method_name",
+    "multicast",
     "normal_form",
     "parse_address_query",
     "parse_frame",
@@ -243,7 +250,12 @@ __all__ = [
     "read_address",
     "serialize_metadata",
     "serialize_tags",
+    "shard",
     "shard_hash",
     "tag_set",
+    "translate_address",
+    "unicast",
+    "unwrap_metadata",
     "with_default_tags",
+    "wrap_metadata",
 ]

@@ -116,6 +116,7 @@ _SHORT: Final = {int(key): short for key, (_, short) in _NAMES.items()}
 _WORDS: Final = {short: key for key, short in _SHORT.items()} | {
     prefix + name: int(key) for key, (name, _) in _NAMES.items() for prefix in _PREFIXES
 }
+_LONG: Final = {int(key): _PREFIXES[0] + name for key, (name, _) in _NAMES.items()}
 _NUMBER: Final = re.compile(r"0x(?:[0-9a-f]{2}|7[cf][0-9a-f]{4})")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _SAFE: Final = ":/@,+*"
@@ -174,6 +175,13 @@ def format_key(key: Key) -> str:
         # '@' says how to choose, and is no tag.
         return f"%{ord(key[0]):02X}{escape(key[1:])}"
     return escape(key)
+
+
+def metadata_key(key: Key) -> str:
+    """Write a key as the value of a ShardKey or StickyRouteKey, for any broker to read."""
+    if isinstance(key, str):
+        return key
+    return _LONG.get(key) or format_key(key)
 
 
 def escape(text: str) -> str:

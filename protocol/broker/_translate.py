@@ -1,0 +1,176 @@
+"""An ADDRESS in the dialect and the shape of metadata that a peer uses (decision 15).
+
+What a dialect has no place for is left out: in the reference dialect the metadata list and tags
+with a 16-bit key, in the specification's dialect tags with one of the two numbers that a
+16-bit one would have to follow. Such tags cannot be what a destination of that dialect was found
+by, as it cannot have them. Wrapped metadata follow the tags in either dialect: the reference's
+readers skip what follows a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from ..rsocket import COMPOSITE_MIME, build_composite, iterate_composite
+from ._dialect import DIALECTS, MIME_FORWARDING, Dialect
+from ._errors import BrokerFrameError
+from ._fields import HEADER_SIZE, FrameType, check_header, frame_type, header
+from ._frames import AddressFrame, locate_address
+from ._ids import ID_SIZE
+from ._keys import EXTENSION_SPACES, Key
+from ._tags import EMPTY_LIST, list_end, parse_tags, serialize_tags, tag_set
+
+__all__ = ["Unwrapped", "translate_address", "unwrap_metadata", "wrap_metadata"]
+
+_TAGS: Final = HEADER_SIZE + ID_SIZE
+
+
+def translate_address(frame: bytes, source: Dialect, target: Dialect) -> bytes:
+    """Return an ADDRESS in another dialect, with its flags and origin as they are.
+
+    In the same dialect it is returned as it is, and not looked at.
+
+    Raises:
+        BrokerFrameError: It is broken, has no tag that the other dialect can say, or ends
+            with a null value and wraps metadata.
+    """
+    if source is target:
+        return frame
+    spans = locate_address(frame, source)
+    tags, _ = parse_tags(frame, spans.tags, source)
+    tags = tuple(tag for tag in tags if _has_place(tag[0], target))
+    if not tag_set(tags):
+        raise BrokerFrameError("tags", "the other dialect has no place for any of them")
+    flags = check_header(frame, FrameType.ADDRESS, source)
+    wrapped = frame[spans.wrapped :]
+    return b"".join(
+        (
+            header(FrameType.ADDRESS, flags),
+            frame[HEADER_SIZE:_TAGS],
+            EMPTY_LIST if target is Dialect.SPECIFICATION else b"",
+            serialize_tags(tags, target, last=not wrapped),
+            wrapped,
+        )
+    )
+
+
+def _has_place(key: Key, dialect: Dialect) -> bool:
+    """Say whether a dialect can write a key."""
+    if isinstance(key, str):
+        return True
+    return key not in EXTENSION_SPACES if dialect is Dialect.SPECIFICATION else key <= 0x7F
+
+
+class Unwrapped(NamedTuple):
+    """What a destination finds in a request's metadata.
+
+    Attributes:
+        address: The ADDRESS; `None` if there is none.
+        dialect: Its dialect; the specification's if nothing says which.
+        wrapped: The metadata that the ADDRESS wraps; empty if none.
+        entries: The other entries of composite metadata, in order: MIME type and content.
+            An id that no table has a type for is written as `#` and the number.
+    """
+
+    address: AddressFrame | None
+    dialect: Dialect
+    wrapped: bytes
+    entries: tuple[tuple[str, bytes], ...]
+
+
+def unwrap_metadata(metadata: bytes, metadata_mime: str) -> Unwrapped:
+    """Take a request's metadata apart, as a destination gets it from a broker.
+
+    Args:
+        metadata: All of it.
+        metadata_mime: What the connection's SETUP says it is. If that is neither composite
+            metadata nor a broker frame's type, there is no ADDRESS in it, and it is returned
+            as one entry of its own.
+
+    Raises:
+        BrokerFrameError: The ADDRESS is broken.
+        MalformedComposite: The composite metadata is.
+    """
+    alone = DIALECTS.get(metadata_mime.encode("ascii", "replace"))
+    if alone is not None:
+        return _unwrapped(metadata, alone, ()) if metadata else Unwrapped(None, alone, b"", ())
+    if metadata_mime != COMPOSITE_MIME:
+        entries = ((metadata_mime, metadata),) if metadata else ()
+        return Unwrapped(None, Dialect.SPECIFICATION, b"", entries)
+    found: tuple[bytes, Dialect] | None = None
+    others: list[tuple[str, bytes]] = []
+    for mime, content in iterate_composite(metadata):
+        name = mime if isinstance(mime, str) else f"#{mime}"
+        dialect = DIALECTS.get(name.encode("ascii", "surrogateescape"))
+        data = bytes(content)
+        if dialect is None or found is not None or not _is_address(data):
+            others.append((name, data))
+        else:
+            found = data, dialect
+    if found is None:
+        return Unwrapped(None, Dialect.SPECIFICATION, b"", tuple(others))
+    return _unwrapped(*found, tuple(others))
+
+
+def _is_address(data: bytes) -> bool:
+    """Say whether a broker frame is an ADDRESS; a broken header is one's that is broken."""
+    return len(data) < HEADER_SIZE or frame_type(data) is FrameType.ADDRESS
+
+
+def _unwrapped(frame: bytes, dialect: Dialect, entries: tuple[tuple[str, bytes], ...]) -> Unwrapped:
+    if dialect is Dialect.SPECIFICATION:
+        address = AddressFrame.parse(frame, dialect)
+        return Unwrapped(address, dialect, address.wrapped, entries)
+    # A requester's frame must end with its tags. A broker's may wrap metadata after them.
+    end = list_end(frame, _TAGS, dialect) if len(frame) > _TAGS else len(frame)
+    address = replace(AddressFrame.parse(frame[:end], dialect), wrapped=frame[end:])
+    return Unwrapped(address, dialect, address.wrapped, entries)
+
+
+def wrap_metadata(
+    address: AddressFrame,
+    metadata_mime: str,
+    *,
+    mime: bytes = MIME_FORWARDING,
+    entries: Iterable[tuple[str, bytes]] = (),
+) -> bytes:
+    """Make a request's metadata: the inverse of `unwrap_metadata`.
+
+    Args:
+        address: The ADDRESS, with what it wraps.
+        metadata_mime: What the connection's SETUP says metadata are.
+        mime: In composite metadata, the type of the ADDRESS's entry; it says the dialect.
+        entries: In composite metadata, the other entries.
+
+    Raises:
+        ValueError: `metadata_mime` or `mime` is none that an ADDRESS can be in, or there are
+            entries beside an ADDRESS that stands alone.
+        BrokerFrameError: The ADDRESS cannot be written in the dialect.
+        LocalProtocolError: An entry's type is not 1 to 128 bytes of ASCII.
+        PayloadTooBig: An entry is over 16 MiB - 1.
+    """
+    composite = metadata_mime == COMPOSITE_MIME
+    dialect = DIALECTS.get(mime if composite else metadata_mime.encode("ascii", "replace"))
+    if dialect is None:
+        text = mime.decode("ascii", "replace") if composite else metadata_mime
+        raise ValueError(f"{text!r} is no type of metadata with an ADDRESS")
+    frame = _written(address, dialect)
+    if composite:
+        pairs = ((_entry_type(name), content) for name, content in entries)
+        return build_composite([(mime.decode("ascii"), frame), *pairs])
+    if tuple(entries):
+        raise ValueError("entries need composite metadata")
+    return frame
+
+
+def _written(address: AddressFrame, dialect: Dialect) -> bytes:
+    if dialect is Dialect.SPECIFICATION or not address.wrapped:
+        return address.serialize(dialect)
+    return replace(address, wrapped=b"").serialize(dialect) + address.wrapped
+
+
+def _entry_type(name: str) -> str | int:
+    # No MIME type begins with '#' (RFC 6838, section 4.2).
+    return int(name[1:]) if name[:1] == "#" and name[1:].isdecimal() else name
