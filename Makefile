@@ -5,6 +5,7 @@
 #   make test      every test, and the coverage gates
 #   make check     formatter, linter, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
+#   make soak      clients and destinations come, go and die for ten minutes (SOAK="--minutes 60")
 #   make fuzz      random and mutated input through every decoder (FUZZ="--count 10000000")
 #   make format    format the code and apply the linter's safe fixes
 #   make docs      build the documentation into site/ (make serve: with live reload)
@@ -24,7 +25,7 @@ SETUP := tools/environment.py
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-quick fuzz format docs serve clean
+.PHONY: help demo test check bench bench-quick soak fuzz format docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -57,6 +58,9 @@ bench: $(VENV)/.bench
 
 bench-quick: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py --quick
+
+soak: $(VENV)/.bench
+	$(BIN)/python benchmarks/soak.py $(SOAK)
 
 fuzz: $(VENV)/.test
 	@for target in fuzz/[a-z]*.py; do echo "$$target"; $(BIN)/python $$target $(FUZZ) || exit 1; done

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,17 @@ from tempfile import TemporaryDirectory
 from _nats import nats_shape
 from _rawload import Shape, rsocket_shape
 
-__all__ = ["JAVA", "NATS", "ONWARD", "RELAY", "Missing", "Rival", "raise_file_limit", "start"]
+__all__ = [
+    "JAVA",
+    "NATS",
+    "ONWARD",
+    "RELAY",
+    "Missing",
+    "OtherPrograms",
+    "Rival",
+    "raise_file_limit",
+    "start",
+]
 
 HERE = Path(__file__).resolve().parent
 ONWARD, JAVA, NATS, RELAY = "onward", "java", "nats", "relay"
@@ -52,6 +63,29 @@ class Rival:
     pid: int
     port: int
     shape: Callable[[bytes], Shape] = rsocket_shape
+
+
+class OtherPrograms:
+    """What share of the machine's CPU others use from now on: it spoils latencies first."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._before = self._used()
+
+    def share(self) -> float:
+        """Return the share so far, 0 to 1. Children are ours once they have been waited for."""
+        passed = (time.monotonic() - self._started) * (os.cpu_count() or 1)
+        return max(0.0, self._used() - self._before) / passed
+
+    def _used(self) -> float:
+        busy = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+        idle, waiting = int(busy[3]), int(busy[4])
+        # The last two are in user and nice already.
+        seconds = (sum(map(int, busy[:8])) - idle - waiting) / os.sysconf("SC_CLK_TCK")
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+            usage = resource.getrusage(who)
+            seconds -= usage.ru_utime + usage.ru_stime
+        return seconds
 
 
 @contextmanager

@@ -26,16 +26,23 @@ __all__ = [
     "numbers",
     "request_frame",
     "setup_frame",
+    "shard_frame",
     "stamp",
 ]
 
 COMPOSITE: Final = b"message/x.rsocket.composite-metadata.v0"
 BROKER_FRAME: Final = b"message/x.rsocket.broker.frame.v0"
+FORWARDING: Final = b"message/x.rsocket.forwarding"
+"""The specification's own dialect, in which an ADDRESS has a metadata list before its tags."""
 OCTETS: Final = b"application/octet-stream"
 
 ROUTE_SETUP_HEADER: Final = bytes.fromhex("000000010400")
 ADDRESS_HEADER: Final = bytes.fromhex("0000000114")
 SERVICE_NAME: Final = 0x81
+SHARD_KEY: Final = 0x9B
+SHARD: Final = 0x20
+FOLLOWS: Final = 0x80
+"""In the length of a value: another pair follows."""
 
 # Frame type (6 bits) and flags (10 bits), RSocket 1.0, "Frame Types".
 SETUP_WITH_METADATA: Final = 0x0500
@@ -117,6 +124,17 @@ def request_frame(
     metadata = _broker_entry(ADDRESS_HEADER + bytes([routing]) + uuid.uuid4().bytes + tags)
     credit = struct.pack(">I", elements) if interaction is Interaction.STREAM else b""
     return frame(0, interaction, credit + _length(metadata) + metadata + data)
+
+
+def shard_frame(service: str, tag: str, value: str, data: bytes) -> bytes:
+    """Return REQUEST_RESPONSE for the one destination of a service that a tag's value chooses."""
+    name, key, chosen = service.encode(), tag.encode(), value.encode()
+    metadata_list = bytes([SHARD_KEY, len(key)]) + key
+    tags = bytes([SERVICE_NAME, FOLLOWS | len(name)]) + name
+    tags += bytes([len(key)]) + key + bytes([len(chosen)]) + chosen
+    address = ADDRESS_HEADER + bytes([SHARD]) + uuid.uuid4().bytes + metadata_list + tags
+    metadata = bytes([len(FORWARDING) - 1]) + FORWARDING + _length(address) + address
+    return frame(0, Interaction.RESPONSE, _length(metadata) + metadata + data)
 
 
 def element_frame(data: bytes, *, complete: bool) -> bytes:

@@ -24,7 +24,17 @@ from contextlib import ExitStack
 
 from _mixedload import ELEMENTS, Refused, Scenario
 from _report import Report
-from _rivals import JAVA, NATS, ONWARD, RELAY, Missing, Rival, raise_file_limit, start
+from _rivals import (
+    JAVA,
+    NATS,
+    ONWARD,
+    RELAY,
+    Missing,
+    OtherPrograms,
+    Rival,
+    raise_file_limit,
+    start,
+)
 from _versus import Idle, Latency, Samples, Size, cpu_costs, idle_cost, latencies
 from _wire import Interaction, Routing
 
@@ -259,6 +269,7 @@ def main() -> None:
         report.note("java is left out: it is not for a quick run")
         print(report.notes[-1], flush=True)
     raise_file_limit(FILES)
+    others = OtherPrograms()
     table = Table()
     with ExitStack() as stack:
         rivals = start_all(names, stack, report)
@@ -266,6 +277,8 @@ def main() -> None:
         measure_latency(measured, rivals, size, table, report)
         running = [rival.name for rival in rivals if rival.name in (ONWARD, JAVA)]
     measure_idle(running, size, table, report)
+    report.figure("CPU of the machine that other programs used", others.share() * 100, "%")
+    print(report.figures[-1])
     print(f"targets (noise {report.noise:.1%})")
     for target in report.targets:
         print(f"  {target}".rstrip())

@@ -1,6 +1,7 @@
 """Run every benchmark of this folder and sum up the targets: `python benchmarks/run.py`.
 
-A benchmark is any `*.py` here that does not start with an underscore. It takes `--json`, and
+A benchmark is any `*.py` here that does not start with an underscore, but for `soak.py`, which runs
+until it is told that it is enough. It takes `--json`, and
 `--quick` for a run that only shows that it works (its figures mean nothing). The last line it
 prints is the JSON object of `_report.Report`. The status is non-zero if a benchmark fails to
 run; a missed target is a figure to read, not a failure, unless `--strict` is given.
@@ -19,6 +20,7 @@ from typing import Any
 from _report import Target
 
 FOLDER = Path(__file__).resolve().parent
+NO_BENCHMARKS = ("run", "soak")
 
 
 def benchmarks(names: Sequence[str]) -> list[Path]:
@@ -30,7 +32,7 @@ def benchmarks(names: Sequence[str]) -> list[Path]:
     found = {
         file.stem: file
         for file in sorted(FOLDER.glob("*.py"))
-        if file.name != "run.py" and not file.name.startswith("_")
+        if file.stem not in NO_BENCHMARKS and not file.name.startswith("_")
     }
     if unknown := set(names) - set(found):
         sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(found)}")
