@@ -1,9 +1,12 @@
 """RSocket for the broker: listeners whose connections bring in destinations and requesters."""
 
 from ._exchange import DestinationSlow
-from ._listener import ListenerStatistics, RSocketListener, RSocketTcpTransport
+from ._listener import ListenerStatistics, RSocketListener
 from ._local import DestinationError
-from ._options import LinkOptions
+from ._options import LinkOptions, UnixOptions, WebSocketOptions
+from ._transport import RSocketTcpTransport, RSocketTransport
+from ._unix import RSocketUnixTransport
+from ._ws import RSocketWebSocketTransport
 
 __all__ = [
     "DestinationError",
@@ -12,4 +15,9 @@ __all__ = [
     "ListenerStatistics",
     "RSocketListener",
     "RSocketTcpTransport",
+    "RSocketTransport",
+    "RSocketUnixTransport",
+    "RSocketWebSocketTransport",
+    "UnixOptions",
+    "WebSocketOptions",
 ]

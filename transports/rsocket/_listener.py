@@ -1,29 +1,33 @@
-"""The RSocket listener: the worker that takes connections for a broker."""
+"""The RSocket listener: the worker that takes connections for a broker.
+
+What kind of socket they come by is a matter of `TcpListener` and its like.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from abc import abstractmethod
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 from ...actors import Mailbox, Node, Worker
 from ...actors.broker import Broker
-from ...protocol import Address, LinkDown, NodeStopped, OnwardError
-from .._base import Listener, Transport
+from ...protocol import Address, NodeStopped, OnwardError
+from .._base import Listener
 from .._log import SeldomLogger
-from .._options import parse_uri
+from .._options import format_endpoint
 from ._link import Link
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 from ._worker import ConnectionWorker
 
-__all__ = ["ListenerStatistics", "RSocketListener", "RSocketTcpTransport"]
+__all__ = ["ListenerStatistics", "RSocketListener", "TcpListener"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
-_MAILBOX = Mailbox(limit=20_000)
+_MAILBOX: Final = Mailbox(limit=20_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class ListenerStatistics:
         refused: Of those, the ones that could not be read or routed at once.
         dropped: Frames the connections' state machines ignored since the start, by reason.
         closed: Connections that have ended since the start, by reason.
+        handshakes: Sockets now whose WebSocket handshake is under way; they count as
+            connections when it comes to `max_connections`.
+        refused_handshakes: Handshakes that came to nothing since the start, by reason:
+            `too late`, `too long`, `not understood`, `not a WebSocket`, `path`, `origin`,
+            `no room`, `stopped`, or `given up` by the peer.
     """
 
     connections: int
@@ -48,6 +57,8 @@ class ListenerStatistics:
     refused: int
     dropped: dict[str, int]
     closed: dict[str, int]
+    handshakes: int = 0
+    refused_handshakes: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class _ListenerWorker(Worker):
@@ -82,7 +93,7 @@ class RSocketListener(Listener):
         self._closed: Counter[str] = Counter()
         self._gone: asyncio.Event = asyncio.Event()
 
-    async def open(self, host: str, port: int) -> None:
+    async def open(self) -> None:
         """Listen.
 
         Raises:
@@ -92,24 +103,36 @@ class RSocketListener(Listener):
         # The worker first: it is the parent of the connections' workers.
         self._address = await self._node.start(lambda: self._worker)
         try:
-            self._server = await self._node.loop.create_server(
-                self._protocol, host, port, start_serving=False
-            )
+            self._server = server = await self._bind()
             if not self._node.has(self._address):
                 raise NodeStopped(self._node.name)
-            await self._server.start_serving()
+            await server.start_serving()
         except BaseException:
             await self._abandon()
             raise
-        name = self._server.sockets[0].getsockname()
-        shown = f"[{name[0]}]" if ":" in name[0] else name[0]
-        self._uri = f"{RSocketTcpTransport.scheme}://{shown}:{name[1]}"
+        self._uri = self._shown(server)
+
+    @abstractmethod
+    async def _bind(self) -> asyncio.Server:
+        """Return a server that does not serve yet, whose connections are made by `_enter`.
+
+        Raises:
+            OSError: It cannot be listened there.
+        """
+
+    @abstractmethod
+    def _shown(self, server: asyncio.Server) -> str:
+        """Return the URI of a server that serves."""
+
+    def _unbound(self) -> None:
+        """Clear up what the server has left."""
 
     async def _abandon(self) -> None:
         """Leave nothing behind of an attempt to listen."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
+            self._unbound()
         await self._stop_worker()
 
     async def _stop_worker(self) -> None:
@@ -133,12 +156,27 @@ class RSocketListener(Listener):
             raise AssertionError("the listener is not open")
         return self._address
 
-    def _protocol(self) -> asyncio.Protocol:
-        if len(self._links) >= self._options.max_connections:
+    def _enter(self) -> asyncio.BaseProtocol:
+        """Return what is to have a connection that has just come."""
+        taken = self._taken
+        if taken >= self._options.max_connections:
             self._turned_away += 1
             text = "%s: %d connections already, one more turned away"
-            self._seldom.log(logging.WARNING, "too many", text, self._uri, len(self._links))
+            self._seldom.log(logging.WARNING, "too many", text, self._uri, taken)
             return _TurnedAway()
+        return self._first()
+
+    @property
+    def _taken(self) -> int:
+        """How many sockets it has."""
+        return len(self._links)
+
+    def _first(self) -> asyncio.BaseProtocol:
+        """Return what is to have a connection that there is room for."""
+        return self._link() or _TurnedAway()
+
+    def _link(self) -> Link | None:
+        """Make a connection with its worker, or say that there can be none."""
         worker = ConnectionWorker()
         try:
             self._worker.spawn(lambda: worker, mailbox=_MAILBOX)
@@ -147,7 +185,7 @@ class RSocketListener(Listener):
             self._turned_away += 1
             text = "%s: a connection turned away: %s"
             self._seldom.log(logging.WARNING, "turned away", text, self._uri, error)
-            return _TurnedAway()
+            return None
         self._accepted += 1
         link = Link(
             worker, self._broker, self._options, self._seldom, self._unfinished, self._on_closed
@@ -175,6 +213,7 @@ class RSocketListener(Listener):
         if server is None:
             return
         server.close()
+        self._unbound()
         self._gone.clear()
         try:
             for link in list(self._links):
@@ -212,61 +251,31 @@ class _TurnedAway(asyncio.Protocol):
         transport.close()
 
 
-class RSocketTcpTransport(Transport):
-    """Listeners for RSocket over TCP: `rsocket+tcp://host:port`.
+class TcpListener(RSocketListener):
+    """A listening TCP socket.
 
-    It listens for a broker and takes no other role: workers reach RSocket destinations by
-    their tags.
+    Args:
+        node: The node its workers live on.
+        broker: Where destinations join and requests are routed.
+        options: The limits.
+        host: The address or name to listen at.
+        port: The port; 0 takes a free one.
     """
 
-    scheme: ClassVar[str] = "rsocket+tcp"
-    address_type: ClassVar[int | None] = None
+    _scheme: ClassVar[str] = "rsocket+tcp"
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        self._listeners: list[RSocketListener] = []
+    def __init__(
+        self, node: Node, broker: Broker, options: LinkOptions, host: str, port: int
+    ) -> None:
+        super().__init__(node, broker, options)
+        self._host = host
+        self._port = port
 
-    async def listen(
-        self, uri: str, *, expose: frozenset[Address], **options: Any
-    ) -> RSocketListener:
-        """Accept connections for a broker.
+    async def _bind(self) -> asyncio.Server:
+        return await self._node.loop.create_server(
+            self._enter, self._host, self._port, start_serving=False
+        )
 
-        Args:
-            uri: `rsocket+tcp://host:port`; port 0 takes a free one.
-            expose: Must be empty: what can be reached is what is registered with the broker.
-            **options: `broker`, the `Broker`; `options`, `LinkOptions`.
-
-        Raises:
-            OSError: It cannot be listened there.
-            ValueError: The URI or an option is wrong.
-        """
-        broker = options.pop("broker", None)
-        link_options = options.pop("options", None) or LinkOptions()
-        if not isinstance(broker, Broker) or getattr(broker, "node", None) is not self.node:
-            raise ValueError("an RSocket listener needs broker=, a Broker of the same node")
-        if expose:
-            raise ValueError("register workers with the broker instead of exposing them")
-        if options:
-            raise ValueError(f"unknown option {min(options)!r}")
-        if not isinstance(link_options, LinkOptions):
-            raise ValueError("options= takes LinkOptions")  # noqa: TRY004
-        host, port = parse_uri(uri, self.scheme)
-        listener = RSocketListener(self.node, broker, link_options)
-        await listener.open(host, port)
-        self._listeners = [each for each in self._listeners if each.open_now]
-        self._listeners.append(listener)
-        return listener
-
-    async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
-        """Refuse: this transport only listens.
-
-        Raises:
-            LinkDown: Always.
-        """
-        raise LinkDown(uri, "this transport only listens")
-
-    async def stop(self) -> None:
-        """Close every listener."""
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            await listener.close()
+    def _shown(self, server: asyncio.Server) -> str:
+        host, port = server.sockets[0].getsockname()[:2]
+        return f"{self._scheme}://{format_endpoint(host, port)}"

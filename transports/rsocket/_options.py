@@ -1,12 +1,17 @@
-"""The limits of an RSocket listener beyond those of one connection's state machine."""
+"""The options of RSocket listeners, and limits beyond those of a connection's state machine."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
 
-__all__ = ["LinkOptions"]
+__all__ = ["LinkOptions", "UnixOptions", "WebSocketOptions"]
+
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
+"""As browsers write it: in small letters, without a slash at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +20,8 @@ class LinkOptions:
 
     Attributes:
         connection: The limits of the connection's state machine.
-        max_connections: Most connections of one listener; one more is closed at once.
+        max_connections: Most connections of one listener, with those whose WebSocket handshake
+            is under way; one more is closed at once.
         high_water: Bytes waiting for the peer's socket above which those who send to it
             are no longer read.
         low_water: Bytes below which they are read again.
@@ -34,7 +40,8 @@ class LinkOptions:
         frame_timeout: How long a frame may take from its first byte to its last, in seconds,
             before the connection is closed; time in which it is not read does not count.
         max_unfinished: Most bytes that the connections of one listener together keep of
-            frames that are not whole. The one that would exceed it is closed.
+            frames, or WebSocket messages, that are not whole. The one that would exceed it is
+            closed.
         drain_timeout: How long a closing connection may take to send what is waiting, and,
             on a WebSocket, to answer the Close, in seconds. Then it is cut.
         lease: Whether peers that ask for leases in their SETUP are taken, with
@@ -93,3 +100,57 @@ class LinkOptions:
         if self.connection.lease != self.lease:
             connection = replace(self.connection, lease=self.lease)
             object.__setattr__(self, "connection", connection)
+
+
+@dataclass(frozen=True, slots=True)
+class WebSocketOptions:
+    """Who may open a WebSocket, and how long that may take.
+
+    Attributes:
+        origins: Origins of the pages that may connect, as browsers say them: scheme, host, and
+            port if it is not the usual one (`https://shop.example`). `*`: all pages. Others get
+            403. Browsers always send an origin; whoever sends none is no browser, and may
+            connect.
+        max_handshake: Most bytes of the request that opens a WebSocket, with its headers. Over
+            it: 431, and close.
+        handshake_timeout: How long that request may take to come, in seconds. Then the socket
+            is closed.
+
+    Raises:
+        ValueError: A number is not at least 1, or not more than 0; or an origin has something
+            after its port.
+    """
+
+    origins: tuple[str, ...] = ()
+    max_handshake: int = 16 * 1024
+    handshake_timeout: float = 5.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.origins, str):
+            raise ValueError(f"origins must be a tuple of origins, not {self.origins!r}")  # noqa: TRY004
+        for origin in self.origins:
+            if origin not in {"*", "null"} and not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"origins must be like https://host:port, not {origin!r}")
+        if self.max_handshake < 1:
+            raise ValueError(f"max_handshake must be at least 1, not {self.max_handshake}")
+        if not self.handshake_timeout > 0:
+            raise ValueError(f"handshake_timeout must be more than 0, not {self.handshake_timeout}")
+
+
+@dataclass(frozen=True, slots=True)
+class UnixOptions:
+    """Who may connect to a Unix socket.
+
+    Attributes:
+        mode: The permissions of the socket's file. To connect takes the right to write to it.
+            Default 600 octal: the user the broker runs as, and root.
+
+    Raises:
+        ValueError: The mode is not of 0 to 777 octal.
+    """
+
+    mode: int = 0o600
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mode <= 0o777:
+            raise ValueError(f"mode must be 0 to 0o777, not {self.mode:#o}")

@@ -1,0 +1,103 @@
+"""What the transports of RSocket listeners have in common, and the one over TCP."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from ...actors import Node
+from ...actors.broker import Broker
+from ...protocol import Address, LinkDown
+from .._base import Transport
+from .._options import parse_uri
+from ._listener import RSocketListener, TcpListener
+from ._options import LinkOptions
+
+__all__ = ["RSocketTcpTransport", "RSocketTransport"]
+
+
+class RSocketTransport(Transport):
+    """Listeners for a broker, over one kind of socket.
+
+    It takes no other role: workers reach RSocket destinations by their tags. There may be any
+    number of listeners for one broker.
+    """
+
+    own_options: ClassVar[dict[str, type[Any]]] = {}
+    """Options that `listen` takes besides `broker` and `options`, with what they must be."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._listeners: list[RSocketListener] = []
+
+    @abstractmethod
+    def _listener(
+        self, uri: str, broker: Broker, options: LinkOptions, own: dict[str, Any]
+    ) -> RSocketListener:
+        """Make a listener that does not listen yet.
+
+        Raises:
+            ValueError: The URI is wrong.
+        """
+
+    async def listen(
+        self, uri: str, *, expose: frozenset[Address], **options: Any
+    ) -> RSocketListener:
+        """Accept connections for a broker.
+
+        Args:
+            uri: Where; a port 0 takes a free one.
+            expose: Must be empty: what can be reached is what is registered with the broker.
+            **options: `broker`, the `Broker`; `options`, `LinkOptions`; and those of the kind
+                of socket. One that is `None` has its default.
+
+        Raises:
+            OSError: It cannot be listened there.
+            ValueError: The URI or an option is wrong.
+        """
+        known: dict[str, type[Any]] = {"broker": Broker, "options": LinkOptions, **self.own_options}
+        for name, value in options.items():
+            if name not in known:
+                names = ", ".join(f"{each}=" for each in known)
+                raise ValueError(f"unknown option {name!r}; {self.scheme} takes {names}")
+            if name != "broker" and not isinstance(value, (known[name], type(None))):
+                raise ValueError(
+                    f"{name}= takes {known[name].__name__}, not {type(value).__name__}"
+                )
+        broker = options.pop("broker", None)
+        if not isinstance(broker, Broker) or getattr(broker, "node", None) is not self.node:
+            raise ValueError("an RSocket listener needs broker=, a Broker of the same node")
+        if expose:
+            raise ValueError("register workers with the broker instead of exposing them")
+        limits = options.pop("options", None) or LinkOptions()
+        listener = self._listener(uri, broker, limits, options)
+        await listener.open()
+        self._listeners = [each for each in self._listeners if each.open_now]
+        self._listeners.append(listener)
+        return listener
+
+    async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
+        """Refuse: this transport only listens.
+
+        Raises:
+            LinkDown: Always.
+        """
+        raise LinkDown(uri, "this transport only listens")
+
+    async def stop(self) -> None:
+        """Close every listener."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.close()
+
+
+class RSocketTcpTransport(RSocketTransport):
+    """Listeners for RSocket over TCP: `rsocket+tcp://host:port`."""
+
+    scheme: ClassVar[str] = "rsocket+tcp"
+
+    def _listener(
+        self, uri: str, broker: Broker, options: LinkOptions, own: dict[str, Any]
+    ) -> TcpListener:
+        host, port = parse_uri(uri, self.scheme)
+        return TcpListener(self.node, broker, options, host, port)

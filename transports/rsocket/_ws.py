@@ -1,0 +1,127 @@
+"""Listeners for RSocket over WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from ...actors import Node
+from ...actors.broker import Broker
+from .._options import parse_endpoint
+from ._listener import ListenerStatistics, TcpListener
+from ._options import LinkOptions, WebSocketOptions
+from ._transport import RSocketTransport
+from ._ws_handshake import Handshake
+
+__all__ = ["RSocketWebSocketTransport"]
+
+
+class WebSocketListener(TcpListener):
+    """A listening TCP socket whose connections begin with a WebSocket handshake.
+
+    Args:
+        node: The node its workers live on.
+        broker: Where destinations join and requests are routed.
+        options: The limits.
+        web: Those of the handshake.
+        host: The address or name to listen at.
+        port: The port; 0 takes a free one.
+        path: The path clients have to ask for; "": any.
+    """
+
+    _scheme: ClassVar[str] = "rsocket+ws"
+
+    def __init__(
+        self,
+        node: Node,
+        broker: Broker,
+        options: LinkOptions,
+        web: WebSocketOptions,
+        host: str,
+        port: int,
+        path: str,
+    ) -> None:
+        super().__init__(node, broker, options, host, port)
+        self._web = web
+        self._path = path
+        self._handshakes: set[Handshake] = set()
+        self._refused_handshakes: Counter[str] = Counter()
+
+    @property
+    def _taken(self) -> int:
+        return len(self._links) + len(self._handshakes)
+
+    def _first(self) -> asyncio.BaseProtocol:
+        handshake = Handshake(
+            self._node.loop,
+            self._path,
+            self._options,
+            self._web,
+            self._unfinished,
+            self._link,
+            self._on_handshake,
+        )
+        self._handshakes.add(handshake)
+        return handshake
+
+    def _on_handshake(self, handshake: Handshake, outcome: str) -> None:
+        self._handshakes.discard(handshake)
+        if outcome:
+            self._refused_handshakes[outcome] += 1
+
+    def _shown(self, server: asyncio.Server) -> str:
+        return super()._shown(server) + self._path
+
+    def _unbound(self) -> None:
+        for handshake in list(self._handshakes):
+            handshake.abort("stopped")
+
+    def statistics(self) -> ListenerStatistics:
+        """Return the listener's figures at this moment."""
+        return replace(
+            super().statistics(),
+            handshakes=len(self._handshakes),
+            refused_handshakes=dict(self._refused_handshakes),
+        )
+
+
+class RSocketWebSocketTransport(RSocketTransport):
+    """Listeners for RSocket over WebSocket: `rsocket+ws://host:port/path`.
+
+    Each binary message is one frame (RSocket, "WebSocket"). A client that offers the
+    subprotocol `rsocket` is told that it is agreed; none has to. There is no TLS here: for
+    `wss`, put something in front that ends it.
+
+    A path in the URI is one that clients have to ask for; without one, any is taken. Besides
+    `broker` and `options`, `listen` takes `websocket`, which is `WebSocketOptions`. Pages in
+    browsers may connect only if their origin is listed there.
+    """
+
+    scheme: ClassVar[str] = "rsocket+ws"
+    own_options: ClassVar[dict[str, type[Any]]] = {"websocket": WebSocketOptions}
+
+    def _listener(
+        self, uri: str, broker: Broker, options: LinkOptions, own: dict[str, Any]
+    ) -> WebSocketListener:
+        host, port, path = parse_websocket_uri(uri, self.scheme)
+        web: WebSocketOptions = own.get("websocket") or WebSocketOptions()
+        return WebSocketListener(self.node, broker, options, web, host, port, path)
+
+
+def parse_websocket_uri(uri: str, scheme: str) -> tuple[str, int, str]:
+    """Return host, port and path of `scheme://host:port/path`; the path may be "".
+
+    Raises:
+        ValueError: It is no such URI, or has more in it.
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # brackets that do not match
+        raise ValueError(f"{uri!r} is not {scheme}://host:port/path") from None
+    if parts.scheme != scheme or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(f"{uri!r} is not {scheme}://host:port/path")
+    host, port = parse_endpoint(parts.netloc)
+    return host, port, "" if parts.path == "/" else parts.path

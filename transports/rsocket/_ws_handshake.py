@@ -1,0 +1,187 @@
+"""The opening handshake of a WebSocket: who may become a connection, and how long it may take.
+
+Nothing of a connection exists before the handshake is done: no worker, no route. So what a
+stranger can make the broker hold is one socket and `max_handshake` bytes for
+`handshake_timeout` seconds, and listeners count that as a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
+
+from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from ._options import LinkOptions, WebSocketOptions
+from ._unfinished import UnfinishedFrames
+from ._ws_socket import WebSocket
+
+if TYPE_CHECKING:
+    from ._link import Link
+
+__all__ = ["Handshake"]
+
+_logger = logging.getLogger("onward.transports.rsocket.handshake")
+# It tells of each connection that opens and closes, as often as peers like to.
+_logger.setLevel(logging.WARNING)
+
+_END: Final = b"\r\n\r\n"
+_SUBPROTOCOL: Final = Subprotocol("rsocket")
+
+
+class Handshake(asyncio.Protocol):
+    """A socket of which nothing is known yet.
+
+    Args:
+        loop: The loop of the socket.
+        path: The path that has to be asked for, or "" if any will do.
+        options: The limits of the connection there will be.
+        web: Those of the handshake.
+        unfinished: What all connections of the listener keep of unfinished frames.
+        admit: Makes a connection; `None`: there can be none more.
+        on_done: Called once, with what went wrong, or "" once there is a connection.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        path: str,
+        options: LinkOptions,
+        web: WebSocketOptions,
+        unfinished: UnfinishedFrames,
+        admit: Callable[[], Link | None],
+        on_done: Callable[[Handshake, str], None],
+    ) -> None:
+        self._loop = loop
+        self._path = path
+        self._options = options
+        self._web = web
+        self._unfinished = unfinished
+        self._admit = admit
+        self._on_done = on_done
+        self._transport: asyncio.Transport | None = None
+        self._head = bytearray()
+        self._outcome = ""
+        self._timer = loop.call_later(web.handshake_timeout, self._too_late)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the request."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._outcome:
+            self._transport.abort()  # it was over before it began
+
+    def data_received(self, data: bytes) -> None:
+        """Look for the end of the request, and answer it."""
+        if self._outcome:
+            return
+        head = self._head
+        searched = max(0, len(head) - len(_END) + 1)
+        head += data
+        end = head.find(_END, searched, self._web.max_handshake)
+        if end >= 0:
+            end += len(_END)
+            self._answer(bytes(head[:end]), bytes(head[end:]))
+        elif len(head) >= self._web.max_handshake:
+            most = self._web.max_handshake
+            self._refuse("too long", _wire(), 431, f"the request has more than {most} bytes\n")
+
+    def _answer(self, head: bytes, rest: bytes) -> None:
+        """Answer the request, and let the connection have the socket if all is well."""
+        wire = _wire()
+        wire.receive_data(head)
+        events = wire.events_received()
+        if not events:
+            # It has made an answer itself if that makes sense.
+            self._close("not understood", wire)
+            return
+        request = cast(Request, events[0])
+        path = request.path.partition("?")[0]
+        if self._path and path != self._path:
+            self._refuse("path", wire, 404, "there is no RSocket at this path\n")
+            return
+        if not self._may_come(request.headers.get_all("Origin")):
+            self._refuse("origin", wire, 403, "pages of this origin may not connect\n")
+            return
+        response = wire.accept(request)
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            self._respond("not a WebSocket", wire, response)
+            return
+        link = self._admit()
+        if link is None:
+            self._refuse("no room", wire, 503, "there can be no more connections now\n")
+            return
+        self._open(wire, response, link, rest)
+
+    def _may_come(self, origins: Sequence[str]) -> bool:
+        """Say whether the page that connects, if it is one, is of an origin that may."""
+        allowed = self._web.origins
+        return "*" in allowed or all(origin in allowed for origin in origins)
+
+    def _open(self, wire: ServerProtocol, response: Response, link: Link, rest: bytes) -> None:
+        transport = self._transport
+        if transport is None:
+            raise AssertionError("data came before the connection was made")
+        wire.send_response(response)
+        transport.write(b"".join(wire.data_to_send()))
+        socket = WebSocket(transport, wire, link, self._unfinished, self._options, self._loop)
+        transport.set_protocol(socket)
+        self._done("")
+        link.connection_made(socket)
+        if rest:
+            socket.data_received(rest)
+
+    # --- the end of it --------------------------------------------------------------------
+
+    def _refuse(self, outcome: str, wire: ServerProtocol, status: int, text: str) -> None:
+        self._respond(outcome, wire, wire.reject(status, text))
+
+    def _respond(self, outcome: str, wire: ServerProtocol, response: Response) -> None:
+        wire.send_response(response)
+        self._close(outcome, wire)
+
+    def _close(self, outcome: str, wire: ServerProtocol) -> None:
+        """Send what there is to say, and close."""
+        transport = self._transport
+        if transport is None:
+            raise AssertionError("data came before the connection was made")
+        self._outcome = outcome
+        self._head.clear()
+        transport.write(b"".join(wire.data_to_send()))
+        transport.close()
+
+    def _too_late(self) -> None:
+        self.abort("too late")
+
+    def abort(self, outcome: str) -> None:
+        """Close the socket at once, if it is not closed for another reason."""
+        self._outcome = self._outcome or outcome
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the listener."""
+        self._done(self._outcome or "given up")
+
+    def _done(self, outcome: str) -> None:
+        self._timer.cancel()
+        self._transport = None
+        self._on_done(self, outcome)
+
+
+def _wire() -> ServerProtocol:
+    """Return the state machine of a WebSocket that waits for a request.
+
+    No compression: a small message could become a very large one. The limits of messages are
+    checked before it gets to see them.
+    """
+    return ServerProtocol(select_subprotocol=_subprotocol, max_size=None, logger=_logger)
+
+
+def _subprotocol(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """Agree to be what we are, if the client asks."""
+    return _SUBPROTOCOL if _SUBPROTOCOL in offered else None
