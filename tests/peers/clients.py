@@ -33,6 +33,8 @@ __all__ = [
     "JavascriptDestination",
     "PythonDestination",
     "ask_from_javascript",
+    "start_asking",
+    "start_destination",
 ]
 
 APPLICATION_ERROR = 0x201
@@ -286,6 +288,56 @@ class JavaRequester:
     async def close(self) -> None:
         """End the connection in the middle of whatever it does."""
         await self._java.do(do="close", connection=self._connection)
+
+
+# --- by language ------------------------------------------------------------------------------
+
+
+async def start_destination(
+    language: str, java: Java, uri: str, service: str, stack: AsyncExitStack
+) -> Destination:
+    """Start a destination in Java, in Python with the `rsocket` package, or with Onward's client.
+
+    Args:
+        language: `java`, `python` or `onward`.
+        java: The JVM that may be used.
+        uri: Where the broker is.
+        service: The service name.
+        stack: What stops it.
+    """
+    if language == "python":
+        return await PythonDestination.start(uri, service, stack)
+    if language == "onward":
+        from tests.peers.onward_client import OnwardDestination
+
+        client = OnwardDestination()
+        await client.start(uri, service)
+        stack.push_async_callback(client.kill)
+        return client
+    destination = await JavaDestination.start(java, uri, service)
+    stack.push_async_callback(destination.kill)
+    return destination
+
+
+async def start_asking(
+    language: str, java: Java, uri: str, service: str, stack: AsyncExitStack
+) -> Ask:
+    """Connect a requester, and return what asks the service with it. See `start_destination`."""
+    if language == "python":
+        rsocket = await stack.enter_async_context(rsocket_client.connect(uri, "python-requester"))
+        return lambda interaction, argument: rsocket_client.ask(
+            rsocket, service, interaction, argument
+        )
+    if language == "onward":
+        from tests.peers import onward_client
+
+        client = await stack.enter_async_context(onward_client.connect(uri, "onward-requester"))
+        return lambda interaction, argument: onward_client.ask(
+            client, service, interaction, argument
+        )
+    requester = await JavaRequester.start(java, uri)
+    stack.push_async_callback(requester.close)
+    return lambda interaction, argument: requester.ask(service, interaction, argument)
 
 
 # --- lines of the programs --------------------------------------------------------------------

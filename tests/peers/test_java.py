@@ -1,7 +1,8 @@
 """Clients of the Java reference client `BrokerRSocketConnector` through the broker, both roles.
 
-Each interaction runs for three pairs of requester and destination: Java and Java, and Java with
-the `rsocket` package of Python both ways; and over TCP and over WebSocket. What only Java can say
+Each interaction runs for pairs of requester and destination: Java and Java, and Java with the
+`rsocket` package of Python and with Onward's own client both ways; and over TCP and over
+WebSocket. What only Java can say
 (error codes of its own, tags, multicast) runs for Java and Java. Two JVMs, one for each role,
 serve all tests of the module.
 """
@@ -16,9 +17,7 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from tests.peers import rsocket_client
 from tests.peers.clients import (
-    APPLICATION_ERROR,
     CANCELED,
     INVALID,
     REJECTED,
@@ -27,15 +26,22 @@ from tests.peers.clients import (
     Java,
     JavaDestination,
     JavaRequester,
-    PythonDestination,
+    start_asking,
+    start_destination,
 )
-from tests.peers.jvm import JavaMissing
+from tests.peers.interactions import Interactions, MetadataPush
 from tests.peers.programs import TRANSPORTS, running_broker, why_not
 from tests.peers.rsocket_client import Outcome, Received
 
 pytestmark = [pytest.mark.peer, pytest.mark.asyncio(loop_scope="module")]
 
-PAIRS = [("java", "java"), ("java", "python"), ("python", "java")]
+PAIRS = [
+    ("java", "java"),
+    ("java", "python"),
+    ("python", "java"),
+    ("java", "onward"),
+    ("onward", "java"),
+]
 
 on_the_loop = pytest_asyncio.fixture(loop_scope="module")
 
@@ -47,19 +53,6 @@ async def broker() -> AsyncGenerator[dict[str, str]]:
         yield uris
 
 
-async def running_java() -> AsyncGenerator[Java]:
-    """A JVM for the tests of the module."""
-    try:
-        async with Java.running() as java:
-            yield java
-    except JavaMissing as error:
-        pytest.skip(f"Java peer: {error}")
-
-
-requesters = pytest_asyncio.fixture(running_java, scope="module", loop_scope="module")
-destinations = pytest_asyncio.fixture(running_java, scope="module", loop_scope="module")
-
-
 @pytest.fixture
 def uri(broker: dict[str, str], transport: str) -> str:
     return broker[transport]
@@ -69,6 +62,8 @@ def uri(broker: dict[str, str], transport: str) -> str:
 def languages(request: pytest.FixtureRequest) -> tuple[str, str]:
     """The languages of the requester and of the destination."""
     pair: tuple[str, str] = request.param
+    if "onward" in pair:
+        pytest.importorskip("onward.transports.client", exc_type=ImportError)
     return pair
 
 
@@ -88,9 +83,13 @@ async def stack() -> AsyncGenerator[AsyncExitStack]:
 async def destination(
     destinations: Java, uri: str, service: str, answerer: str, stack: AsyncExitStack
 ) -> Destination:
-    if answerer == "java":
-        return await java_destination(destinations, uri, service, stack)
-    return await PythonDestination.start(uri, service, stack)
+    return await start_destination(answerer, destinations, uri, service, stack)
+
+
+@pytest.fixture
+def lost() -> int:
+    """The code of the error when a destination is lost."""
+    return CANCELED
 
 
 async def java_destination(
@@ -117,71 +116,14 @@ async def java(requesters: Java, uri: str, stack: AsyncExitStack) -> JavaRequest
 async def ask(
     requesters: Java, uri: str, service: str, languages: tuple[str, str], stack: AsyncExitStack
 ) -> Ask:
-    if languages[0] == "java":
-        requester = await JavaRequester.start(requesters, uri)
-        stack.push_async_callback(requester.close)
-        return lambda interaction, argument: requester.ask(service, interaction, argument)
-    rsocket = await stack.enter_async_context(rsocket_client.connect(uri, "python-requester"))
-    return lambda interaction, argument: rsocket_client.ask(rsocket, service, interaction, argument)
+    return await start_asking(languages[0], requesters, uri, service, stack)
 
 
 # --- interactions -------------------------------------------------------------------------------
 
 
-async def test_request_response(ask: Ask, destination: Destination, answerer: str) -> None:
-    outcome = await ask("request_response", "hello")
-    assert outcome == Outcome([f"hello from {answerer}"])
-    # The metadata beside the ADDRESS came along.
-    assert await destination.received() == Received("request_response", "hello", "echo")
-
-
-async def test_fire_and_forget(ask: Ask, destination: Destination) -> None:
-    assert await ask("fire_and_forget", "note") == Outcome([])
-    assert await destination.received() == Received("fire_and_forget", "note", "echo")
-
-
-async def test_metadata_push(ask: Ask, destination: Destination) -> None:
-    assert await ask("metadata_push", "news") == Outcome([])
-    assert await destination.received() == Received("metadata_push", "", "news")
-
-
-async def test_request_stream(ask: Ask, destination: Destination, answerer: str) -> None:
-    outcome = await ask("request_stream", "12")
-    assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 13)])
-    assert await destination.received() == Received("request_stream", "12", "echo")
-
-
-async def test_request_channel(ask: Ask, destination: Destination, answerer: str) -> None:
-    outcome = await ask("request_channel", "a,b,c,d,e,f,g,h")
-    assert outcome == Outcome([f"{letter} from {answerer}" for letter in "abcdefgh"])
-    assert await destination.received() == Received("request_channel", "a", "echo")
-
-
-async def test_a_canceled_stream_stops_within_its_credit(
-    ask: Ask, destination: Destination, answerer: str
-) -> None:
-    outcome = await ask("first_of_stream", "3")
-    assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 4)])
-    await destination.received()
-    # It would send for ever; the requester granted five.
-    assert 3 <= await destination.canceled() <= rsocket_client.CREDIT
-
-
-async def test_the_error_of_a_destination_arrives_unchanged(
-    ask: Ask, destination: Destination, answerer: str
-) -> None:
-    outcome = await ask("request_response", "fail")
-    assert outcome == Outcome([], APPLICATION_ERROR, f"refused by {answerer}")
-    await destination.received()
-
-
-async def test_a_request_whose_destination_is_lost_is_canceled(
-    ask: Ask, destination: Destination
-) -> None:
-    pending = asyncio.ensure_future(ask("request_response", "hold"))
-    assert await destination.received() == Received("request_response", "hold", "echo")
-    await destination.kill()
-    assert (await pending).code == CANCELED
+class TestInteractions(Interactions, MetadataPush):
+    """Each interaction."""
 
 
 # --- what only Java says ------------------------------------------------------------------------

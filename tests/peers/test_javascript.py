@@ -20,7 +20,6 @@ import pytest
 
 from tests.peers import rsocket_client
 from tests.peers.clients import (
-    APPLICATION_ERROR,
     CANCELED,
     JAVASCRIPT,
     REJECTED,
@@ -30,8 +29,8 @@ from tests.peers.clients import (
     PythonDestination,
     ask_from_javascript,
 )
+from tests.peers.interactions import Interactions
 from tests.peers.programs import TIMEOUT, TRANSPORTS, running_broker
-from tests.peers.rsocket_client import Outcome, Received
 
 pytestmark = pytest.mark.peer
 
@@ -126,6 +125,12 @@ def answerer(languages: tuple[str, str]) -> str:
 
 
 @pytest.fixture
+def lost() -> int:
+    """The code of the error when a destination is lost."""
+    return CANCELED
+
+
+@pytest.fixture
 async def stack() -> AsyncGenerator[AsyncExitStack]:
     async with AsyncExitStack() as stack:
         yield stack
@@ -150,55 +155,8 @@ async def ask(
     return lambda interaction, argument: rsocket_client.ask(rsocket, service, interaction, argument)
 
 
-async def test_request_response(ask: Ask, destination: Destination, answerer: str) -> None:
-    outcome = await ask("request_response", "hello")
-    assert outcome == Outcome([f"hello from {answerer}"])
-    # The metadata beside the ADDRESS came along.
-    assert await destination.received() == Received("request_response", "hello", "echo")
-
-
-async def test_fire_and_forget(ask: Ask, destination: Destination) -> None:
-    assert await ask("fire_and_forget", "note") == Outcome([])
-    assert await destination.received() == Received("fire_and_forget", "note", "echo")
-
-
-async def test_request_stream(ask: Ask, destination: Destination, answerer: str) -> None:
-    outcome = await ask("request_stream", "12")
-    assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 13)])
-    assert await destination.received() == Received("request_stream", "12", "echo")
-
-
-async def test_a_canceled_stream_stops_within_its_credit(
-    ask: Ask, destination: Destination, answerer: str
-) -> None:
-    outcome = await ask("first_of_stream", "3")
-    assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 4)])
-    await destination.received()
-    # It would send for ever; the requester granted five.
-    assert 3 <= await destination.canceled() <= rsocket_client.CREDIT
-
-
-async def test_request_channel(ask: Ask, destination: Destination, answerer: str) -> None:
-    outcome = await ask("request_channel", "a,b,c,d,e,f,g,h")
-    assert outcome == Outcome([f"{letter} from {answerer}" for letter in "abcdefgh"])
-    assert await destination.received() == Received("request_channel", "a", "echo")
-
-
-async def test_the_error_of_a_destination_arrives_unchanged(
-    ask: Ask, destination: Destination, answerer: str
-) -> None:
-    outcome = await ask("request_response", "fail")
-    assert outcome == Outcome([], APPLICATION_ERROR, f"refused by {answerer}")
-    await destination.received()
-
-
-async def test_a_request_whose_destination_is_lost_is_canceled(
-    ask: Ask, destination: Destination
-) -> None:
-    pending = asyncio.ensure_future(ask("request_response", "hold"))
-    assert await destination.received() == Received("request_response", "hold", "echo")
-    await destination.kill()
-    assert (await pending).code == CANCELED
+class TestInteractions(Interactions):
+    """Each interaction."""
 
 
 async def test_a_request_that_nobody_can_take_is_rejected(

@@ -1,0 +1,111 @@
+"""Clients in Python through the Java broker: what they send is what the reference expects.
+
+With the `rsocket` package, whose broker frames these tests put together byte by byte, and with
+Onward's own client in the reference dialect; each with Java as the other end, and with itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from tests.peers.clients import (
+    APPLICATION_ERROR,
+    Ask,
+    Destination,
+    Java,
+    start_asking,
+    start_destination,
+)
+from tests.peers.interactions import Interactions, MetadataPush
+from tests.peers.jvm import FAST_START, JavaMissing, java_broker
+from tests.peers.programs import TRANSPORTS
+
+pytestmark = [pytest.mark.peer, pytest.mark.asyncio(loop_scope="module")]
+
+PAIRS = [
+    ("python", "java"),
+    ("java", "python"),
+    ("python", "python"),
+    ("onward", "java"),
+    ("java", "onward"),
+    ("onward", "onward"),
+]
+
+on_the_loop = pytest_asyncio.fixture(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def broker() -> AsyncGenerator[dict[str, str]]:
+    """The URIs of a Java broker. The tests share it, each with a service of its own."""
+    listeners = [f"{transport}://127.0.0.1:0" for transport in TRANSPORTS]
+    try:
+        with java_broker(*listeners, options=FAST_START) as java:
+            yield dict(zip(TRANSPORTS, java.uris, strict=True))
+    except JavaMissing as error:
+        pytest.skip(f"Java broker: {error}")
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> str:
+    """What clients reach the broker by; this one has all."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def lost() -> int:
+    """The code of the error when a destination is lost."""
+    return APPLICATION_ERROR
+
+
+@pytest.fixture(params=PAIRS, ids="-".join)
+def languages(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The languages of the requester and of the destination."""
+    pair: tuple[str, str] = request.param
+    if "onward" in pair:
+        pytest.importorskip("onward.transports.client", exc_type=ImportError)
+    return pair
+
+
+@pytest.fixture
+def answerer(languages: tuple[str, str]) -> str:
+    """The language of the destination, which its answers name."""
+    return languages[1]
+
+
+@on_the_loop
+async def stack() -> AsyncGenerator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@on_the_loop
+async def destination(
+    destinations: Java,
+    broker: dict[str, str],
+    transport: str,
+    service: str,
+    answerer: str,
+    stack: AsyncExitStack,
+) -> Destination:
+    return await start_destination(answerer, destinations, broker[transport], service, stack)
+
+
+@on_the_loop
+async def ask(
+    requesters: Java,
+    broker: dict[str, str],
+    transport: str,
+    service: str,
+    languages: tuple[str, str],
+    stack: AsyncExitStack,
+) -> Ask:
+    return await start_asking(languages[0], requesters, broker[transport], service, stack)
+
+
+class TestInteractions(Interactions, MetadataPush):
+    """Each interaction."""
