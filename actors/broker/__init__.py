@@ -11,6 +11,7 @@ from ._handlers import (
     Interaction,
     Outlet,
     Request,
+    route_of,
 )
 from ._index import TagIndexWorker
 from ._management import MANAGEMENT_SERVICE, Management
@@ -50,4 +51,5 @@ __all__ = [
     "TagIndexWorker",
     "Unicast",
     "exchange_of",
+    "route_of",
 ]

@@ -205,6 +205,11 @@ class Handling:
         if self._task is not None:
             self._task.cancel()
 
+    @property
+    def done(self) -> bool:
+        """Whether the handler has ended, or was never started."""
+        return self._task is None or self._task.done()
+
     async def wait(self) -> None:
         """Wait until the handler has ended, however it does."""
         if self._task is not None:

@@ -1,0 +1,182 @@
+"""How a client's requests are admitted, timed and tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from ...protocol import LinkDown, NotDelivered, RequestTimeout
+
+if TYPE_CHECKING:
+    from ._link import ClientLink
+    from ._options import ClientOptions
+    from ._pool import Pool
+
+__all__ = ["Admission", "Calls", "Tries"]
+
+T = TypeVar("T")
+
+
+class Admission:
+    """Lets in as many requests as may be in flight; others wait, also within a limit.
+
+    Attributes:
+        waiting: How many wait.
+        inside: How many are in.
+
+    Args:
+        options: `max_in_flight` and `max_waiting`.
+    """
+
+    def __init__(self, options: ClientOptions) -> None:
+        self.waiting = 0
+        self.inside = 0
+        self._max_waiting = options.max_waiting
+        self._places = asyncio.Semaphore(options.max_in_flight)
+
+    async def enter(self) -> None:
+        """Wait for a place. Follow it with `leave`.
+
+        Raises:
+            NotDelivered: Too many wait already.
+        """
+        if self._places.locked() and self.waiting >= self._max_waiting:
+            raise NotDelivered("the client", f"{self.waiting} requests wait already")
+        self.waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self.waiting -= 1
+        self.inside += 1
+
+    def leave(self) -> None:
+        """Make room."""
+        self.inside -= 1
+        self._places.release()
+
+
+class Tries:
+    """How often one request has been tried, and how it stands.
+
+    Attributes:
+        sent: Whether it has been handed to a socket, and nothing says that it was not taken.
+        error: Why the last try was in vain.
+        count: Tries in vain.
+    """
+
+    __slots__ = ("count", "error", "sent")
+
+    def __init__(self) -> None:
+        self.sent = False
+        self.error: NotDelivered | None = None
+        self.count = 0
+
+
+class Calls:
+    """What all interactions of a client share.
+
+    Attributes:
+        admission: The requests in flight.
+        requests: Requests made.
+        retried: Tries after the first of a request.
+        timeouts: Requests that have not been answered in time.
+
+    Args:
+        pool: The connections.
+        options: Times and limits.
+    """
+
+    def __init__(self, pool: Pool, options: ClientOptions) -> None:
+        self.admission = Admission(options)
+        self.requests = 0
+        self.retried = 0
+        self.timeouts = 0
+        self._pool = pool
+        self._options = options
+
+    @asynccontextmanager
+    async def in_time(self, tries: Tries, timeout: float | None) -> AsyncGenerator[None]:
+        """Limit what is done inside.
+
+        Raises:
+            RequestTimeout: It took too long, and the request had been sent.
+            NotDelivered: It took too long, and the request certainly had not been taken.
+        """
+        limit = asyncio.timeout(timeout)
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.timeouts += 1
+            text = f"{timeout:g} s"
+            if tries.sent:
+                raise RequestTimeout("the destination", text) from None
+            if tries.error is not None:
+                raise tries.error from None
+            raise LinkDown("the broker", f"no connection took the request in {text}") from None
+
+    async def send(self, tries: Tries, attempt: Callable[[ClientLink], T]) -> T:
+        """Send a request on a connection that takes it; go on until one does.
+
+        Raises:
+            NotDelivered: None did, `max_tries` times.
+        """
+        while True:
+            link = await self._pool.take()
+            try:
+                result = attempt(link)
+            except NotDelivered as error:
+                await self.again(tries, error)
+            else:
+                tries.sent = True
+                return result
+
+    async def again(self, tries: Tries, error: NotDelivered) -> None:
+        """Wait before another try of what certainly was not taken.
+
+        Raises:
+            NotDelivered: The error given: there have been enough tries.
+        """
+        tries.sent = False
+        tries.error = error
+        tries.count += 1
+        if tries.count >= self._options.max_tries:
+            raise error
+        self.retried += 1
+        await asyncio.sleep(self._options.retry_backoff.wait(tries.count - 1))
+
+    async def ask(
+        self,
+        timeout: float | None,
+        attempt: Callable[[ClientLink], T],
+        outcome: Callable[[T], Awaitable[object]] | None = None,
+    ) -> object:
+        """Make a request with at most one answer.
+
+        Args:
+            timeout: How long it may take, in seconds; `None`: any.
+            attempt: Sends it on a connection.
+            outcome: Waits for the answer, if there is to be one.
+
+        Raises:
+            OnwardError: What has become of it.
+        """
+        tries = Tries()
+        self.requests += 1
+        async with self.in_time(tries, timeout):
+            await self.admission.enter()
+            try:
+                while True:
+                    sent = await self.send(tries, attempt)
+                    if outcome is None:
+                        return None
+                    try:
+                        return await outcome(sent)
+                    except NotDelivered as error:
+                        await self.again(tries, error)
+            finally:
+                self.admission.leave()

@@ -1,0 +1,365 @@
+"""A client of brokers: what programs make requests with, and serve them with handlers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Self, TypeAlias, cast
+from uuid import UUID
+
+from ...actors.broker import Answer, Handlers
+from ...protocol.broker import Dialect, RouteSetup, make_tags
+from ...protocol.rsocket import FrameType
+from ._asked import Asked
+from ._calls import Calls
+from ._elements import channel_elements, stream_elements
+from ._link import ClientLink
+from ._metadata import Destination, Entries, address_metadata, setup_metadata
+from ._options import ClientOptions, Place, parse_place
+from ._pool import Pool
+
+__all__ = ["Client", "ClientStatistics", "connect"]
+
+
+class _Unset(Enum):
+    """Stands for a timeout that was not given, as `None` is one."""
+
+    UNSET = "the option"
+
+
+_UNSET: Final = _Unset.UNSET
+_OPTIONS: Final = ClientOptions()
+Timeout: TypeAlias = float | _Unset | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """A client at one moment.
+
+    Attributes:
+        connected: Connections there are.
+        connects: How often one was made.
+        failures: Attempts to connect that have failed.
+        in_flight: Requests that have begun and have not ended.
+        waiting: Requests that wait for one of those to end.
+        requests: Requests made.
+        retried: Tries after the first of a request.
+        timeouts: Requests, or elements of one, that have not come in time.
+    """
+
+    connected: int
+    connects: int
+    failures: int
+    in_flight: int
+    waiting: int
+    requests: int
+    retried: int
+    timeouts: int
+
+
+def connect(
+    brokers: str | Sequence[str],
+    *,
+    service: str | None = None,
+    tags: Mapping[str, str | None] | None = None,
+    handlers: Handlers | None = None,
+    connections: int = 1,
+    route_ids: Sequence[UUID] | None = None,
+    options: ClientOptions = _OPTIONS,
+) -> Client:
+    """Make a client; `async with` connects it, and closes it at the end.
+
+        async with connect("rsocket+tcp://127.0.0.1:7000") as client:
+            answer = await client.request("service=echo", b"hi")
+
+    Args:
+        brokers: Where they listen: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or
+            `rsocket+unix:///path`. When one fails, the next is tried.
+        service: The service name under which requests come; without it the client only requests.
+        tags: More tags of the service.
+        handlers: What answers requests; with a service.
+        connections: How many connections to keep. Each has a route id of its own, so a service
+            is there as often.
+        route_ids: These ids, one for each connection; random ones by default. A connection
+            keeps its id when it connects again.
+        options: Limits and times.
+
+    Raises:
+        ValueError: A URI cannot be read, or the arguments do not fit one another.
+        AddressError: A key of a tag cannot be read.
+        BrokerFrameError: The service name or a tag is too long.
+    """
+    places = [parse_place(each) for each in ([brokers] if isinstance(brokers, str) else brokers)]
+    if not places:
+        raise ValueError("brokers= needs at least one")
+    if connections < 1:
+        raise ValueError(f"connections must be at least 1, not {connections}")
+    if service is None and (tags or handlers is not None):
+        raise ValueError("tags= and handlers= go with service=")
+    ids = [uuid.uuid4() for _ in range(connections)] if route_ids is None else list(route_ids)
+    if len(ids) != connections or len(set(ids)) != connections:
+        raise ValueError(f"route_ids= needs {connections} different ids")
+    return Client(places, _Service(service, tags or {}, handlers or Handlers()), ids, options)
+
+
+class _Service:
+    """What a client is to the broker.
+
+    Args:
+        name: Its service name; `None` for a requester.
+        tags: More tags.
+        handlers: What answers.
+    """
+
+    def __init__(
+        self, name: str | None, tags: Mapping[str, str | None], handlers: Handlers
+    ) -> None:
+        self._name = name
+        self._tags = make_tags(tags)
+        self.handlers = handlers
+
+    def metadata(self, route_id: UUID, options: ClientOptions) -> bytes | None:
+        """Return the metadata of the SETUP of one connection."""
+        if self._name is None:
+            return None
+        return setup_metadata(RouteSetup(route_id.bytes, self._name, self._tags), options)
+
+
+class Client:
+    """Connections to brokers, and requests over them. Made by `connect`.
+
+    All of it belongs to the loop on which it was entered. A destination is either tags as text,
+    such as `service=orders region=eu`, or an `AddressFrame`; one whose origin is all zeros gets
+    that of this client.
+
+    What a request ends with, if not with an answer:
+
+    - `DestinationError`: the destination answered with an error, which has code and text;
+    - `NotDelivered`: nobody has taken it, it is safe to ask again: `RequestRejected`,
+      `LinkDown` and others. The client has tried `max_tries` times;
+    - `InDoubt`: a destination may have done it: `LinkLost`, `RequestCanceled`,
+      `RequestTimeout`. The client does not ask again; who knows that asking twice
+      does no harm, may.
+
+    Cancelling a request, or a timeout, cancels it at the destination.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        service: _Service,
+        route_ids: Sequence[UUID],
+        options: ClientOptions,
+    ) -> None:
+        self._places = places
+        self._service = service
+        self._route_ids = tuple(route_ids)
+        self._options = options
+        # Written now, so that what cannot be written is refused at once.
+        self._setups = [service.metadata(each, options) for each in route_ids]
+        self._pool: Pool | None = None
+        self._made: Calls | None = None
+
+    @property
+    def route_ids(self) -> tuple[UUID, ...]:
+        """The route ids of its connections; the first is the origin of its requests."""
+        return self._route_ids
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the broker's frames are written."""
+        return self._options.dialect
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            LinkDown: No broker took the client in `connect_timeout`.
+            RuntimeError: The client was entered before.
+        """
+        if self._pool is not None:
+            raise RuntimeError("a client is entered once; make another")
+        makers = [self._maker(metadata) for metadata in self._setups]
+        self._pool = Pool(self._places, makers, self._options)
+        self._made = Calls(self._pool, self._options)
+        await self._pool.open()
+        return self
+
+    def _maker(self, metadata: bytes | None) -> Callable[[str, Callable[[], None]], ClientLink]:
+        handlers, options = self._service.handlers, self._options
+        return lambda name, news: ClientLink(name, metadata, handlers, options, news)
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close. Requests in flight and handlers at work have `drain_timeout` to end.
+
+        New requests are refused as soon as this begins. Idempotent.
+        """
+        if self._pool is not None:
+            await self._pool.close()
+
+    @property
+    def _calls(self) -> Calls:
+        if self._made is None:
+            raise RuntimeError("the client is not connected: use `async with`")
+        return self._made
+
+    def statistics(self) -> ClientStatistics:
+        """Return the client's figures at this moment."""
+        calls = self._calls
+        pool = cast(Pool, self._pool)
+        return ClientStatistics(
+            connected=len(pool.alive()),
+            connects=sum(keeper.connects for keeper in pool.keepers),
+            failures=sum(keeper.failures for keeper in pool.keepers),
+            in_flight=calls.admission.inside,
+            waiting=calls.admission.waiting,
+            requests=calls.requests,
+            retried=calls.retried,
+            timeouts=calls.timeouts,
+        )
+
+    # --- requests -------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        destination: Destination,
+        data: bytes,
+        metadata: bytes | None = None,
+        *,
+        route: str = "",
+        entries: Entries = (),
+        timeout: Timeout = _UNSET,
+    ) -> Answer:
+        """Ask for one answer.
+
+        Args:
+            destination: Where the request goes.
+            data: The data.
+            metadata: Metadata for the destination, wrapped in the ADDRESS; not in the
+                reference dialect.
+            route: What is asked for there, as `Handlers` have it; at most 255 bytes.
+            entries: More entries of metadata, as (MIME type, content).
+            timeout: How long it may take, in seconds; `None`: any; else `request_timeout`.
+
+        Raises:
+            OnwardError: See `Client`.
+            AddressError: The destination cannot be read.
+            PayloadTooBig: It is over `max_request`, or the answer is over `max_answer`.
+        """
+        wrapped = self._metadata(destination, metadata, route, entries)
+
+        async def outcome(asked: Asked) -> Answer:
+            try:
+                return await asked.answer
+            finally:
+                asked.cancel()
+
+        answer = await self._calls.ask(
+            self._timeout(timeout), lambda link: link.request(data, wrapped), outcome
+        )
+        return cast(Answer, answer)
+
+    async def send(
+        self,
+        destination: Destination,
+        data: bytes,
+        metadata: bytes | None = None,
+        *,
+        route: str = "",
+        entries: Entries = (),
+        timeout: Timeout = _UNSET,
+    ) -> None:
+        """Send a request that has no answer (fire-and-forget).
+
+        Returns when it has been handed to a socket; whether anybody takes it is not known.
+        See `request`.
+        """
+        wrapped = self._metadata(destination, metadata, route, entries)
+        kind = FrameType.REQUEST_FNF
+        await self._calls.ask(self._timeout(timeout), lambda link: link.ask(kind, data, wrapped))
+
+    async def push(
+        self,
+        destination: Destination,
+        metadata: bytes | None = None,
+        *,
+        route: str = "",
+        entries: Entries = (),
+        timeout: Timeout = _UNSET,
+    ) -> None:
+        """Push metadata, which has neither data nor an answer. See `send`."""
+        wrapped = self._metadata(destination, metadata, route, entries)
+        await self._calls.ask(self._timeout(timeout), lambda link: link.push(wrapped))
+
+    def stream(
+        self,
+        destination: Destination,
+        data: bytes,
+        metadata: bytes | None = None,
+        *,
+        route: str = "",
+        entries: Entries = (),
+        timeout: Timeout = _UNSET,
+    ) -> AsyncGenerator[Answer]:
+        """Ask for a stream of elements.
+
+        The request is sent when the first element is asked for. At most `stream_window`
+        elements are ahead of who takes them. Who stops early closes the generator, as leaving
+        the loop does; the stream is cancelled then.
+
+        Args:
+            destination: As for `request`, and so are the others.
+            data: The data.
+            metadata: Metadata for the destination.
+            route: What is asked for there.
+            entries: More entries of metadata.
+            timeout: How long to wait for the first element, and from one to the next.
+        """
+        wrapped = self._metadata(destination, metadata, route, entries)
+        return stream_elements(self._calls, data, wrapped, self._timeout(timeout))
+
+    def channel(
+        self,
+        destination: Destination,
+        source: AsyncIterable[bytes | Answer],
+        metadata: bytes | None = None,
+        *,
+        route: str = "",
+        entries: Entries = (),
+        timeout: Timeout = _UNSET,
+    ) -> AsyncGenerator[Answer]:
+        """Send a stream of elements, and get one back.
+
+        The first element goes with the request; without one, nothing is sent, and nothing
+        comes. The others are taken from `source` as the destination asks for them. What
+        `source` raises is raised here, and the destination gets an error. See `stream`.
+
+        Args:
+            destination: As for `request`.
+            source: The elements. Metadata of the first one are wrapped in the ADDRESS, in the
+                place of `metadata`.
+            metadata: Metadata for the destination.
+            route: What is asked for there.
+            entries: More entries of metadata.
+            timeout: How long to wait for the first element, and from one to the next.
+        """
+
+        def wrap(first: bytes | None) -> bytes:
+            return self._metadata(destination, metadata if first is None else first, route, entries)
+
+        wrap(None)  # what cannot be written is refused at once
+        return channel_elements(self._calls, source, wrap, self._timeout(timeout))
+
+    def _metadata(
+        self, destination: Destination, metadata: bytes | None, route: str, entries: Entries
+    ) -> bytes:
+        origin = self._route_ids[0].bytes
+        return address_metadata(destination, origin, metadata, route, entries, self._options)
+
+    def _timeout(self, timeout: Timeout) -> float | None:
+        return self._options.request_timeout if isinstance(timeout, _Unset) else timeout

@@ -1,0 +1,414 @@
+"""One connection of a client: its socket, its streams, and the end of both.
+
+Bytes go through the state machine that the broker also uses. The `rsocket` package's client
+opens the connection and keeps it alive; see `_package`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final, cast
+
+from ...actors.broker import Handlers, Handling, Interaction
+from ...protocol import LinkLost, NotDelivered, PayloadTooBig
+from ...protocol.rsocket import (
+    Closed,
+    Connection,
+    ConnectionState,
+    ErrorCode,
+    Event,
+    Frame,
+    FrameType,
+    LeaseBudget,
+    LocalProtocolError,
+    PeerError,
+    Role,
+    Setup,
+    Stream,
+    StreamFailed,
+)
+from .._log import shown
+from ._asked import Asked, AskedElements
+from ._gather import Budget
+from ._metadata import request_of
+from ._options import ClientOptions
+from ._package import PackageClient
+from ._served import INTERACTIONS, Served, SilentOutlet
+
+__all__ = ["ClientLink"]
+
+_logger = logging.getLogger("onward.transports.client")
+
+_OPEN: Final = ConnectionState.OPEN
+_LOW: Final = 4
+"""The part of `max_queued` below which requests go on: a quarter."""
+_PRUNE: Final = 64
+"""Handlers noted until those that have ended are looked for first."""
+
+
+class ClientLink(asyncio.Protocol):
+    """A connection to a broker.
+
+    Attributes:
+        core: The state machine.
+        loop: The loop it runs on.
+        options: The limits.
+        budget: What unfinished payloads may hold.
+        write_paused: Whether more than `max_queued` bytes wait for the socket.
+        ready: Whether the broker has answered the SETUP.
+        gone: Set when the connection has ended.
+        reason: Why it ended; empty while it lives.
+        closing: Whether our side ends it.
+        rejected_by_lease: Requests of the broker beyond the leases it had.
+
+    Args:
+        name: Where it goes, for people to read.
+        metadata: The metadata of the SETUP; `None` for none.
+        handlers: What answers requests of the broker.
+        options: The limits.
+        news: Called when it may have become possible to send requests, or impossible.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        metadata: bytes | None,
+        handlers: Handlers,
+        options: ClientOptions,
+        news: Any,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.name = name
+        self.options = options
+        self.budget = Budget(options.max_gathered)
+        self.core = Connection(Role.CLIENT, options.limits, now=self.loop.time())
+        self.write_paused = False
+        self.ready = False
+        self.gone = asyncio.Event()
+        self.reason = ""
+        self.closing = False
+        self.rejected_by_lease = 0
+        self._news = news
+        self._handlers = handlers
+        self._handlings: set[Handling] = set()
+        self._prune_at = _PRUNE
+        self._starved: set[Served] = set()
+        self._transport: asyncio.Transport | None = None
+        self._package = PackageClient(self, metadata, options)
+        self._answered = asyncio.Event()
+        self._heard = self.loop.time()
+        self._silence: asyncio.TimerHandle | None = None
+        self._flushing = False
+        self._their_lease = LeaseBudget()
+        self._our_lease = LeaseBudget()
+        self._leasing: asyncio.TimerHandle | None = None
+
+    # --- opening ------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Introduce ourselves on a socket that is connected, and wait for the answer.
+
+        RSocket has no answer to a SETUP that is accepted. So a KEEPALIVE goes right behind it:
+        who sends that back has read the SETUP.
+
+        Raises:
+            NotDelivered: The broker has refused, or has gone.
+        """
+        await self._package.open()
+        await self._answered.wait()
+        if not self.ready:
+            raise NotDelivered(self.name, self.reason)
+
+    def send_setup(self, setup: Setup) -> None:
+        """Send SETUP, and what shows that it was accepted."""
+        if self.core.closed:
+            return
+        self.core.send_setup(setup)
+        self.core.send_keepalive()
+        if self.options.leases:
+            self._lease()
+        self._watch()
+        self.flush_soon()
+
+    def send_keepalive(self) -> None:
+        """Send a KEEPALIVE that the broker has to answer."""
+        if not self.core.closed:
+            self.core.send_keepalive()
+            self.flush_soon()
+
+    def _watch(self) -> None:
+        """Give the broker up when it has been silent for too long.
+
+        Defect 9 of the `rsocket` package (0.4.20): it notices after one to two times as long,
+        and never recovers.
+        """
+        due = self._heard + self.options.lifetime
+        if self.loop.time() >= due:
+            self.abort(f"the broker was silent for {self.options.lifetime:g} s")
+        else:
+            self._silence = self.loop.call_at(due, self._watch)
+
+    # --- the socket -----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the socket."""
+        self._transport = cast(asyncio.Transport, transport)
+        high = self.options.max_queued
+        self._transport.set_write_buffer_limits(high, high // _LOW)
+
+    def data_received(self, data: bytes) -> None:
+        """Let the state machine read, and act on what it lets through."""
+        now = self._heard = self.loop.time()
+        for event in self.core.receive_data(data, now):
+            self._on_event(event)
+        if not self.ready and not self.core.closed:
+            self.ready = True
+            self._answered.set()
+            self._news()
+        self._settle()
+
+    def eof_received(self) -> bool:
+        """Let the socket close: RSocket has no half-closed connections."""
+        self._end_core("closed by the broker")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End everything that used this connection."""
+        self._end_core(str(exc) if exc else "closed by the broker")
+        self._transport = None
+        for handle in (self._silence, self._leasing):
+            if handle is not None:
+                handle.cancel()
+        self._starved.clear()
+        self._answered.set()
+        self.gone.set()
+        self._news()
+
+    def pause_writing(self) -> None:
+        """Note that the broker does not read as fast as it is sent to."""
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        """Let those go on who waited for this socket."""
+        self.write_paused = False
+        starved, self._starved = self._starved, set()
+        for served in starved:
+            served.refill()
+        for stream in self.core.streams.values():
+            if isinstance(stream.user, AskedElements):
+                stream.user.writable.set()
+        self._news()
+
+    def flush_soon(self) -> None:
+        """Write what has been queued at the end of this turn of the loop."""
+        if not self._flushing:
+            self._flushing = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        transport = self._transport
+        if transport is None or not self.core.pending:
+            return
+        transport.write(self.core.data_to_send())
+        if transport.get_write_buffer_size() > self.options.max_pending:
+            self.abort("the broker does not read")
+
+    def _settle(self) -> None:
+        if self.core.pending:
+            self.flush_soon()
+        transport = self._transport
+        if self.core.close_expected() and transport is not None:
+            self._flush()
+            transport.close()
+
+    # --- what comes -----------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Frame):
+            user = event.stream.user
+            if user is not None:
+                user.on_frame(event)
+            elif event.type in INTERACTIONS:
+                self._on_request(event)
+            else:
+                self._on_control(event)
+        elif isinstance(event, StreamFailed):
+            if event.stream.user is not None:
+                event.stream.user.on_gone(event.error)
+        else:
+            self._on_closed(event)
+
+    def _on_request(self, frame: Frame) -> None:
+        stream = frame.stream
+        if self.options.leases and not self._our_lease.take(self._heard):
+            # Defect 10 of the `rsocket` package (0.4.20): it answers them all the same.
+            self.rejected_by_lease += 1
+            self.end_stream(stream, ErrorCode.REJECTED, "no lease is left")
+            return
+        stream.user = Served(self, stream, self._handlers)
+        stream.user.on_frame(frame)
+
+    def _on_control(self, frame: Frame) -> None:
+        if frame.type == FrameType.METADATA_PUSH:
+            request = request_of(b"", bytes(frame.metadata or b""))
+            push = Interaction.METADATA_PUSH
+            self.note_handling(self._handlers.start(push, request, SilentOutlet()))
+        elif frame.type == FrameType.LEASE:
+            ttl = (frame.time_to_live & 0x7FFFFFFF) / 1000
+            self._their_lease.grant(ttl, frame.number_of_requests & 0x7FFFFFFF, self._heard)
+            self._news()
+        elif frame.type == FrameType.ERROR:  # CONNECTION_CLOSE: no new streams from now on
+            self._news()
+
+    def _on_closed(self, event: Closed) -> None:
+        error = event.error
+        if isinstance(error, PeerError):
+            self.reason = self.reason or shown(f"the broker says: {error}")
+        elif error is not None:
+            self.reason = self.reason or shown(f"the broker broke the protocol: {error}")
+        self._end_streams(event.streams)
+
+    def _end_streams(self, streams: tuple[Stream, ...]) -> None:
+        for stream in streams:
+            if stream.user is not None:
+                stream.user.on_gone(LinkLost(self.name, self.reason))
+
+    # --- requests -------------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request can be sent now."""
+        return self.alive and not self.write_paused and self._leased()
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can be sent, now or when the socket or a lease has room."""
+        return self.ready and self.core.state is _OPEN and self._transport is not None
+
+    def _leased(self) -> bool:
+        return not self.options.leases or self._their_lease.available(self.loop.time()) > 0
+
+    def ask(
+        self, kind: int, data: bytes, metadata: bytes, *, initial_n: int = 1, complete: bool = False
+    ) -> Stream:
+        """Send a request. It is handed to the socket at the end of this turn of the loop.
+
+        Raises:
+            NotDelivered: The connection takes no more. Nothing was sent.
+            PayloadTooBig: It cannot be sent. Defect 5 of the `rsocket` package (0.4.20): it
+                sends a frame over 16 MiB - 1 with a length that is cut short.
+        """
+        options = self.options
+        size = len(data) + len(metadata)
+        if size > options.max_request:
+            raise PayloadTooBig(size, options.max_request)
+        if not self.usable:
+            raise NotDelivered(self.name, "the connection takes no requests now")
+        try:
+            stream = self.core.open(kind)
+        except LocalProtocolError as error:
+            raise NotDelivered(self.name, str(error)) from None
+        try:
+            self.core.send_request(stream, data, metadata, initial_n=initial_n, complete=complete)
+        except PayloadTooBig:
+            self.core.send_cancel(stream)
+            raise
+        if options.leases:
+            self._their_lease.take(self.loop.time())
+        self.flush_soon()
+        return stream
+
+    def request(self, data: bytes, metadata: bytes) -> Asked:
+        """Send a request/response. See `ask`."""
+        stream = self.ask(FrameType.REQUEST_RESPONSE, data, metadata)
+        stream.user = asked = Asked(self, stream)
+        return asked
+
+    def elements(self, kind: int, data: bytes, metadata: bytes) -> AskedElements:
+        """Send a request for a stream or a channel. See `ask`."""
+        window = self.options.stream_window
+        stream = self.ask(kind, data, metadata, initial_n=window)
+        stream.user = asked = AskedElements(self, stream, window)
+        return asked
+
+    def push(self, metadata: bytes) -> None:
+        """Send a metadata push.
+
+        Raises:
+            NotDelivered: The connection takes none now.
+            PayloadTooBig: It cannot be sent.
+        """
+        if len(metadata) > self.options.max_request:
+            raise PayloadTooBig(len(metadata), self.options.max_request)
+        if not self.alive or self.write_paused:
+            raise NotDelivered(self.name, "the connection takes no push now")
+        self.core.send_metadata_push(metadata)
+        self.flush_soon()
+
+    def end_stream(self, stream: Stream, code: int, text: str) -> None:
+        """End a stream in the way open to our side; one that is over stays so."""
+        self.core.terminate(stream, code, text)
+        self.flush_soon()
+
+    # --- handlers -------------------------------------------------------------------------------
+
+    def note_handling(self, handling: Handling) -> None:
+        """Note a handler at work, to let it end when the connection is closed in order."""
+        self._handlings.add(handling)
+        if len(self._handlings) >= self._prune_at:
+            self._handlings = {each for each in self._handlings if not each.done}
+            self._prune_at = 2 * len(self._handlings) + _PRUNE
+
+    def starve(self, served: Served) -> None:
+        """Give a handler credit again when the socket takes more."""
+        self._starved.add(served)
+
+    def _lease(self) -> None:
+        """Let the broker send as many requests as the options say, and do so again in time."""
+        requests, time = self.options.lease_requests, self.options.lease_time
+        if requests is None or self.core.state is not _OPEN:
+            return
+        self._our_lease.grant(time, requests, self.loop.time())
+        self.core.send_lease(round(time * 1000), requests)
+        self._leasing = self.loop.call_later(time / 2, self._lease)
+        self.flush_soon()
+
+    # --- the end of things ------------------------------------------------------------------------
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what is waiting to be sent is lost."""
+        self._end_core(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end_core(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        for event in self.core.receive_eof():
+            self._on_event(event)
+
+    async def close(self, timeout: float) -> None:
+        """Close: let what is in flight end for a while, then cut it off. Idempotent.
+
+        Args:
+            timeout: For how long, in seconds.
+        """
+        self.closing = True
+        if self._transport is not None:
+            self.reason = self.reason or "closed"
+            for event in self.core.close(ErrorCode.CONNECTION_CLOSE, "the client closes"):
+                self._on_event(event)
+            self._settle()
+            try:
+                async with asyncio.timeout(timeout):
+                    for handling in list(self._handlings):
+                        await handling.wait()
+                    await self.gone.wait()
+            except TimeoutError:
+                _logger.info("%s: closing with requests in flight", self.name)
+            finally:
+                self.abort("closed")
+                for handling in self._handlings:
+                    handling.cancel()
+        await self._package.close()

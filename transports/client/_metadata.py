@@ -1,0 +1,147 @@
+"""The broker's frames in a client's metadata, and what a handler sees of them.
+
+Defect 16 of the `rsocket` package (0.4.20): its reader of composite metadata raises on a
+well-known id that it does not know. This reads with `protocol.rsocket`, which keeps such an
+id as a number; so an odd entry does not spoil a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from ...actors.broker import Request, route_of
+from ...protocol.broker import (
+    ID_SIZE,
+    AddressFrame,
+    BrokerFrameError,
+    Dialect,
+    RouteSetup,
+    RoutingType,
+    format_key,
+    format_tag,
+    multicast,
+    parse_address_query,
+    shard,
+    unicast,
+    unwrap_metadata,
+    wrap_metadata,
+)
+from ...protocol.rsocket import COMPOSITE_MIME, RSocketError, build_composite
+from ._options import ClientOptions
+
+__all__ = ["Destination", "Entries", "address_metadata", "request_of", "setup_metadata"]
+
+Destination: TypeAlias = str | AddressFrame
+"""Where a request goes: the text form of an address of type 32, or a whole ADDRESS."""
+
+Entries: TypeAlias = Sequence[tuple[str, bytes]]
+"""More metadata of a request: MIME types and contents."""
+
+ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
+_LONGEST_ROUTE: Final = 255
+_REMEMBERED: Final = 256
+"""Destinations as text that are remembered, read; the one not used for longest is forgotten."""
+
+
+def address_metadata(
+    destination: Destination,
+    origin: bytes,
+    metadata: bytes | None,
+    route: str,
+    entries: Iterable[tuple[str, bytes]],
+    options: ClientOptions,
+) -> bytes:
+    """Return the metadata of a request.
+
+    Args:
+        destination: Where it goes.
+        origin: The route id of the requester, 16 bytes; for an ADDRESS that has none.
+        metadata: What the ADDRESS is to wrap; `None`: what it wraps already.
+        route: What is asked for there; "" for nothing in particular.
+        entries: More entries.
+        options: The dialect.
+
+    Raises:
+        AddressError: The text cannot be read.
+        BrokerFrameError: A field is out of range, or the dialect has no place for it.
+        ValueError: The route is over 255 bytes.
+    """
+    frame = destination if isinstance(destination, AddressFrame) else _read(destination)
+    if frame.origin_route_id == bytes(ID_SIZE):
+        frame = replace(frame, origin_route_id=origin)
+    if metadata is not None:
+        frame = replace(frame, wrapped=metadata)
+    if frame.wrapped and options.dialect is Dialect.REFERENCE:
+        raise BrokerFrameError("wrapped metadata", "not in the reference dialect")
+    if route:
+        name = route.encode()
+        if len(name) > _LONGEST_ROUTE:
+            raise ValueError(f"a route has at most {_LONGEST_ROUTE} bytes, not {len(name)}")
+        entries = [(ROUTING_MIME, bytes((len(name),)) + name), *entries]
+    return wrap_metadata(frame, COMPOSITE_MIME, mime=options.mime.encode(), entries=entries)
+
+
+@lru_cache(_REMEMBERED)
+def _read(text: str) -> AddressFrame:
+    """Make an ADDRESS of its text form."""
+    query = parse_address_query(text)
+    chosen = [tag for tag in query.keys if tag not in query.query]
+    all_tags = (*sorted(query.query, key=format_tag), *chosen)
+    tags = {format_key(key): value for key, value in all_tags}
+    names = [format_key(key) for key, _ in query.keys]
+    if query.routing is RoutingType.MULTICAST:
+        frame = multicast(tags=tags, no_route=query.no_route, encrypted=query.encrypted)
+    elif query.routing is RoutingType.SHARD:
+        frame = shard(
+            tags=tags,
+            by=names,
+            method=query.method,
+            no_route=query.no_route,
+            encrypted=query.encrypted,
+        )
+    else:
+        frame = unicast(
+            tags=tags,
+            sticky=names,
+            method=query.method,
+            no_route=query.no_route,
+            encrypted=query.encrypted,
+        )
+    # A mapping has each key once; a query may ask for two values of one.
+    return replace(frame, tags=all_tags)
+
+
+def setup_metadata(setup: RouteSetup, options: ClientOptions) -> bytes:
+    """Return the metadata of the SETUP of a destination.
+
+    Raises:
+        BrokerFrameError: A field is out of range.
+    """
+    return build_composite([(options.mime, setup.serialize(options.dialect))])
+
+
+def request_of(data: bytes, metadata: bytes | None) -> Request:
+    """Return what a handler sees of a request that the broker has sent.
+
+    Metadata that cannot be read are as good as none: the request has come here all the same.
+    """
+    try:
+        found = unwrap_metadata(metadata or b"", COMPOSITE_MIME)
+    except (BrokerFrameError, RSocketError):
+        return Request(data)
+    address, entries = found.address, found.entries
+    if address is None:
+        return Request(data, entries=entries, route=route_of(entries))
+    return Request(
+        data,
+        found.wrapped or None,
+        entries,
+        UUID(bytes=address.origin_route_id),
+        address.tags,
+        address.encrypted,
+        route_of(entries),
+    )

@@ -1,0 +1,198 @@
+"""The limits and times of a client, and where its brokers are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from ...protocol.broker import DIALECTS, MIME_BROKER_FRAME, MIME_FORWARDING, Dialect
+from ...protocol.rsocket import MAX_FRAME, MAX_REQUEST_N, ConnectionLimits
+from .._options import Backoff, parse_uri
+
+__all__ = ["ClientOptions", "Place", "parse_place"]
+
+_BACKOFF: Final = Backoff()
+_RETRY: Final = Backoff(first=0.05, longest=2.0)
+_MIMES: Final = {Dialect.SPECIFICATION: MIME_FORWARDING, Dialect.REFERENCE: MIME_BROKER_FRAME}
+
+TCP: Final = "rsocket+tcp"
+WS: Final = "rsocket+ws"
+UNIX: Final = "rsocket+unix"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """What a client may use, and how long it waits. Sizes are in bytes, times in seconds.
+
+    Attributes:
+        dialect: How the broker's frames are written, and so their MIME type.
+        data_mime: MIME type of the data, at most 255 bytes of ASCII.
+        connect_timeout: Time for one attempt to connect, with the answer to the SETUP; and
+            how long `connect` waits for the first connection.
+        request_timeout: Time for a request: to find a connection, to be tried again, and to be
+            answered. Of a stream or a channel: to its first element, and from one to the next.
+            `None`: any.
+        keepalive: Time between two KEEPALIVE frames.
+        lifetime: Time without a byte from the broker after which the connection is given up.
+        backoff: How long to wait before connecting again.
+        max_tries: How often a request is sent that is REJECTED or cannot have been sent.
+        retry_backoff: How long to wait in between.
+        max_in_flight: Requests that have begun and have not ended, over all connections.
+            More wait.
+        max_waiting: Requests that wait for one of those to end. More are `NotDelivered`.
+        max_queued: Bytes waiting for a broker's socket above which requests wait, and handlers
+            are given no more credit.
+        max_pending: Bytes waiting above which the connection is closed as too slow.
+        max_request: Data and metadata of a request or an element, of ours (`PayloadTooBig`)
+            or of one that comes to the handlers (INVALID).
+        max_answer: Data and metadata of an answer or an element that comes (`PayloadTooBig`).
+        max_gathered: Bytes of all payloads of a connection that are in fragments and not
+            whole yet. The stream that brings more is ended.
+        max_frame: A frame, both ways. A broker that sends a longer one is left.
+        fragment_size: Bytes of a frame over which a payload is sent in fragments; `None`: never,
+            and more than one frame holds is `PayloadTooBig`.
+        max_streams: Streams of a connection at a time, of both sides. More are REJECTED.
+        stream_window: Elements of a stream that are asked for ahead of whoever takes them.
+        credit_window: Elements that a handler may have made while the socket is full.
+        lease_requests: Requests that the broker may send to the handlers in each
+            `lease_time`; more are REJECTED. With it, requests to the broker wait for its
+            leases. `None`: without leases.
+        lease_time: For how long a lease holds; it is renewed at half of that.
+        drain_timeout: Time that requests in flight and handlers at work have to end when the
+            client is closed.
+
+    Raises:
+        ValueError: A number is out of its range.
+    """
+
+    dialect: Dialect = Dialect.SPECIFICATION
+    data_mime: str = "application/octet-stream"
+    connect_timeout: float = 10.0
+    request_timeout: float | None = 30.0
+    keepalive: float = 20.0
+    lifetime: float = 60.0
+    backoff: Backoff = _BACKOFF
+    max_tries: int = 3
+    retry_backoff: Backoff = _RETRY
+    max_in_flight: int = 1000
+    max_waiting: int = 10_000
+    max_queued: int = 1024 * 1024
+    max_pending: int = 64 * 1024 * 1024
+    max_request: int = 8 * 1024 * 1024
+    max_answer: int = 16 * 1024 * 1024
+    max_gathered: int = 64 * 1024 * 1024
+    max_frame: int = MAX_FRAME
+    fragment_size: int | None = None
+    max_streams: int = 16_384
+    stream_window: int = 32
+    credit_window: int = 16
+    lease_requests: int | None = None
+    lease_time: float = 30.0
+    drain_timeout: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_tries",
+            "max_in_flight",
+            "max_queued",
+            "max_request",
+            "max_answer",
+            "max_gathered",
+            "max_streams",
+            "stream_window",
+            "credit_window",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("connect_timeout", "keepalive", "lease_time", "drain_timeout"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0, not {getattr(self, name)}")
+        if self.request_timeout is not None and not self.request_timeout > 0:
+            raise ValueError(f"request_timeout must be more than 0, not {self.request_timeout}")
+        if self.max_waiting < 0:
+            raise ValueError(f"max_waiting must be at least 0, not {self.max_waiting}")
+        if not self.keepalive < self.lifetime <= MAX_REQUEST_N / 1000:
+            raise ValueError("lifetime must be longer than keepalive, and at most 24 days")
+        if self.max_pending < self.max_queued:
+            raise ValueError("max_pending must be at least max_queued")
+        if max(self.stream_window, self.credit_window) > MAX_REQUEST_N:
+            raise ValueError(f"a window is at most {MAX_REQUEST_N}")
+        if self.lease_requests is not None and not 0 <= self.lease_requests <= MAX_REQUEST_N:
+            raise ValueError(f"lease_requests must be 0 to {MAX_REQUEST_N}")
+        if not self.data_mime.isascii() or len(self.data_mime) > 255:
+            raise ValueError("data_mime must be at most 255 characters of ASCII")
+        _ = self.limits
+
+    @property
+    def leases(self) -> bool:
+        """Whether requests are counted by leases."""
+        return self.lease_requests is not None
+
+    @property
+    def mime(self) -> str:
+        """The MIME type of the broker's frames."""
+        return _MIMES[self.dialect].decode()
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        """The limits of the connection's state machine.
+
+        Raises:
+            ValueError: `max_frame` or `fragment_size` is out of its range.
+        """
+        return ConnectionLimits(
+            max_frame=self.max_frame,
+            max_streams=self.max_streams,
+            lease=self.leases,
+            mtu=self.fragment_size,
+        )
+
+
+BROKER_MIMES: Final = frozenset(mime.decode() for mime in DIALECTS)
+"""What marks a broker's frame among other metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a broker listens.
+
+    Attributes:
+        uri: As it was given.
+        scheme: `rsocket+tcp`, `rsocket+ws` or `rsocket+unix`.
+        host: The host; of a Unix socket its path.
+        port: The port; 0 for a Unix socket.
+        path: What a WebSocket asks for, with the query.
+    """
+
+    uri: str
+    scheme: str
+    host: str
+    port: int = 0
+    path: str = "/"
+
+
+def parse_place(uri: str) -> Place:
+    """Read the URI of a broker.
+
+    Args:
+        uri: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or
+            `rsocket+unix:///path`.
+
+    Raises:
+        ValueError: It is no such URI.
+    """
+    scheme, mark, rest = uri.partition("://")
+    if scheme == UNIX and mark and rest.startswith("/") and "\0" not in rest:
+        return Place(uri, scheme, rest)
+    if scheme == TCP:
+        return Place(uri, scheme, *parse_uri(uri, TCP))
+    if scheme != WS:
+        raise ValueError(f"{uri!r} is not {TCP}://host:port, {WS}://host:port or {UNIX}:///path")
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # brackets that do not match
+        raise ValueError(f"{uri!r} is not {WS}://host:port/path") from None
+    host, port = parse_uri(f"{WS}://{parts.netloc}", WS)
+    path = parts.path or "/"
+    return Place(uri, scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
