@@ -19,6 +19,7 @@ import select
 import socket
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,6 +124,9 @@ class _Peer(ABC):
 
     def __init__(self, port: int, name: str) -> None:
         self.socket = connect(port, name)
+        # A broker that reads no more, for we do not read it, must not stop us from reading it.
+        self.socket.setblocking(False)
+        self.unsent: deque[memoryview] = deque()
         self._rest = b""
 
     def fileno(self) -> int:
@@ -134,6 +138,25 @@ class _Peer(ABC):
         if not chunk:
             raise RuntimeError("the broker closed the connection")
         return self._rest + chunk
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send what the socket takes now, and keep the rest."""
+        self.unsent.append(memoryview(data))
+        if len(self.unsent) == 1:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was kept, as far as the socket takes it."""
+        while self.unsent:
+            first = self.unsent[0]
+            try:
+                sent = self.socket.send(first)
+            except BlockingIOError:
+                return
+            if sent < len(first):
+                self.unsent[0] = first[sent:]
+                return
+            self.unsent.popleft()
 
     @abstractmethod
     def receive(self, board: _Board) -> None:
@@ -170,7 +193,7 @@ class _Destination(_Peer):
                 raise RuntimeError(f"not a request: type and flags {type_and_flags:#06x}")
         self._rest = data[end:]
         if answers:
-            self.socket.sendall(b"".join(answers))
+            self.write(b"".join(answers))
 
     def _answer(self, kind: int, stream_id: int) -> bytes | bytearray:
         frames, count = self._answers[kind]
@@ -217,7 +240,7 @@ class _Requester(_Peer):
     def send(self, requests: int) -> None:
         """Send the next requests."""
         end = requests * len(self._request)
-        self.socket.sendall(self._frames[:end])
+        self.write(self._frames[:end])
         self._frames = self._frames[end:]
 
     def receive(self, board: _Board) -> None:
@@ -308,11 +331,15 @@ class MixedLoad:
 
     def _receive(self, board: _Board, timeout: float) -> bool:
         # select(2) waits for microseconds; epoll's milliseconds are too coarse for a rate.
-        ready, _, _ = select.select([self._requester, *self._destinations], [], [], timeout)
+        peers: list[_Peer] = [self._requester, *self._destinations]
+        blocked = [peer for peer in peers if peer.unsent]
+        ready, writable, _ = select.select(peers, blocked, [], timeout)
         board.now = time.perf_counter()
+        for peer in writable:
+            peer.flush()
         for peer in ready:
             peer.receive(board)
-        return bool(ready)
+        return bool(ready or writable)
 
 
 @contextmanager

@@ -174,10 +174,11 @@ def latencies(
             loads[rival.name] = load
         for share in shares:
             rate = min(best) * share
+            seconds = min(size.rate_window, PREPARED / rate / (scenario.size + 128))
             by_name = {name: Latency() for name in loads}
             for _ in range(size.windows):
                 for name, load in loads.items():
-                    by_name[name].add(load.run_at(rate, size.rate_window))
+                    by_name[name].add(load.run_at(rate, seconds))
             found.append((share, rate, by_name))
     return found
 
