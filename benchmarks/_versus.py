@@ -33,10 +33,10 @@ class Size:
     Attributes:
         windows: Windows of each broker, in turn.
         window: Seconds of one.
-        warm_up: Least seconds of load before the first window, for all but Java.
+        warm_up: Least seconds of load before the first window, for all but Java. Twice as many are
+            the most, if windows do not agree until then.
         java_warm_up: The same for Java, the first time it gets any load.
         java_again: The same for Java, for each other kind of load.
-        longest_warm_up: Most seconds of load before the first window.
         rate_window: Seconds of a window at a fixed rate.
         idle: Idle connections.
         quick: Whether nats-server gets one kind of load only: its connections take two seconds
@@ -48,7 +48,6 @@ class Size:
     warm_up: float
     java_warm_up: float
     java_again: float
-    longest_warm_up: float
     rate_window: float
     idle: int
     quick: bool = False
@@ -222,7 +221,7 @@ def _settle(rival: Rival, load: Load, scenario: Scenario, size: Size, warm: set[
     warm.add(rival.name)
     started = time.perf_counter()
     requests, rate, last = min(FIRST_REQUESTS, 2 * scenario.in_flight), 0.0, 0.0
-    while (took := time.perf_counter() - started) < size.longest_warm_up:
+    while (took := time.perf_counter() - started) < 2 * least:
         before = cpu_seconds(rival.pid)
         window = load.run(requests)
         cost = (cpu_seconds(rival.pid) - before) / requests

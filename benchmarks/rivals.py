@@ -44,7 +44,6 @@ FULL = Size(
     warm_up=1.0,
     java_warm_up=10.0,
     java_again=4.0,
-    longest_warm_up=20.0,
     rate_window=2.0,
     idle=5_000,
 )
@@ -54,7 +53,6 @@ QUICK = Size(
     warm_up=0.1,
     java_warm_up=0.1,
     java_again=0.1,
-    longest_warm_up=0.3,
     rate_window=0.2,
     idle=200,
     quick=True,
