@@ -1,9 +1,12 @@
 """Random walks of a broker and its peers, against a model that knows nothing of how it works.
 
-The model keeps, for each request, who asked, who has it in hand and what both sides have
-said; and for each stream of each peer what has to arrive there next, byte by byte. After each
-step everything must have arrived, no stream may be left over on either side, and the
-broker's table must say what the model says.
+The model keeps, for each request, who asked, who has it in hand and what all sides have said;
+and for each stream of each peer what has to arrive there next, byte by byte. After each step
+everything must have arrived, no stream may be left over on any side, and the broker's table
+must say what the model says.
+
+Each class walks by a seed of its own, so that they run side by side and always the same way:
+together at least 20,000 steps.
 """
 
 from __future__ import annotations
@@ -12,42 +15,54 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Coroutine
 from typing import Any
+from uuid import UUID
 
-from hypothesis import HealthCheck, settings, strategies as st
+import pytest
+from hypothesis import HealthCheck, seed, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
+    run_state_machine_as_test,
 )
 
 from onward.actors.broker import BrokerOptions
 from onward.transports.rsocket import LinkOptions
+from tests.support.broker_model import (
+    MULTICAST,
+    REGION,
+    SHARD,
+    UNICAST,
+    Branch,
+    Request,
+    Wanted,
+)
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CANCEL,
     CHANNEL,
     ERROR,
     FNF,
+    FORWARDING,
     PAYLOAD,
     REQUEST_N,
     RR,
+    SERVICE_NAME,
     STREAM,
     C,
-    F,
     MemoryLoop,
     N,
     Peer,
     World,
-    asked_for,
     cancel,
     composite,
     error,
     frame,
     kind_of,
     payload,
-    request,
+    push,
     request_n,
     restamped,
     route_setup,
@@ -57,58 +72,76 @@ from tests.support.rsocket_peer import (
 )
 
 WINDOW = 4
-REJECTED, CANCELED = 0x202, 0x203
+REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
 LIFETIME = 1_200_000
 REQUESTS = {RR, FNF, STREAM, CHANNEL}
+KINDS = st.sampled_from([RR, FNF, STREAM, CHANNEL])
+SERVICES, REGIONS = st.sampled_from("ab"), st.sampled_from(["", "eu", "us"])
+
+WANTED = st.builds(
+    Wanted,
+    flags=st.sampled_from([UNICAST] * 6 + [MULTICAST] * 3 + [0, 0x0C0, 0x060, 0x0E0]),
+    service=st.sampled_from("ab" * 6 + "c"),
+    region=st.sampled_from(["", "", "", "eu", "us"]),
+) | st.builds(
+    Wanted,
+    flags=st.just(SHARD),
+    service=st.sampled_from(["a", "a", "b", ""]),
+    region=st.sampled_from(["", "", "", "eu"]),
+    user=st.sampled_from(["1", "2", "3", "4", ""]),
+    keys=st.sampled_from([("user",)] * 6 + [("service",), ("user", "region"), ("nobody",), ()]),
+    method=st.sampled_from(["", "", "jump", "Modulo", "unheard-of"]),
+)
 
 
-class Request:
-    """What the model knows of one request."""
+class Destination:
+    """What the model knows of a peer that is in the table."""
 
-    def __init__(self, requester: Peer, stream: int, kind: int, service: str, n: int) -> None:
-        self.requester = requester
-        self.stream = stream
-        self.kind = kind
+    def __init__(self, route_id: UUID, service: str, region: str, registration: int) -> None:
+        self.route_id = route_id
         self.service = service
-        self.granted = n
-        self.frames: list[bytes] = []
-        self.destination: Peer | None = None
-        self.taken = 0
-        self.passed = 0
-        self.answered = 0
-        self.up_granted = 0
-        self.requester_done = kind != CHANNEL
-        self.responder_done = False
-        self.over = False
-
-    @property
-    def answer_credit(self) -> int:
-        return 1 if self.kind == RR else self.passed - self.answered
+        self.tags: set[tuple[int | str, str]] = {(SERVICE_NAME, service)}
+        if region:
+            self.tags.add((REGION, region))
+        self.registration = registration
 
 
 class Model(RuleBasedStateMachine):
     """The model, and the steps."""
 
+    steps = 0
+
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=MemoryLoop)
         self.context = world(BrokerOptions(), LinkOptions(credit_window=WINDOW))
-        self.requesters: list[Peer] = []
-        self.destinations: dict[Peer, str] = {}
+        self.peers: list[Peer] = []
+        self.destinations: dict[Peer, Destination] = {}
         self.waiting: list[Request] = []
         self.live: list[Request] = []
+        self.marked: dict[bytes, Request] = {}
         self.expected: dict[tuple[Peer, int], deque[bytes | int]] = defaultdict(deque)
-        self.by_requester: dict[tuple[Peer, int], Request] = {}
-        self.by_destination: dict[tuple[Peer, int], Request] = {}
+        self.taken: dict[tuple[Peer, int], tuple[Request, Branch]] = {}
         self.next_stream: dict[Peer, int] = {}
         self.number = 0
+        self.registrations = 0
+        # Where the key of a shard request has gone, as long as the same destinations match.
+        self.placed: dict[object, Peer] = {}
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(work)
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(
+        specification=st.booleans(),
+        first=st.lists(st.tuples(SERVICES, REGIONS), min_size=1, max_size=4),
+    )
+    def start(self, specification: bool, first: list[tuple[str, str]]) -> None:
+        self.specification = specification
+        self.mime = FORWARDING if specification else BROKER_FRAME
         self.world: World = self.run(self.context.__aenter__())
+        self.run(self.connect(setup(lifetime=LIFETIME)))
+        for service, region in first:
+            self.a_destination(service, region)
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
@@ -117,55 +150,111 @@ class Model(RuleBasedStateMachine):
 
     # --- who is there -----------------------------------------------------------------------
 
-    @rule()
-    def a_requester_comes(self) -> None:
-        self.run(self.connect("", setup(lifetime=LIFETIME)))
+    @rule(service=st.none() | SERVICES, region=REGIONS)
+    def somebody_comes(self, service: str | None, region: str) -> None:
+        if service is None:
+            self.run(self.connect(setup(lifetime=LIFETIME)))
+        else:
+            self.a_destination(service, region)
 
-    @rule(service=st.sampled_from("ab"))
-    def a_destination_comes(self, service: str) -> None:
-        wanted = composite((BROKER_FRAME, route_setup(self.world.new_id(), service)))
-        self.run(self.connect(service, setup(wanted, lifetime=LIFETIME)))
+    def a_destination(self, service: str, region: str) -> None:
+        destination = self.registered(self.world.new_id(), service, region)
+        self.run(self.connect(self.hello(destination), destination))
 
-    async def connect(self, service: str, hello: bytes) -> None:
+    def registered(self, route_id: UUID, service: str, region: str) -> Destination:
+        self.registrations += 1
+        return Destination(route_id, service, region, self.registrations)
+
+    def registration(self, destination: Destination) -> bytes:
+        """Return the metadata with the ROUTE_SETUP of a destination."""
+        tags: dict[int | str, str] = {
+            key: value for key, value in destination.tags if key != SERVICE_NAME
+        }
+        raw = route_setup(destination.route_id, destination.service, tags)
+        return composite((self.mime, raw))
+
+    def hello(self, destination: Destination) -> bytes:
+        return setup(self.registration(destination), lifetime=LIFETIME)
+
+    async def connect(self, hello: bytes, destination: Destination | None = None) -> None:
         peer = self.world.connect()
         self.next_stream[peer] = 1
-        self.requesters.append(peer)
-        if service:
-            self.destinations[peer] = service
+        self.peers.append(peer)
+        if destination is not None:
+            self.destinations[peer] = destination
         peer.send(hello)
-        await self.settle()
+        await self.settle(joined=peer)
 
-    @precondition(lambda self: self.requesters)
-    @rule(data=st.data(), how=st.sampled_from(["eof", "die", "break"]))
-    def a_peer_goes(self, data: st.DataObject, how: str) -> None:
-        peer = data.draw(st.sampled_from(self.requesters))
-        self.run(self.drop(peer, how))
+    @precondition(lambda self: self.peers)
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(["tags", "tags", "place", "eof", "die", "break"]),
+        service=SERVICES,
+        region=REGIONS,
+    )
+    def somebody_changes(self, data: st.DataObject, what: str, service: str, region: str) -> None:
+        peer = data.draw(st.sampled_from(self.peers))
+        if what == "tags":
+            self.other_tags(peer, service, region)
+        elif what == "place" and peer in self.destinations:
+            self.another_takes_its_place(peer, service, region)
+        else:
+            self.leaves(peer, what)
 
-    async def drop(self, peer: Peer, how: str) -> None:
-        self.requesters.remove(peer)
+    def other_tags(self, peer: Peer, service: str, region: str) -> None:
+        """It sends ROUTE_SETUP again, or for the first time; what it has in hand it keeps."""
+        known = self.destinations.get(peer)
+        route_id = known.route_id if known else self.world.new_id()
+        made = self.destinations[peer] = self.registered(route_id, service, region)
+        peer.send(push(self.registration(made)))
+        self.run(self.settle(joined=peer))
+
+    def another_takes_its_place(self, old: Peer, service: str, region: str) -> None:
+        """A new connection has the route id of an old one, which is closed."""
+        made = self.registered(self.destinations[old].route_id, service, region)
+        self.gone(old)
+        self.run(self.connect(self.hello(made), made))
+        assert old.closed
+
+    def leaves(self, peer: Peer, how: str) -> None:
+        """It goes; before or after what it has sent, or by breaking the protocol."""
+        self.gone(peer)
+        if how in {"eof", "die"}:
+            getattr(peer, how)()
+        else:
+            peer.send(frame(0, 0x20))
+        self.run(self.settle())
+
+    def gone(self, peer: Peer) -> None:
+        """End what a peer that goes has asked for, and what it has in hand."""
+        self.peers.remove(peer)
         self.destinations.pop(peer, None)
         for asked in self.cancellable():  # a fire-and-forget needs its requester no more
             if asked.requester is peer:
-                self.end(asked)
-                if asked.destination not in {None, peer}:
-                    assert asked.destination is not None
-                    self.expect(asked.destination, asked.taken, cancel(asked.taken))
-            elif asked.destination is peer:
-                self.end(asked)
-                self.expect(asked.requester, asked.stream, CANCELED)
-        if how == "break":
-            peer.send(frame(0, 0x20))
-        else:
-            getattr(peer, how)()
-        await self.settle()
+                self.cancelled(asked)
+            else:
+                for branch in [each for each in asked.branches if each.destination is peer]:
+                    self.left(asked, branch)
+
+    def left(self, asked: Request, branch: Branch) -> None:
+        """A destination goes with a request in hand."""
+        self.end(asked)
+        self.expect(asked.requester, asked.stream, CANCELED)
+
+    def cancelled(self, asked: Request, raw: bytes | None = None) -> None:
+        """The requester wants no more: all who have the request are told."""
+        self.end(asked)
+        for branch in asked.branches:
+            word = cancel(branch.stream) if raw is None else restamped(raw, branch.stream)
+            self.expect(branch.destination, branch.stream, word)
 
     # --- requests ---------------------------------------------------------------------------
 
-    @precondition(lambda self: self.requesters)
+    @precondition(lambda self: self.peers)
     @rule(
         data=st.data(),
-        kind=st.sampled_from([RR, FNF, STREAM, CHANNEL]),
-        service=st.sampled_from("ab"),
+        kind=KINDS,
+        wanted=WANTED,
         n=st.integers(1, 12),
         fragments=st.booleans(),
         at_once=st.booleans(),
@@ -174,38 +263,56 @@ class Model(RuleBasedStateMachine):
         self,
         data: st.DataObject,
         kind: int,
-        service: str,
+        wanted: Wanted,
         n: int,
         fragments: bool,
         at_once: bool,
     ) -> None:
-        peer = data.draw(st.sampled_from(self.requesters))
-        self.run(self.ask(peer, kind, service, n, fragments, at_once))
+        peer = data.draw(st.sampled_from(self.peers))
+        asked = self.request(peer, kind, wanted, n, fragments)
+        self.run(self.ask(asked, at_once))
 
-    async def ask(
-        self, peer: Peer, kind: int, service: str, n: int, fragments: bool, at_once: bool
+    @precondition(lambda self: self.destinations)
+    @rule(
+        data=st.data(),
+        flags=st.sampled_from([UNICAST, UNICAST, MULTICAST]),
+        narrow=st.booleans(),
+        n=st.integers(1, 12),
+    )
+    def somebody_asks_for_all_kinds(
+        self, data: st.DataObject, flags: int, narrow: bool, n: int
     ) -> None:
+        """One request of each kind, in one piece, that somebody can take."""
+        peer = data.draw(st.sampled_from(self.peers))
+        there = data.draw(st.sampled_from(list(self.destinations.values())))
+        region = next((value for key, value in there.tags if key == REGION), "")
+        wanted = Wanted(flags, there.service, region if narrow else "")
+        requests = [self.request(peer, kind, wanted, n, False) for kind in (RR, STREAM, CHANNEL)]
+        peer.send(*(frame for asked in requests for frame in asked.frames))
+        self.run(self.settle())
+
+    def request(self, peer: Peer, kind: int, wanted: Wanted, n: int, fragments: bool) -> Request:
+        """Make a request, and say what becomes of it."""
         stream = self.next_stream[peer]
         self.next_stream[peer] += 2
         self.number += 1
-        asked = Request(peer, stream, kind, service, n)
+        mark = b"request %08d" % self.number
+        asked = Request(peer, stream, kind, wanted, mark, n, requester_done=kind != CHANNEL)
         given = n if kind in {STREAM, CHANNEL} else None
-        metadata = asked_for(service)
-        if fragments:
-            asked.frames = [
-                request(kind, stream, metadata[:20], n=given, flags=F),
-                payload(stream, b"%d" % self.number, F, metadata[20:]),
-                payload(stream, b"the rest"),
-            ]
-        else:
-            asked.frames = [request(kind, stream, metadata, b"%d" % self.number, n=given)]
-        self.by_requester[peer, stream] = asked
-        self.waiting.append(asked)
+        asked.write(self.specification, given, fragments=fragments, data=b"data")
+        if not wanted.wrong(specification=self.specification) and wanted.flags in SERVED:
+            self.marked[mark] = asked
+            self.waiting.append(asked)
+        elif kind != FNF:
+            self.expect(peer, stream, INVALID)
+        return asked
+
+    async def ask(self, asked: Request, at_once: bool) -> None:
         if at_once:
-            peer.send(*asked.frames)
+            asked.requester.send(*asked.frames)
         else:
             for each in asked.frames:
-                peer.send(each)
+                asked.requester.send(each)
                 await self.world.loop.idle()
         await self.settle()
 
@@ -224,72 +331,65 @@ class Model(RuleBasedStateMachine):
 
     # --- what both sides say ----------------------------------------------------------------
 
-    @precondition(lambda self: any(each.answer_credit > 0 for each in self.answerable()))
+    @precondition(lambda self: self.creditors())
     @rule(data=st.data(), flags=st.sampled_from([N, N, N, N | C]), text=st.binary(max_size=3))
     def an_answer(self, data: st.DataObject, flags: int, text: bytes) -> None:
-        able = [each for each in self.answerable() if each.answer_credit > 0]
-        asked = data.draw(st.sampled_from(able))
-        self.run(self.answer(asked, [payload(asked.taken, text, flags)]))
+        asked, branch = data.draw(st.sampled_from(self.creditors()))
+        self.run(self.answer(asked, branch, [payload(branch.stream, text, flags)]))
 
-    @precondition(lambda self: any(each.answer_credit > 0 for each in self.answerable()))
+    @precondition(lambda self: self.creditors())
     @rule(data=st.data(), last=st.booleans())
     def all_the_answers_there_is_credit_for(self, data: st.DataObject, last: bool) -> None:
-        able = [each for each in self.answerable() if each.answer_credit > 0]
-        asked = data.draw(st.sampled_from(able))
-        frames = [payload(asked.taken, b"%d" % n) for n in range(asked.answer_credit)]
+        asked, branch = data.draw(st.sampled_from(self.creditors()))
+        frames = [payload(branch.stream, b"%d" % n) for n in range(asked.credit(branch))]
         if last and asked.kind != RR:
-            frames.append(payload(asked.taken, b"", C))
-        self.run(self.answer(asked, frames))
+            frames.append(payload(branch.stream, b"", C))
+        self.run(self.answer(asked, branch, frames))
 
     @precondition(lambda self: self.answerable())
     @rule(data=st.data())
     def the_last_answer(self, data: st.DataObject) -> None:
-        asked = data.draw(st.sampled_from(self.answerable()))
-        self.run(self.answer(asked, [payload(asked.taken, b"", C)]))
+        asked, branch = data.draw(st.sampled_from(self.answerable()))
+        self.run(self.answer(asked, branch, [payload(branch.stream, b"", C)]))
 
-    async def answer(self, asked: Request, frames: list[bytes]) -> None:
-        assert asked.destination is not None
+    async def answer(self, asked: Request, branch: Branch, frames: list[bytes]) -> None:
         for raw in frames:
             flags = int.from_bytes(raw[7:9])
-            asked.answered += bool(flags & N)
-            asked.responder_done |= bool(flags & C) or asked.kind == RR
+            branch.answered += bool(flags & N)
+            branch.done |= bool(flags & C) or asked.kind == RR
             self.expect(asked.requester, asked.stream, restamped(raw, asked.stream))
-        if asked.responder_done and asked.requester_done:
+        if branch.done and asked.requester_done:
             self.end(asked)
-        asked.destination.send(*frames)
+        branch.destination.send(*frames)
         await self.settle()
 
-    @precondition(lambda self: self.answerable())
+    @precondition(lambda self: self.live)
     @rule(data=st.data(), code=st.sampled_from([0x201, 0x202, 0x301, 0xFFFFFFFE]))
     def an_error(self, data: st.DataObject, code: int) -> None:
-        asked = data.draw(st.sampled_from(self.answerable(half_closed=True)))
-        raw = error(asked.taken, code, b"text")
-        self.run(self.say(asked, asked.destination, raw, asked.requester, asked.stream))
+        asked = data.draw(st.sampled_from(self.live))
+        raw = error(asked.only.stream, code, b"text")
+        self.end(asked)
+        self.expect(asked.requester, asked.stream, restamped(raw, asked.stream))
+        asked.only.destination.send(raw)
+        self.run(self.settle())
 
     @precondition(lambda self: self.cancellable())
     @rule(data=st.data())
     def a_cancel(self, data: st.DataObject) -> None:
         asked = data.draw(st.sampled_from(self.cancellable()))
         raw = cancel(asked.stream)
-        self.run(self.say(asked, asked.requester, raw, asked.destination, asked.taken))
+        self.cancelled(asked, raw)
+        asked.requester.send(raw)
+        self.run(self.settle())
 
     @precondition(lambda self: self.channels())
     @rule(data=st.data())
     def an_error_of_the_requester(self, data: st.DataObject) -> None:
         asked = data.draw(st.sampled_from(self.channels()))
         raw = error(asked.stream, 0x301, b"mine")
-        self.run(self.say(asked, asked.requester, raw, asked.destination, asked.taken))
-
-    async def say(
-        self, asked: Request, sender: Peer | None, raw: bytes, to: Peer | None, stream: int
-    ) -> None:
-        """Say the last word of a request."""
-        assert sender is not None
-        self.end(asked)
-        if to is not None:
-            self.expect(to, stream, restamped(raw, stream))
-        sender.send(raw)
-        await self.settle()
+        self.cancelled(asked, raw)
+        asked.requester.send(raw)
+        self.run(self.settle())
 
     @precondition(lambda self: self.streaming())
     @rule(data=st.data(), n=st.integers(1, 10))
@@ -303,19 +403,19 @@ class Model(RuleBasedStateMachine):
     @rule(data=st.data(), n=st.integers(1, 3))
     def credit_for_the_requester(self, data: st.DataObject, n: int) -> None:
         asked = data.draw(st.sampled_from(self.channels(taken=True)))
-        assert asked.destination is not None
-        asked.up_granted += n
-        raw = request_n(asked.taken, n)
+        branch = asked.only
+        branch.up_granted += n
+        raw = request_n(branch.stream, n)
         self.expect(asked.requester, asked.stream, restamped(raw, asked.stream))
-        asked.destination.send(raw)
+        branch.destination.send(raw)
         self.run(self.settle())
 
-    @precondition(lambda self: any(each.up_granted for each in self.channels(taken=True)))
+    @precondition(lambda self: any(each.only.up_granted for each in self.channels(taken=True)))
     @rule(data=st.data(), flags=st.sampled_from([N, N, N | C]))
     def an_element_of_the_requester(self, data: st.DataObject, flags: int) -> None:
-        able = [each for each in self.channels(taken=True) if each.up_granted]
+        able = [each for each in self.channels(taken=True) if each.only.up_granted]
         asked = data.draw(st.sampled_from(able))
-        asked.up_granted -= 1
+        asked.only.up_granted -= 1
         self.run(self.element(asked, payload(asked.stream, b"up", flags)))
 
     @precondition(lambda self: self.channels())
@@ -326,11 +426,11 @@ class Model(RuleBasedStateMachine):
 
     async def element(self, asked: Request, raw: bytes) -> None:
         asked.requester_done |= bool(raw[8] & C)
-        if asked.destination is not None:
-            self.expect(asked.destination, asked.taken, restamped(raw, asked.taken))
-        else:
+        for branch in asked.branches:
+            self.expect(branch.destination, branch.stream, restamped(raw, branch.stream))
+        if not asked.branches:
             asked.frames.append(raw)
-        if asked.requester_done and asked.responder_done:
+        elif asked.requester_done and not asked.open:
             self.end(asked)
         asked.requester.send(raw)
         await self.settle()
@@ -339,19 +439,23 @@ class Model(RuleBasedStateMachine):
     @rule(data=st.data())
     def the_destination_wants_no_more(self, data: st.DataObject) -> None:
         asked = data.draw(st.sampled_from(self.channels(taken=True)))
-        assert asked.destination is not None
         asked.requester_done = True
-        raw = cancel(asked.taken)
+        raw = cancel(asked.only.stream)
         self.expect(asked.requester, asked.stream, restamped(raw, asked.stream))
-        if asked.responder_done:
+        if not asked.open:
             self.end(asked)
-        asked.destination.send(raw)
+        asked.only.destination.send(raw)
         self.run(self.settle())
 
     # --- which requests ---------------------------------------------------------------------
 
-    def answerable(self, *, half_closed: bool = False) -> list[Request]:
-        return [each for each in self.live if half_closed or not each.responder_done]
+    def answerable(self) -> list[tuple[Request, Branch]]:
+        """Those that a destination may answer, with the destinations that may."""
+        return [(asked, branch) for asked in self.live for branch in asked.open]
+
+    def creditors(self) -> list[tuple[Request, Branch]]:
+        """Those of them that there is credit for."""
+        return [each for each in self.answerable() if each[0].credit(each[1]) > 0]
 
     def cancellable(self) -> list[Request]:
         return [each for each in [*self.live, *self.waiting] if each.kind != FNF]
@@ -363,10 +467,15 @@ class Model(RuleBasedStateMachine):
         found = self.live if taken else [*self.live, *self.waiting]
         return [each for each in found if each.kind == CHANNEL and not each.requester_done]
 
+    def matching(self, asked: Request) -> list[Peer]:
+        """Those who carry the tags of a request."""
+        query = asked.wanted.query
+        return [peer for peer, each in self.destinations.items() if query <= each.tags]
+
     # --- what has to happen -----------------------------------------------------------------
 
     def expect(self, peer: Peer, stream: int, what: bytes | int) -> None:
-        if peer in self.requesters:
+        if peer in self.peers:
             self.expected[peer, stream].append(what)
 
     def end(self, asked: Request) -> None:
@@ -374,25 +483,29 @@ class Model(RuleBasedStateMachine):
         asked.over = True
         (self.waiting if asked in self.waiting else self.live).remove(asked)
 
-    async def settle(self) -> None:
-        """Let everything arrive, and compare it with what has to."""
+    async def settle(self, *, joined: Peer | None = None) -> None:
+        """Let everything arrive, and compare it with what has to.
+
+        Args:
+            joined: Who has just joined: those that waited for it come in their order.
+        """
         await self.world.loop.idle()
-        for peer in list(self.requesters):
-            for raw in await peer.received():
-                self.arrived(peer, raw)
+        for peer in list(self.peers):
+            came = [self.arrived(peer, raw) for raw in await peer.received()]
+            order = [mark for mark in came if mark]
+            assert peer is not joined or order == sorted(order)
         left = {key: what for key, what in self.expected.items() if what}
         assert not left
 
-    def arrived(self, peer: Peer, raw: bytes) -> None:
+    def arrived(self, peer: Peer, raw: bytes) -> bytes:
+        """Compare a frame with what is expected; return the mark of a request, or nothing."""
         stream, kind = stream_of(raw), kind_of(raw)
         assert stream, raw
         if kind in REQUESTS:
-            self.handed_over(peer, raw)
-            return
+            return self.handed_over(peer, raw)
         if kind == REQUEST_N and stream % 2 == 0:
-            asked = self.by_destination[peer, stream]
-            asked.passed += int.from_bytes(raw[9:13])
-            return
+            self.taken[peer, stream][1].passed += int.from_bytes(raw[9:13])
+            return b""
         assert self.expected[peer, stream], (peer, raw)
         wanted = self.expected[peer, stream].popleft()
         if isinstance(wanted, int):
@@ -400,30 +513,43 @@ class Model(RuleBasedStateMachine):
         else:
             assert raw == wanted
             assert kind in {CANCEL, PAYLOAD, ERROR, REQUEST_N}
+        return b""
 
-    def handed_over(self, peer: Peer, raw: bytes) -> None:
-        """A request has arrived: it is the one that has waited longest of its service."""
-        service = self.destinations[peer]
-        asked = next(
-            each
-            for each in self.waiting
-            if each.service == service and restamped(raw, each.stream)[13:] == each.frames[0][13:]
-        )
-        self.waiting.remove(asked)
-        self.live.append(asked)
+    def handed_over(self, peer: Peer, raw: bytes) -> bytes:
+        """A request has arrived where it may."""
+        at = raw.index(b"request ")
+        asked = self.marked[raw[at : at + 16]]
+        assert peer in self.matching(asked)
+        if asked in self.waiting:
+            self.waiting.remove(asked)
+            self.live.append(asked)
         stream = stream_of(raw)
-        asked.destination, asked.taken = peer, stream
         first = restamped(asked.frames[0], stream)
+        passed = 0
         if asked.kind in {STREAM, CHANNEL}:
-            asked.passed = int.from_bytes(raw[9:13])
-            assert asked.passed == min(asked.granted, WINDOW)
+            passed = int.from_bytes(raw[9:13])
+            assert passed == min(asked.granted, WINDOW)
             first = first[:9] + raw[9:13] + first[13:]
         assert raw == first
-        self.by_destination[peer, stream] = asked
+        branch = Branch(peer, self.destinations[peer].registration, stream, passed)
+        asked.branches.append(branch)
+        assert len(asked.branches) == asked.expects
+        self.taken[peer, stream] = asked, branch
         for each in asked.frames[1:]:
             self.expect(peer, stream, restamped(each, stream))
+        if asked.wanted.flags == SHARD:
+            self.same_place(asked, peer)
         if asked.kind == FNF:
             self.end(asked)
+        return asked.mark
+
+    def same_place(self, asked: Request, peer: Peer) -> None:
+        """A key goes where it went, as long as there are the same destinations to go to."""
+        wanted = asked.wanted
+        routes = frozenset(self.destinations[each].route_id for each in self.matching(asked))
+        method = wanted.method.lower()
+        key = (wanted.query, wanted.shard, method.replace("unheard-of", ""), routes)
+        assert self.placed.setdefault(key, peer) is peer
 
     # --- what always holds ------------------------------------------------------------------
 
@@ -431,33 +557,61 @@ class Model(RuleBasedStateMachine):
     def the_table_says_what_the_model_says(self) -> None:
         if not hasattr(self, "world"):
             return
-        assert sorted(self.world.services()) == sorted(self.destinations.values())
+        type(self).steps += 1
+        services = [each.service for each in self.destinations.values()]
+        assert sorted(self.world.services()) == sorted(services)
         statistics = self.world.broker.statistics()
         assert statistics.waiting == len(self.waiting)
+        # A destination that came with other tags is counted anew.
+        now = {peer: each.registration for peer, each in self.destinations.items()}
+        branches = [branch for asked in self.live for branch in asked.branches]
+        mine = [each for each in branches if now.get(each.destination) == each.registration]
         outstanding = sum(row.outstanding for row in self.world.broker.routes())
-        assert outstanding == len(self.live)
-        assert self.world.listener.statistics().connections == len(self.requesters)
+        assert outstanding == len(mine)
+        assert self.world.listener.statistics().connections == len(self.peers)
+
+    @invariant()
+    def nobody_waits_for_what_is_there(self) -> None:
+        for asked in self.waiting:
+            assert not self.matching(asked)
 
     @invariant()
     def no_stream_is_left_over(self) -> None:
-        for peer in self.requesters:
-            mine = sum(each.requester is peer for each in self.cancellable())
-            theirs = sum(each.destination is peer for each in self.live)
-            assert peer.streams == mine + theirs
+        streams = dict.fromkeys(self.peers, 0)
+        for asked in self.cancellable():
+            if asked.requester in streams:
+                streams[asked.requester] += 1
+        for asked in self.live:
+            for branch in asked.branches:
+                streams[branch.destination] += 1
+        assert streams == {peer: peer.streams for peer in self.peers}
 
     @invariant()
     def credit_is_passed_on_and_never_invented(self) -> None:
-        for asked in self.live:
-            if asked.kind in {STREAM, CHANNEL} and not asked.responder_done:
-                assert asked.passed <= asked.granted
-                assert asked.answer_credit <= WINDOW
-                assert asked.answer_credit > 0 or asked.passed == asked.granted
+        for asked, branch in self.answerable():
+            if asked.kind in {STREAM, CHANNEL}:
+                assert branch.passed <= asked.granted
+                assert branch.ahead <= WINDOW
+                assert branch.ahead > 0 or branch.passed == asked.granted
 
 
-Model.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=40,
+SERVED = {UNICAST}
+WALKS, EXAMPLES, STEPS = 8, 64, 50
+AT_LEAST = 20_000
+"""Steps that all walks together take. Some end before their last step."""
+
+WALK = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
     deadline=None,
+    database=None,
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-TestModel = Model.TestCase
+
+
+@pytest.mark.parametrize("number", range(WALKS))
+def test_random_walks(number: int) -> None:
+    walk: type[Model] = seed(number)(type(f"Walk{number}", (Model,), {}))
+    run_state_machine_as_test(walk, settings=WALK)
+    assert walk.steps >= AT_LEAST // WALKS
