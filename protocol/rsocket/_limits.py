@@ -38,6 +38,10 @@ class ConnectionLimits:
         mtu: Most bytes of a frame we make ourselves, without its length prefix; longer
             payloads go out in fragments. At least 64. `None`, the default: one frame, and
             `PayloadTooBig` over 16 MiB - 1. Relayed frames keep their size.
+
+    Raises:
+        ValueError: A size of frames is not of 64 bytes to 16 MiB - 1, there may be no stream, a
+            time is not more than 0, or `max_keepalive_data` is less.
     """
 
     max_frame: int = MAX_FRAME
@@ -53,5 +57,17 @@ class ConnectionLimits:
     def __post_init__(self) -> None:
         if self.mtu is not None and not MIN_MTU <= self.mtu <= MAX_FRAME:
             raise ValueError(f"mtu must be {MIN_MTU} to {MAX_FRAME} bytes, not {self.mtu}")
-        if not MIN_MTU <= self.max_frame <= MAX_FRAME:
-            raise ValueError(f"max_frame must be {MIN_MTU} to {MAX_FRAME}, not {self.max_frame}")
+        for name in ("max_frame", "max_setup"):
+            if not MIN_MTU <= getattr(self, name) <= MAX_FRAME:
+                raise ValueError(
+                    f"{name} must be {MIN_MTU} to {MAX_FRAME}, not {getattr(self, name)}"
+                )
+        for name in ("setup_timeout", "max_keepalive", "max_lifetime"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
+        if self.max_streams < 1:
+            raise ValueError(f"max_streams must be at least 1, not {self.max_streams}")
+        if self.max_keepalive_data < 0:
+            raise ValueError(
+                f"max_keepalive_data must be at least 0, not {self.max_keepalive_data}"
+            )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from onward.actors import Worker
-from onward.protocol import Message
+from onward.actors import LimitReached, Node, Worker
+from onward.protocol import Address, Message
 
-__all__ = ["Echo", "Failing", "Forwarder", "Gate", "Recorder"]
+__all__ = ["Echo", "Failing", "Forwarder", "Gate", "Recorder", "fill"]
 
 
 class Echo(Worker):
@@ -67,3 +67,14 @@ class Failing(Recorder):
         super().handle_message(message)
         if message.payload.startswith(b"!"):
             raise ValueError(message.payload.decode())
+
+
+async def fill(node: Node, *, spare: int = 0) -> None:
+    """Start workers until the node has as many addresses as it may, less some to spare."""
+    started: list[Address] = []
+    try:
+        while True:
+            started.append(await node.start(Echo))
+    except LimitReached:
+        for address in started[:spare]:
+            await node.stop_worker(address)

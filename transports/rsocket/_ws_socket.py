@@ -241,10 +241,11 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._fail(CloseCode.MESSAGE_TOO_BIG, f"a message has more than {self._limit} bytes")
 
     def _fail(self, code: CloseCode, text: str) -> None:
-        """Take nothing more from the peer; the caller closes."""
-        self._failure = text
-        self._wire.fail(code, text)
-        self._farewell = b"".join(self._wire.data_to_send())
+        """Take nothing more from the peer; the caller closes. The first thing wrong counts."""
+        if not self._failure:
+            self._failure = text
+            self._wire.fail(code, text)
+            self._farewell = b"".join(self._wire.data_to_send())
 
     def _note(self, *, began: bool) -> None:
         """Note what is kept of frames and messages that are not whole, and since when.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from onward.protocol.rsocket import MAX_FRAME, ConnectionLimits
@@ -11,6 +13,23 @@ def test_sizes_no_frame_can_have(size: int) -> None:
         ConnectionLimits(mtu=size)
     with pytest.raises(ValueError, match="max_frame must be 64 to 16777215"):
         ConnectionLimits(max_frame=size)
+    with pytest.raises(ValueError, match="max_setup must be 64 to 16777215"):
+        ConnectionLimits(max_setup=size)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_streams": 0},
+        {"max_keepalive_data": -1},
+        {"setup_timeout": 0},
+        {"max_keepalive": -1},
+        {"max_lifetime": float("nan")},
+    ],
+)
+def test_numbers_out_of_range(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+        ConnectionLimits(**wrong)
 
 
 def test_the_bounds_themselves() -> None:

@@ -12,8 +12,9 @@ from onward.actors import Node, NodeLimits
 from onward.actors.broker import Broker
 from onward.protocol import RSOCKET, Address, LinkDown, UnknownAddressType
 from onward.protocol.rsocket import ConnectionLimits
-from onward.transports.rsocket import LinkOptions, ListenerStatistics
+from onward.transports.rsocket import LinkOptions, ListenerStatistics, RSocketListener
 from tests.support.rsocket_peer import (
+    FNF,
     RR,
     STREAM,
     C,
@@ -29,6 +30,8 @@ from tests.support.rsocket_peer import (
     setup,
     world,
 )
+from tests.support.websocket_peer import WebSocketPeer
+from tests.support.workers import fill
 
 ASKED = asked_for("a")
 URI = "rsocket+tcp://127.0.0.1:0"
@@ -144,9 +147,10 @@ async def test_a_connection_made_while_the_node_stops_is_turned_away() -> None:
 
 @in_memory
 async def test_a_node_at_its_limit_turns_connections_away() -> None:
-    async with Node(limits=NodeLimits(addresses=7)) as node:
+    async with Node(limits=NodeLimits(addresses=30)) as node:
         broker = await Broker.attach(node)
         listener = await node.listen(URI, broker=broker)
+        await fill(node, spare=1)
         loop: Any = node.loop
         peers = [Peer(loop.servers[1], ("::1", port, 0, 0)) for port in (1, 2)]
         assert [peer.closed for peer in peers] == [False, True]
@@ -171,6 +175,27 @@ async def test_listeners_of_one_broker_share_its_destinations() -> None:
         assert not destination.closed
 
 
+@in_memory
+async def test_each_listener_has_options_and_figures_of_its_own() -> None:
+    async with world(options=LinkOptions(max_connections=1)) as w:
+        webs = [
+            await w.node.listen(f"rsocket+ws://127.0.0.1:0{path}", broker=w.broker)
+            for path in ("/a", "/b")
+        ]
+        destination = await w.destination()
+        for path, web in zip(("/a", "/b"), webs, strict=True):
+            assert isinstance(web, RSocketListener)
+            peer = WebSocketPeer(web)
+            await peer.open(path=path)
+            assert await peer.ask(setup(), request(FNF, 1, ASKED)) == []
+            assert len(await destination.received()) == 1
+            statistics = web.statistics()
+            assert (statistics.connections, statistics.requests) == (1, 1)
+            peer.transport.lose(None)
+        statistics = w.listener.statistics()
+        assert (statistics.connections, statistics.requests) == (1, 0)
+
+
 async def test_what_it_is_told_wrong() -> None:
     async with Node() as node, Node() as other:
         broker = await Broker.attach(node)
@@ -183,9 +208,9 @@ async def test_what_it_is_told_wrong() -> None:
             await other.listen(URI, broker=broker)
         with pytest.raises(ValueError, match="exposing"):
             await node.listen(URI, broker=broker, expose=["echo"])
-        with pytest.raises(ValueError, match="'colour'"):
+        with pytest.raises(ValueError, match=r"'colour'; rsocket.tcp takes broker=, options=$"):
             await node.listen(URI, broker=broker, colour="blue")
-        with pytest.raises(ValueError, match="LinkOptions"):
+        with pytest.raises(ValueError, match="options= takes LinkOptions, not dict"):
             await node.listen(URI, broker=broker, options={"max_answer": 3})
         for uri in ("rsocket+tcp://127.0.0.1", "rsocket+tcp://:1", "rsocket+tcp://h:1/path"):
             with pytest.raises(ValueError, match="host:port"):

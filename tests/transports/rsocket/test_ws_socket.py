@@ -163,7 +163,7 @@ async def test_frames_come_byte_by_byte() -> None:
         assert w.nothing_kept()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_any_pieces_of_any_fragments(data: st.DataObject) -> None:
     """What arrives does not depend on how messages were cut into frames, or those into reads."""
@@ -195,6 +195,43 @@ def test_any_pieces_of_any_fragments(data: st.DataObject) -> None:
         runner.run(check())
 
 
+FRAMES = st.builds(
+    ws_frame,
+    st.sampled_from([CONT, TEXT, BINARY, BINARY, CLOSE, PING, PONG, 3]),
+    st.binary(max_size=140) | st.just(setup()[3:]),
+    fin=st.booleans(),
+    mask=st.sampled_from([b"\x01\x02\x03\x04"] * 9 + [None]),
+    length=st.sampled_from([None] * 9 + [0, 5, 126, 2000, 1 << 63]),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(FRAMES | st.binary(max_size=20), max_size=12), st.integers(1, 300))
+def test_any_bytes_end_in_order(pieces: list[bytes], size: int) -> None:
+    """Whatever comes, in whatever pieces: it is ignored, understood, or the end."""
+
+    async def check() -> None:
+        options = LinkOptions(connection=ConnectionLimits(max_frame=1000, max_setup=500))
+        async with web(options) as w:
+            peer = await w.open()
+            stream = b"".join(pieces)
+            for at in range(0, len(stream), size):
+                peer.send(stream[at : at + size])
+            frames = await peer.frames()
+            # The Close is the last thing said, and nothing is said when the socket is closed.
+            assert CLOSE not in [opcode for opcode, _ in frames[:-1]]
+            if peer.closed:
+                assert frames
+                assert frames[-1][0] == CLOSE
+            if not peer.protocol.is_closing():
+                assert len(peer.protocol._tail) <= 1000 + 14
+            await asyncio.sleep(200)
+            assert peer.closed, "no KEEPALIVE, or not even a SETUP"
+
+    with asyncio.Runner(loop_factory=MemoryLoop) as runner:
+        runner.run(check())
+
+
 def head_of(size: int) -> bytes:
     """Return the header of a binary message, and nothing of it."""
     return ws_frame(BINARY, length=size)
@@ -207,6 +244,7 @@ def head_of(size: int) -> bytes:
         (ws_frame(BINARY, b"1" * 300, mask=None), WRONG),
         (ws_frame(BINARY, b"1" * 70_000, mask=None), WRONG),
         (ws_frame(TEXT, b"hello"), UNSUPPORTED),
+        (ws_frame(TEXT, b"hello", mask=None), WRONG),
         (ws_frame(BINARY, b"1234567", reserved=4), WRONG),
         (ws_frame(3, b"1234567"), WRONG),
         (ws_frame(11, b"1234567"), WRONG),
