@@ -3,6 +3,7 @@
 #
 #   make demo      the main job: a broker, clients and routed workers, through real sockets
 #   make test      every test, and the coverage gates
+#   make peers     the tests with other people's clients and brokers, and a table of who met whom
 #   make check     formatter, linter, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
 #   make soak      clients and destinations come, go and die for ten minutes (SOAK="--minutes 60")
@@ -25,7 +26,7 @@ SETUP := tools/environment.py
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-quick soak fuzz format docs serve clean
+.PHONY: help demo test peers check bench bench-quick soak fuzz format docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -45,6 +46,9 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses=$(JOBS) --cov --cov-branch --cov-report=
 	$(BIN)/coverage json --quiet -o build/coverage.json
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
+
+peers: $(VENV)/.test
+	$(BIN)/python -m pytest tests/peers --verbose
 
 check: $(VENV)/.check
 	$(BIN)/ruff format --check --quiet .

@@ -14,8 +14,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.peers import rsocket_client
+from tests.peers import onward_client, rsocket_client
 from tests.peers.jvm import FAST_START, java_command
+from tests.peers.onward_client import OnwardDestination
 from tests.peers.programs import TIMEOUT, Program
 from tests.peers.rsocket_client import Outcome, Received
 
@@ -308,8 +309,6 @@ async def start_destination(
     if language == "python":
         return await PythonDestination.start(uri, service, stack)
     if language == "onward":
-        from tests.peers.onward_client import OnwardDestination
-
         client = OnwardDestination()
         await client.start(uri, service)
         stack.push_async_callback(client.kill)
@@ -329,8 +328,6 @@ async def start_asking(
             rsocket, service, interaction, argument
         )
     if language == "onward":
-        from tests.peers import onward_client
-
         client = await stack.enter_async_context(onward_client.connect(uri, "onward-requester"))
         return lambda interaction, argument: onward_client.ask(
             client, service, interaction, argument

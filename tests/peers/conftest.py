@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -12,15 +14,13 @@ pytest.register_assert_rewrite("tests.peers.clients", "tests.peers.interactions"
 
 from tests.peers.clients import Java  # noqa: E402
 from tests.peers.jvm import JavaMissing  # noqa: E402
-from tests.peers.programs import TRANSPORTS, why_not  # noqa: E402
+from tests.peers.programs import TRANSPORTS  # noqa: E402
 
 
 @pytest.fixture(params=TRANSPORTS)
 def transport(request: pytest.FixtureRequest) -> str:
     """What clients reach the broker by."""
     name: str = request.param
-    if problem := why_not(name):
-        pytest.skip(problem)
     return name
 
 
@@ -41,3 +41,77 @@ async def running_java() -> AsyncGenerator[Java]:
 
 requesters = pytest_asyncio.fixture(running_java, scope="module", loop_scope="module")
 destinations = pytest_asyncio.fixture(running_java, scope="module", loop_scope="module")
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+COLUMNS = ("requester", "destination", "broker", "transport")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note what each test is run with, where the summary finds it."""
+    for item in items:
+        if item.get_closest_marker("peer") and isinstance(item, pytest.Function):
+            item.user_properties.append(("peer", _described(item)))
+
+
+def _described(item: pytest.Function) -> dict[str, str]:
+    """Return who asks whom by what.
+
+    The parameters of the test say it, or the marker: `peer(requester=..., destination=...)`.
+    Otherwise both are of the make that the module is named after.
+    """
+    params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    module = item.path.stem.removeprefix("test_")
+    requester, destination = params.get("languages", (module, module))
+    found = {
+        "requester": requester,
+        "destination": destination,
+        "broker": "java" if module == "java_broker" else "onward",
+        "transport": params.get("transport") or "-".join(params.get("across", ["tcp"])),
+        "what": item.originalname.removeprefix("test_").replace("_", " "),
+    }
+    for marker in reversed(list(item.iter_markers("peer"))):
+        found |= marker.kwargs
+    return found
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print who has talked to whom, if the tests were to be told one by one."""
+    if terminalreporter.verbosity <= 0:
+        return
+    table: dict[tuple[str, ...], Counter[str]] = {}
+    skipped: Counter[str] = Counter()
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            described = dict(report.user_properties).get("peer")
+            if described is None:
+                continue
+            row = tuple(described[column] for column in COLUMNS)
+            table.setdefault((*row, described["what"]), Counter())[outcome] += 1
+            if outcome == "skipped":
+                skipped[report.longrepr[2].removeprefix("Skipped: ")] += 1
+    if table:
+        _print_table(terminalreporter, table, skipped)
+
+
+def _print_table(
+    reporter: pytest.TerminalReporter,
+    table: dict[tuple[str, ...], Counter[str]],
+    skipped: Counter[str],
+) -> None:
+    rows = [(*row, _summed(outcomes)) for row, outcomes in sorted(table.items())]
+    head = (*COLUMNS, "interaction", "outcome")
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    reporter.section("peers")
+    for row in (head, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        reporter.write_line("  ".join(cells).rstrip())
+    for reason, count in sorted(skipped.items()):
+        reporter.write_line(f"skipped {count}: {reason}")
+
+
+def _summed(outcomes: Counter[str]) -> str:
+    return ", ".join(
+        outcome if count == 1 else f"{count} {outcome}" for outcome, count in outcomes.items()
+    )

@@ -1,7 +1,7 @@
 """What holds for every pair of requester and destination, whatever they are written in.
 
 A test module inherits from `Interactions`, and has the fixtures `ask`, `destination`, `answerer`
-(the language of the destination, which its answers name) and `lost` (the code of the error when a
+(the language of the destination, which its answers name) and `lost` (the codes of the error when a
 destination is lost).
 """
 
@@ -41,8 +41,8 @@ class Interactions:
         outcome = await ask("first_of_stream", "3")
         assert outcome == Outcome([f"{n} from {answerer}" for n in range(1, 4)])
         await destination.received()
-        # It would send for ever; the requester granted five.
-        assert 3 <= await destination.canceled() <= CREDIT
+        # It would send for ever; the requester is never more than five elements ahead.
+        assert 3 <= await destination.canceled() <= 3 + CREDIT
 
     async def test_request_channel(self, ask: Ask, destination: Destination, answerer: str) -> None:
         outcome = await ask("request_channel", "a,b,c,d,e,f,g,h")
@@ -57,12 +57,14 @@ class Interactions:
         await destination.received()
 
     async def test_a_request_whose_destination_is_lost_fails(
-        self, ask: Ask, destination: Destination, lost: int
+        self, ask: Ask, destination: Destination, lost: set[int | None]
     ) -> None:
         pending = asyncio.ensure_future(ask("request_response", "hold"))
         assert await destination.received() == Received("request_response", "hold", "echo")
         await destination.kill()
-        assert (await pending).code == lost
+        outcome = await pending
+        assert outcome.code in lost
+        assert outcome.message is not None
 
 
 class MetadataPush:

@@ -26,7 +26,7 @@ APPLICATION_ERROR = 0x201
 
 def connect(uri: str, service: str, handlers: Handlers | None = None) -> Client:
     """Return a client of the broker at a URI such as `ws://HOST:PORT`, to be entered."""
-    options = ClientOptions(dialect=Dialect.REFERENCE, stream_window=CREDIT)
+    options = ClientOptions(dialect=Dialect.REFERENCE, stream_window=CREDIT, drain_timeout=0.05)
     return connect_client(f"rsocket+{uri}", service=service, handlers=handlers, options=options)
 
 

@@ -9,11 +9,10 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TIMEOUT", "TRANSPORTS", "Program", "running_broker", "why_not"]
+__all__ = ["TIMEOUT", "TRANSPORTS", "Program", "running_broker"]
 
 TIMEOUT = 20.0
 """Seconds to wait for a program; only a failing test waits so long."""
@@ -22,6 +21,7 @@ TRANSPORTS = ("tcp", "ws")
 """What clients reach the broker by: TCP and WebSocket."""
 
 LISTENING = "listening rsocket+"
+OPEN_BROKER = Path(__file__).with_name("open_broker.py")
 
 
 class Program:
@@ -86,29 +86,16 @@ class Program:
         await self._process.communicate()
 
 
-def why_not(transport: str) -> str | None:
-    """Return why the broker cannot be reached so, if it cannot."""
-    scheme = f"rsocket+{transport}"
-    if transport == "tcp":
-        return None
-    try:
-        for point in entry_points(group="onward.transports", name=scheme):
-            point.load()
-            return None
-    except (ImportError, AttributeError):
-        pass
-    return f"this broker has no listener for {scheme}"
-
-
 @contextmanager
 def running_broker(
-    *options: str, transports: Sequence[str] = ("tcp",)
+    *options: str, transports: Sequence[str] = ("tcp",), any_origin: bool = False
 ) -> Generator[dict[str, str]]:
     """Run `onward broker` as its own process, and yield where it listens.
 
     Args:
         options: More options for it.
-        transports: What it listens by, each on any free port. What it cannot is left out.
+        transports: What it listens by, each on any free port.
+        any_origin: Whether to run `open_broker.py` instead.
 
     Yields:
         For each transport the URI that clients of other makes know it by, such as
@@ -117,17 +104,19 @@ def running_broker(
     Raises:
         AssertionError: It did not end cleanly when told to.
     """
-    wanted = [transport for transport in transports if not why_not(transport)]
-    listeners = [word for name in wanted for word in ("--listen", f"rsocket+{name}://127.0.0.1:0")]
-    onward = Path(sys.executable).with_name("onward")
-    command = [str(onward), "broker", *listeners, *options]
+    listeners = [
+        word for name in transports for word in ("--listen", f"rsocket+{name}://127.0.0.1:0")
+    ]
+    onward = [str(Path(sys.executable).with_name("onward")), "broker"]
+    program = [sys.executable, str(OPEN_BROKER)] if any_origin else onward
+    command = [*program, *listeners, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
             lines = (line.strip() for line in process.stdout)
             uris = (line.partition(LISTENING)[2] for line in lines if LISTENING in line)
-            found = dict(zip(wanted, uris, strict=False))
-            assert len(found) == len(wanted), "the broker ended before it listened"
+            found = dict(zip(transports, uris, strict=False))
+            assert len(found) == len(transports), "the broker ended before it listened"
             yield found
         finally:
             process.terminate()

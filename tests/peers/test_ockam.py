@@ -18,7 +18,7 @@ from onward.actors import Node, Worker
 from onward.protocol import Message
 from tests.peers.programs import TIMEOUT, Program
 
-pytestmark = pytest.mark.peer
+pytestmark = pytest.mark.peer(requester="rust, onward", destination="onward, rust", broker="none")
 
 VARIABLE = "ONWARD_OCKAM_PEER"
 
