@@ -2,7 +2,7 @@
 
 from ._broker import Broker, BrokerStatistics, Registration
 from ._events import BrokerEvent, EventKind, Events, Subscription
-from ._exchange import Exchange, exchange_of
+from ._exchange import Exchange, MergeRules, Merging, exchange_of
 from ._handlers import (
     Answer,
     ApplicationError,
@@ -15,9 +15,11 @@ from ._handlers import (
 )
 from ._index import TagIndexWorker
 from ._management import MANAGEMENT_SERVICE, Management
+from ._multicast import Multicast
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from ._selector import Ask, Selector
+from ._served import ServiceWorker
 from ._service import Handling, Incoming
 from ._unicast import Unicast
 
@@ -41,12 +43,16 @@ __all__ = [
     "Incoming",
     "Interaction",
     "Management",
+    "MergeRules",
+    "Merging",
+    "Multicast",
     "Outlet",
     "Registration",
     "Request",
     "RouteStatistics",
     "RouteWorker",
     "Selector",
+    "ServiceWorker",
     "Subscription",
     "TagIndexWorker",
     "Unicast",

@@ -1,7 +1,7 @@
 """The tag index: the worker that turns tags into routes.
 
 It owns the routing table, and it is the node's rule for addresses of type 32: the rule
-replaces such an address by the one route that carries the tags, or by the forwarder where
+replaces such an address by the one route that carries the tags, or by a forwarder where
 several do. A request that nobody can take waits here for a while.
 """
 
@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from math import inf
+from random import random
+from time import monotonic
 from typing import Final
 
 from ...protocol import TAGS, Address, Message, NoRoute, NotDelivered
@@ -19,6 +21,7 @@ from ...protocol.broker import (
     Dialect,
     Entry,
     RoutingTable,
+    RoutingType,
     TagList,
     format_key,
     format_query,
@@ -27,8 +30,11 @@ from ...protocol.broker import (
 from .._policy import Mailbox
 from .._timer import Timer
 from .._worker import Worker
+from ._choice import Candidates, Choice
 from ._events import BrokerEvent, EventKind, Events
-from ._exchange import Exchange, exchange_of
+from ._exchange import Exchange, MergeRules, exchange_of
+from ._methods import Methods
+from ._multicast import Multicast
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker, weight_of
 from ._selector import Ask, Selectors
@@ -40,6 +46,9 @@ __all__ = ["TagIndexWorker"]
 MAX_PROBES: Final = 16
 """Destinations looked at for one that keeps up, before a busy one is taken."""
 
+UNICAST: Final = RoutingType.UNICAST
+MULTICAST: Final = RoutingType.MULTICAST
+
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
@@ -50,9 +59,14 @@ class TagIndexWorker(Worker):
         options: The limits.
         broker_id: The id of this broker, 16 bytes.
 
+    Raises:
+        ValueError: A method of the options is one that nobody knows.
+
     Attributes:
         table: The routing table.
         events: Where it tells of destinations that join and leave, and of refused requests.
+        choice: Chooses where it is more than taking turns.
+        merging: How the answers to a multicast become one, and what is counted of that.
         rejected: How many messages nobody could take, since the start.
     """
 
@@ -63,23 +77,34 @@ class TagIndexWorker(Worker):
         self.table: RoutingTable[BrokerRoute] = RoutingTable(
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
-        self._selectors = Selectors(self.table.queries, options.max_queries)
+        self._selectors = Selectors(self.table.queries, Methods(options), options.max_queries)
+        self.choice = Choice(options.max_sticky, options.max_placed, monotonic)
         self.events = Events(options.max_watchers, options.max_events)
         self._waiters = Waiters(options.max_waiters, options.max_waiting_bytes)
         self._weight_key = parse_key(options.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
         self._thread = 0
-        self._unicast = Address(0, b"")
+        self._unicast = self._multicast = Address(0, b"")
+        self.merging = MergeRules(
+            window=options.multicast_window,
+            max_held=options.max_held,
+            patience=options.multicast_patience,
+            fail_on_leave=options.multicast_on_leave == "error",
+        )
         self.rejected = 0
 
     def on_start(self) -> None:
-        """Start the forwarder and become the rule for tag queries."""
+        """Start the forwarders and become the rule for tag queries."""
         self._thread = threading.get_ident()
+        own, mailbox = self.address.value, Mailbox(limit=self._options.max_mailbox)
         self._unicast = self.spawn(
-            lambda: Unicast(self),
-            address=Address(0, self.address.value + b"/unicast"),
-            mailbox=Mailbox(limit=self._options.max_mailbox),
+            lambda: Unicast(self), address=Address(0, own + b"/unicast"), mailbox=mailbox
+        )
+        self._multicast = self.spawn(
+            lambda: Multicast(self, self.merging),
+            address=Address(0, own + b"/multicast"),
+            mailbox=mailbox,
         )
         self.node.add_rule(TAGS, self.resolve)
 
@@ -109,12 +134,14 @@ class TagIndexWorker(Worker):
             self.node.route(_new(Message, (onward, back, payload, source, context)))
             return None
         ask = self._selectors.named(onward[0])
-        candidates = self.table.candidates(ask.selector.query)
+        candidates = self.table.candidates(ask.query)
         if not candidates:
             self._wait(message, ask)
             return None
         if len(candidates) == 1:
-            onward = (candidates[0].target.choose(exchange_of(message)), *onward[1:])
+            onward = (self.choose(ask, exchange_of(message)) or onward[0], *onward[1:])
+        elif ask.routing is MULTICAST:
+            onward = (self._multicast, *onward)
         else:
             onward = (self._unicast, *onward)
         return _new(Message, (onward, back, payload, source, context))
@@ -127,7 +154,7 @@ class TagIndexWorker(Worker):
             dialect: How it is written.
 
         Raises:
-            BrokerFrameError: The frame is broken, or asks for something else than unicast.
+            BrokerFrameError: The frame is broken.
         """
         return self._selectors.read(frame, dialect)
 
@@ -139,34 +166,52 @@ class TagIndexWorker(Worker):
         """
         return self._selectors.named(address)
 
-    def candidates(self, ask: Ask) -> tuple[Entry[BrokerRoute], ...]:
+    def candidates(self, ask: Ask) -> Candidates:
         """Return the destinations that carry the tags asked for."""
-        return self.table.candidates(ask.selector.query)
+        return self.table.candidates(ask.query)
 
     def choose(self, ask: Ask, exchange: Exchange | None) -> Address | None:
-        """Choose a destination, in turn, among those that carry the tags asked for.
+        """Choose a destination among those that carry the tags asked for.
+
+        One that cannot keep up is passed over if another can; a shard's is not, as no other
+        is responsible.
 
         Args:
             ask: What is asked for.
             exchange: The request, if it came in frames.
 
         Returns:
-            Where to send it, or `None` if nobody carries the tags.
+            Where to send it, or `None` if nobody carries the tags, or several are to have it.
         """
-        selector = ask.selector
-        candidates = self.table.candidates(selector.query)
+        candidates = self.table.candidates(ask.query)
         if not candidates:
             return None
-        turns = selector.turns
-        turn = turns.next
-        turns.next = turn + 1
-        route: BrokerRoute = candidates[turn % len(candidates)].target
-        if len(candidates) > 1 and route.busy:
-            route = self._next_free(candidates, turn) or route
-        return route.choose(exchange)
+        turn = ask.turn
+        if turn is not None:
+            at = turn(candidates, 0.0, random)
+        else:
+            picked = self.choice.pick(ask, candidates)
+            if picked is None:
+                return None
+            at = picked
+        route: BrokerRoute = candidates[at].target
+        if len(candidates) > 1 and route.busy and ask.routing is UNICAST:
+            route = self._next_free(candidates, at) or route
+        # As `route.choose` does, without the call: each request comes by here.
+        route.requests += 1
+        if exchange is not None:
+            exchange.route = route
+            route.outstanding += 1
+        return route.to
+
+    def preview(self, ask: Ask) -> BrokerRoute | None:
+        """Return whom `choose` would choose now; `None` if nobody, all, or if chance decides."""
+        candidates = self.candidates(ask)
+        at = self.choice.preview(ask, candidates) if candidates else None
+        return None if at is None else candidates[at].target
 
     @staticmethod
-    def _next_free(candidates: tuple[Entry[BrokerRoute], ...], turn: int) -> BrokerRoute | None:
+    def _next_free(candidates: Candidates, turn: int) -> BrokerRoute | None:
         """Return the next in turn that keeps up, of those looked at."""
         for number in range(1, min(len(candidates), MAX_PROBES)):
             route: BrokerRoute = candidates[(turn + number) % len(candidates)].target
@@ -209,8 +254,10 @@ class TagIndexWorker(Worker):
 
     def _give_up(self) -> None:
         """Refuse those whose time is over and set the alarm for the next."""
+        # A loop's timer may be early, by less than its clock can tell.
+        now = max(self.node.loop.time(), self._alarm)
         self._timer, self._alarm = None, inf
-        for waiter in self._waiters.overdue(self.node.loop.time()):
+        for waiter in self._waiters.overdue(now):
             self._refuse(waiter.message, waiter.ask)
         soonest = self._waiters.deadline()
         if soonest is not None and soonest < self._alarm:
@@ -223,8 +270,7 @@ class TagIndexWorker(Worker):
 
     def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
         self.rejected += 1
-        query = format_query(ask.selector.query)
-        error = NoRoute(query, reason)
+        error = NoRoute(format_query(ask.query), reason)
         if self.events.watched:
             self.events.emit(
                 BrokerEvent("rejected", time.time(), reason=str(error), query=ask.text)
@@ -299,8 +345,10 @@ class TagIndexWorker(Worker):
             route.stand_in.stop()
         if route.unwatch is not None:
             route.unwatch()
-        if reason and route.destination.evict is not None:
-            route.destination.evict(reason)
+        evict = route.destination.evict
+        route.let_go()
+        if reason and evict is not None:
+            evict(reason)
 
     def _tell(self, kind: EventKind, entry: Entry[BrokerRoute], reason: str = "") -> None:
         if self.events.watched:

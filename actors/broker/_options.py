@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import inf, isfinite
+from typing import Any, Final, Literal
 
-from ...protocol.broker import parse_key
+from ...protocol.broker import LATENCY_DECAY, MAX_STICKY, Balancer, Sharding, parse_key
 
 __all__ = ["BrokerOptions"]
+
+_AT_LEAST_ONE: Final = (
+    "max_routes",
+    "max_queries",
+    "max_mailbox",
+    "max_sticky",
+    "multicast_window",
+    "max_watchers",
+    "max_events",
+)
+_NOT_NEGATIVE: Final = (
+    "no_route_timeout",
+    "max_wait",
+    "max_waiters",
+    "max_waiting_bytes",
+    "max_placed",
+    "max_held",
+    "multicast_patience",
+    "tombstone_seconds",
+)
+
+
+def _none() -> dict[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +56,25 @@ class BrokerOptions:
         max_mailbox: Most messages waiting for one route; one more is REJECTED.
         tombstone_seconds: How long a removed route is remembered, so that a late update
             cannot revive it.
+        method: What chooses among several destinations for a unicast request that names no
+            method, or one that nobody knows: `round-robin`, `random`, `least-outstanding`,
+            `peak-ewma`, `weighted`, or a plug-in.
+        shard_method: The same for a shard request: `rendezvous`, `jump`, `bounded-ring`,
+            `modulo`, or a plug-in.
+        balancers: Methods for unicast of your own, by name: what makes one for each query.
+        shard_methods: Methods for shard of your own, by name.
+        max_sticky: Keys of sticky requests for which a destination is remembered, all together.
+            At the limit those of the query not asked for longest are forgotten; or, if there
+            is but one query, the key not used for longest.
+        max_placed: Destinations in what is prepared for shard queries and kept, all together.
+            At the limit that of the query not asked for longest is prepared anew when it is.
+        multicast_on_leave: What becomes of a multicast when a destination leaves before it has
+            answered in full: `quiet` goes on with the others, `error` ends it CANCELED.
+        multicast_window: Most elements that a destination of a multicast may be ahead of the
+            requester, and the requester of the slowest destination in a channel.
+        max_held: Most bytes held for one multicast because of that; then it is CANCELED.
+        multicast_patience: How long, in seconds, a destination may hold up the others in a
+            multicast channel; then it counts as gone.
         latency_decay: After how many seconds without a slower answer an old latency counts no
             more than a third.
         weight_tag: The key of the tag that says a destination's weight, as people write keys.
@@ -54,23 +99,27 @@ class BrokerOptions:
     max_queries: int = 10_000
     max_mailbox: int = 10_000
     tombstone_seconds: float = 60.0
-    latency_decay: float = 10.0
+    method: str = "round-robin"
+    shard_method: str = "rendezvous"
+    balancers: Mapping[str, Callable[[], Balancer]] = field(default_factory=_none)
+    shard_methods: Mapping[str, Callable[[], Sharding]] = field(default_factory=_none)
+    max_sticky: int = MAX_STICKY
+    max_placed: int = 1_000_000
+    multicast_on_leave: Literal["quiet", "error"] = "quiet"
+    multicast_window: int = 32
+    max_held: int = 8 * 1024 * 1024
+    multicast_patience: float = 5.0
+    latency_decay: float = LATENCY_DECAY
     weight_tag: str = "weight"
     max_watchers: int = 100
     max_events: int = 1000
     management: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("max_routes", "max_queries", "max_mailbox", "max_watchers", "max_events"):
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in (
-            "no_route_timeout",
-            "max_wait",
-            "max_waiters",
-            "max_waiting_bytes",
-            "tombstone_seconds",
-        ):
+        for name in _NOT_NEGATIVE:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ValueError(f"{name} must not be negative, as {value} is")
@@ -78,4 +127,8 @@ class BrokerOptions:
             raise ValueError("max_wait must have an end")
         if not 0 < self.latency_decay < inf:
             raise ValueError(f"latency_decay must be more than 0, not {self.latency_decay}")
+        if self.multicast_on_leave not in ("quiet", "error"):
+            raise ValueError(
+                f"multicast_on_leave is 'quiet' or 'error', not {self.multicast_on_leave!r}"
+            )
         parse_key(self.weight_tag)

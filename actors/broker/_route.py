@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import exp
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Final
 from uuid import UUID
 
 from ...protocol import Address, DeliveryError, Message, NotDelivered
+from ...protocol.broker import LATENCY_DECAY, peak_ewma
 from .._worker import Worker
 from ._events import BrokerEvent, EventKind
 from ._exchange import Exchange, exchange_of
@@ -64,6 +64,8 @@ class RouteStatistics:
         since: When it joined, in seconds since the Unix epoch.
         latency: How long its answers take, in seconds: a moving average that follows slow
             ones at once; 0 if there has been none.
+        weight: Its share of the requests where a method goes by weight.
+        busy: Whether it cannot keep up just now.
     """
 
     route_id: UUID
@@ -74,6 +76,8 @@ class RouteStatistics:
     requests: int
     since: float
     latency: float
+    weight: float
+    busy: bool
 
 
 class BrokerRoute:
@@ -123,7 +127,7 @@ class BrokerRoute:
         since: float,
         clock: Callable[[], float] = monotonic,
         *,
-        decay: float = 10.0,
+        decay: float = LATENCY_DECAY,
         weight: float = 1.0,
     ) -> None:
         self.destination = destination
@@ -190,6 +194,11 @@ class BrokerRoute:
             self.outstanding += 1
         return self.to
 
+    def let_go(self) -> None:
+        """Let go of the connection or worker: what still knows of the route does not keep it."""
+        self.destination = replace(self.destination, evict=None, busy=None)
+        self.stand_in = self.unwatch = None
+
     def event(self, kind: EventKind, reason: str = "") -> BrokerEvent:
         """Return an event about the destination, as of now."""
         destination = self.destination
@@ -215,6 +224,8 @@ class BrokerRoute:
             self.requests,
             self.since,
             self.latency,
+            self.weight,
+            self.busy,
         )
 
 
@@ -223,21 +234,6 @@ def weight_of(text: str | None) -> float:
     if text is None or not _DECIMAL.fullmatch(text):
         return 1.0
     return float(text)
-
-
-def peak_ewma(average: float, sample: float, elapsed: float, decay: float) -> float:
-    """Return a moving average that follows a slower sample at once, and a faster one in time.
-
-    Args:
-        average: As it was, in seconds; 0 if there was none.
-        sample: The new one, in seconds.
-        elapsed: Since the sample before, in seconds.
-        decay: After how many seconds what was before counts no more than 1/e.
-    """
-    if sample >= average:
-        return sample
-    weight = exp(-elapsed / decay)
-    return average * weight + sample * (1.0 - weight)
 
 
 class RouteWorker(Worker):

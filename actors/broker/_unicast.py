@@ -1,4 +1,4 @@
-"""The unicast forwarder: one destination out of several."""
+"""The forwarder for unicast and shard: one destination out of several."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Unicast"]
 
 
 class Unicast(Worker):
-    """Pick one of the destinations that carry the tags, in turn, and rewrite the route.
+    """Rewrite the route to the one destination that the selector picks.
 
     A message arrives with this worker first and the tag query second on its onward route;
-    both give way to the route that was picked. The turn is kept for each query apart, so
-    two services that are asked in alternation do not disturb each other.
+    both give way to the route that was picked. Each query has its own selector, so two
+    services that are asked in alternation do not disturb each other.
     """
 
     def __init__(self, index: TagIndexWorker) -> None:
@@ -27,7 +27,7 @@ class Unicast(Worker):
         self._index = index
 
     def handle_message(self, message: Message) -> None:
-        """Replace the query by the next destination in turn."""
+        """Replace the query by the destination that is picked."""
         index = self._index
         chosen = index.choose(index.asked(message.onward_route[1]), exchange_of(message))
         if chosen is None:  # the last destination left in the meantime; wait for the next

@@ -116,7 +116,7 @@ class Waiters:
         waiter = Waiter(number, message, ask, size, now, now + patience)
         self._all[number] = waiter
         self._bytes += size
-        query = ask.selector.query
+        query = ask.query
         group = self._groups.get(query) or self._open(query)
         group.waiters[number] = waiter
         heappush(self._deadlines, (waiter.until, number))
@@ -135,7 +135,7 @@ class Waiters:
         if waiter is None:
             return None
         self._bytes -= waiter.size
-        query = waiter.ask.selector.query
+        query = waiter.ask.query
         group = self._groups[query]
         del group.waiters[number]
         if not group.waiters:

@@ -151,8 +151,8 @@ async def test_the_table_is_full() -> None:
 
 
 async def test_a_registration_that_fails_changes_nothing() -> None:
-    async with Node(limits=NodeLimits(addresses=7)) as node:
-        broker = await Broker.attach(node)  # takes five
+    async with Node(limits=NodeLimits(addresses=8)) as node:
+        broker = await Broker.attach(node)  # takes six
         await node.start(Echo, address="echo")
         first = broker.register("echo", service="a", route_id=ROUTE)
         with pytest.raises(LimitReached):

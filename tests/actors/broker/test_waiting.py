@@ -7,12 +7,14 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
+from onward.actors.broker import BrokerOptions
+from onward.actors.broker._methods import Methods
 from onward.actors.broker._selector import Ask, Selectors
 from onward.actors.broker._waiting import SPARE, Waiter, Waiters, WaitingStatistics
 from onward.protocol import Address, Message
 from onward.protocol.broker import QueryReader, TagList, parse_query
 
-ASKS = Selectors(QueryReader(), 100)
+ASKS = Selectors(QueryReader(), Methods(BrokerOptions()), 100)
 
 
 def ask(text: str) -> Ask:
@@ -60,7 +62,7 @@ def test_a_join_does_not_look_at_what_it_cannot_satisfy() -> None:
     waiters = Waiters(1000, 10_000)
     fill(waiters, *(f"service=a user=u{number}" for number in range(500)))
     # All ask for one service, and yet they are filed under the other tag, but for the first.
-    filed = waiters._filed[tags("service=a")[0]]
+    filed = waiters._filed.get(tags("service=a")[0], {})
     assert len(filed) <= 1
     assert names(waiters.satisfied(tags("service=a user=u77"))) == [77]
 
