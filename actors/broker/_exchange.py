@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from ...protocol import DeliveryError, Message, Route as WayBack
+from ...protocol import Message, OnwardError, Route as WayBack
 
 if TYPE_CHECKING:
+    from ._handlers import Handlers, Request
     from ._route import BrokerRoute
+    from ._service import Handling
 
-__all__ = ["Exchange", "exchange_of"]
+__all__ = ["Exchange", "MergeRules", "Merging", "exchange_of"]
+
+
+@dataclass(slots=True)
+class MergeRules:
+    """How the answers of several destinations become one, and what became of those.
+
+    Attributes:
+        window: Most elements that each destination may be ahead of the requester, and the
+            requester of the slowest destination in a channel.
+        max_held: Most bytes held for one request because of that. If answers exceed it, the
+            request is CANCELED; if elements of the requester do, the destination that they
+            wait for longest counts as gone.
+        patience: How long a destination may hold up a channel for the others, in seconds;
+            then it counts as gone.
+        fail_on_leave: Whether a destination that is gone ends the request with an error.
+        skipped: Destinations that could not take a request they were chosen for, so far.
+        left: Destinations that were gone before they had answered in full, so far.
+    """
+
+    window: int = 32
+    max_held: int = 8 * 1024 * 1024
+    patience: float = 5.0
+    fail_on_leave: bool = False
+    skipped: int = 0
+    left: int = 0
+
+
+class Merging(Protocol):
+    """A request on its way to several destinations."""
+
+    def branch(self) -> Exchange:
+        """Return what one more destination is to take in place of the request."""
+        ...
+
+    def begin(self) -> None:
+        """Note that there will be no more branches."""
 
 
 class Exchange:
@@ -45,7 +84,7 @@ class Exchange:
         """Prepare to wait for a route: keep no more than the request itself."""
         raise NotImplementedError
 
-    def fail(self, error: DeliveryError) -> None:
+    def fail(self, error: OnwardError) -> None:
         """Tell the requester; the error says whether to try again. Nothing once ended."""
         raise NotImplementedError
 
@@ -69,6 +108,26 @@ class Exchange:
         """Say whether the payload is complete; if not, call `then` once it is."""
         raise NotImplementedError
 
+    def request(self) -> Request:
+        """Return the request as handlers see it; only once it is `whole`.
+
+        Raises:
+            ProtocolError: Its metadata cannot be read.
+        """
+        raise NotImplementedError
+
+    def serve(self, handlers: Handlers) -> Handling:
+        """Join a `whole` request to the handler for it, which this starts.
+
+        Raises:
+            ProtocolError: Its metadata cannot be read.
+        """
+        raise NotImplementedError
+
+    def merge(self, rules: MergeRules) -> Merging:
+        """Begin to hand the request to several destinations, whose answers become one."""
+        raise NotImplementedError
+
     def end(self, now: float = 0.0) -> None:
         """Note that the request is over: nobody waits for it, and its route is free of it.
 
@@ -81,6 +140,8 @@ class Exchange:
         if route is not None:
             self.route = None
             route.outstanding -= 1
+            if now:
+                route.ended(now - self.began)
         withdraw = self.withdraw
         if withdraw is not None:
             self.withdraw = None

@@ -199,6 +199,15 @@ class Outbound:
         _pack_u32(self._out, frame.start + 6 - frame.end, initial_n)
         stream.receive_credit = initial_n
 
+    def relay_metadata_push(self, frame: Frame) -> None:
+        """Send a METADATA_PUSH that another connection accepted, as it is.
+
+        Raises:
+            LocalProtocolError: The connection is not open.
+        """
+        self._check_live("METADATA_PUSH")
+        self._out += frame.buffer[frame.start - 3 : frame.end]
+
     # --- frames of our own ----------------------------------------------------------------
 
     def send_request(

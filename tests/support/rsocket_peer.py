@@ -28,17 +28,22 @@ __all__ = [
     "CANCEL",
     "CHANNEL",
     "COMPOSITE",
+    "ENCRYPTED",
     "ERROR",
     "FNF",
     "FORWARDING",
     "KEEPALIVE",
+    "LEASE",
+    "MULTICAST",
     "PAYLOAD",
     "PUSH",
     "REQUEST_N",
     "ROUTING_FRAME",
     "RR",
     "SETUP",
+    "SHARD",
     "STREAM",
+    "UNICAST",
     "C",
     "F",
     "I",
@@ -70,7 +75,7 @@ __all__ = [
     "world",
 ]
 
-SETUP, KEEPALIVE, RR, FNF, STREAM, CHANNEL = 0x01, 0x03, 0x04, 0x05, 0x06, 0x07
+SETUP, LEASE, KEEPALIVE, RR, FNF, STREAM, CHANNEL = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07
 REQUEST_N, CANCEL, PAYLOAD, ERROR, PUSH = 0x08, 0x09, 0x0A, 0x0B, 0x0C
 I, M, F, C, N = 0x200, 0x100, 0x080, 0x040, 0x020  # noqa: E741 - the specification's letters
 
@@ -82,7 +87,7 @@ FORWARDING = b"message/x.rsocket.forwarding"
 INSTANT = 1e-6
 """Virtual seconds that pass when all that is to be done at a time has been done."""
 
-UNICAST = 0x080
+UNICAST, MULTICAST, SHARD, ENCRYPTED = 0x080, 0x040, 0x020, 0x100
 SERVICE_NAME = 1
 
 
@@ -233,19 +238,24 @@ def route_setup(route_id: UUID, service: str, tags: Mapping[int | str, str] | No
 
 
 def address(
-    tags: Mapping[int | str, str] | str, flags: int = UNICAST, *, mime: bytes = BROKER_FRAME
+    tags: Mapping[int | str, str] | str,
+    flags: int = UNICAST,
+    *,
+    mime: bytes = BROKER_FRAME,
+    origin: bytes = bytes(range(16)),
+    wrapped: bytes = b"",
 ) -> bytes:
     """Return an ADDRESS frame; a text is the service name."""
     if isinstance(tags, str):
         tags = {SERVICE_NAME: tags}
     middle = b"\x80\x00" if mime == FORWARDING else b""
-    head = bytes.fromhex("0000 0001") + (0x05 << 10 | flags).to_bytes(2) + bytes(range(16))
-    return head + middle + lists_of_tags(tags)
+    head = bytes.fromhex("0000 0001") + (0x05 << 10 | flags).to_bytes(2) + origin
+    return head + middle + lists_of_tags(tags) + wrapped
 
 
-def asked_for(tags: Mapping[int | str, str] | str) -> bytes:
+def asked_for(tags: Mapping[int | str, str] | str, flags: int = UNICAST) -> bytes:
     """Return composite metadata that asks for a service, or for tags."""
-    return composite((BROKER_FRAME, address(tags)))
+    return composite((BROKER_FRAME, address(tags, flags)))
 
 
 # --- the loop -------------------------------------------------------------------------------
@@ -489,6 +499,11 @@ class World:
         self._ids += 1
         return UUID(int=self._ids)
 
+    def asks(self, service: str) -> bytes:
+        """Return the metadata with which the broker's own workers ask for a service."""
+        frame = address(service, origin=self.broker.broker_id.bytes)
+        return composite((BROKER_FRAME, frame))
+
     async def requester(self) -> Peer:
         peer = self.connect()
         assert await peer.ask(setup()) == []
@@ -542,6 +557,9 @@ class World:
         await self.loop.idle()
         for peer in self.peers:
             assert not peer.streams, peer.link.core.streams
+            assert not peer.link.starved
+            if not peer.closed:
+                assert not peer.link.worker.local.waiting
             assert peer.closed or peer.transport.reading
         assert [row for row in self.broker.routes() if row.outstanding] == []
         assert self.broker.statistics().waiting == 0

@@ -1,6 +1,6 @@
 """RSocket for the broker: listeners whose connections bring in destinations and requesters."""
 
-from ._exchange import DestinationSlow
+from ._request import DestinationSlow
 from ._listener import ListenerStatistics, RSocketListener
 from ._local import DestinationError
 from ._options import LinkOptions, UnixOptions, WebSocketOptions

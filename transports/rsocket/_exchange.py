@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...actors.broker import Exchange
+from ...actors.broker import Handlers, MergeRules, Request
 from ...protocol import (
     LOCAL,
     Address,
-    DeliveryError,
-    InDoubt,
-    NoRoute,
     NotDelivered,
+    OnwardError,
     PayloadTooBig,
     Route,
     UnknownAddress,
 )
 from ...protocol.rsocket import (
     CLOSED,
-    COMPLETE,
-    FOLLOWS,
     MAX_REQUEST_N,
     ErrorCode,
     Frame,
@@ -29,92 +25,24 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Stream,
 )
+from ._merge import Merge
+from ._request import WITH_CREDIT, FrameExchange, code_of, more_follow, request_of, text_of
+from ._served import ServedStream
+from ._translate import translated
 
 if TYPE_CHECKING:
+    from ...actors.broker import Handling
     from ._link import Link
     from ._metadata import Form
 
-__all__ = [
-    "DestinationSlow",
-    "FrameExchange",
-    "StreamExchange",
-    "code_of",
-    "more_follow",
-    "text_of",
-]
+__all__ = ["StreamExchange"]
 
 _ERROR: Final = int(FrameType.ERROR)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _RESPONSE: Final = int(FrameType.REQUEST_RESPONSE)
-_WITH_CREDIT: Final = frozenset({int(FrameType.REQUEST_STREAM), int(FrameType.REQUEST_CHANNEL)})
-
-_SINGLE: Final = frozenset(
-    {
-        int(FrameType.REQUEST_RESPONSE),
-        int(FrameType.REQUEST_FNF),
-        int(FrameType.METADATA_PUSH),
-    }
-)
-
-
-class DestinationSlow(NotDelivered):
-    """The destination's socket is above `high_water`; it is given nothing new until it reads."""
-
-    reason = "does not keep up"
-
-
-def text_of(error: Exception) -> str:
-    """Return what a requester is told: its tags or the field at fault, never our internals."""
-    if isinstance(error, NotDelivered) and type(error) not in (NotDelivered, NoRoute):
-        return str(NotDelivered("the destination", error.reason))
-    return str(error)
-
-
-def more_follow(frame: Frame) -> bool:
-    """Say whether a frame is a fragment that others follow."""
-    if frame.type == FrameType.METADATA_PUSH:
-        return False  # the flag means nothing there
-    if frame.type == FrameType.PAYLOAD and frame.word & COMPLETE:
-        return False  # "implicitly ignores the F flag"
-    return bool(frame.word & FOLLOWS)
-
-
-def code_of(error: Exception) -> int:
-    """Return the RSocket error code that tells a requester whether to try again.
-
-    REJECTED: nothing was handed over. CANCELED: it was, and the outcome is unknown.
-    INVALID: the request itself is wrong.
-    """
-    if isinstance(error, NotDelivered):
-        return ErrorCode.REJECTED
-    if isinstance(error, InDoubt):
-        return ErrorCode.CANCELED
-    return ErrorCode.INVALID
-
-
-class FrameExchange(Exchange):
-    """A request that connections can take: what its frames are handed over by."""
-
-    __slots__ = ()
-
-    def hand_to(self, link: Link) -> None:
-        """Open a stream to a connection's peer for the request, and join the two ends.
-
-        Raises:
-            NotDelivered: The peer does not keep up, the connection takes no more streams,
-                or it has gone.
-        """
-        raise NotImplementedError
-
-    def answer(self, payload: bytes) -> None:
-        """Take the answer of a worker of this node.
-
-        Raises:
-            NotDelivered: The request is over, or has been answered already.
-        """
-        raise NotImplementedError
+_SINGLE: Final = frozenset({_RESPONSE, _FNF, _PUSH})
 
 
 class StreamExchange(FrameExchange):
@@ -179,15 +107,17 @@ class StreamExchange(FrameExchange):
         if kind == _PUSH:
             self._push(link)
             return
+        frames = self.frames
+        if link.session.form is not self.form:
+            frames = self.frames_for(link)
         stream = link.open(kind)
         origin = self.stream
         if origin is None:
             raise AssertionError("a request has a stream")
         self.taker, self.taken = link, stream
         stream.peer = self
-        frames = self.frames
         core = link.core
-        if kind in _WITH_CREDIT:
+        if kind in WITH_CREDIT:
             credit = origin.send_credit
             initial = min(credit, link.options.credit_window)
             self.held = credit - initial
@@ -196,7 +126,7 @@ class StreamExchange(FrameExchange):
             core.relay(stream, frames[0])
         for frame in frames[1:]:
             core.relay(stream, frame)
-        frames.clear()
+        self.frames.clear()
         if not link.flushing:
             link.flush_soon()
         if stream.state == CLOSED:
@@ -204,9 +134,22 @@ class StreamExchange(FrameExchange):
             self.unlink()
 
     def _push(self, link: Link) -> None:
-        metadata = self.frames[0].metadata
-        link.push(bytes(metadata or b""))
+        link.push(self.frames_for(link)[0])
         self.end()
+
+    def frames_for(self, link: Link) -> list[Frame]:
+        """Return the frames that have come, in the form that a destination uses.
+
+        Raises:
+            ProtocolError: The metadata cannot be said in that form.
+        """
+        target = link.session.form
+        if target is self.form or target is None or self.form is None:
+            return self.frames
+        frames, left_out = translated(self.frames, self.form, target)
+        if left_out:
+            link.core.counters["metadata_entry_left_out"] += left_out
+        return frames
 
     def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
         """Pass a frame of the destination on to the requester."""
@@ -309,7 +252,7 @@ class StreamExchange(FrameExchange):
             self.link.flush_soon()
         self.unlink()
 
-    def fail(self, error: DeliveryError) -> None:
+    def fail(self, error: OnwardError) -> None:
         """Tell the requester; a request without an answer is only counted."""
         if not self.ended:
             self.refuse(code_of(error), text_of(error))
@@ -356,6 +299,18 @@ class StreamExchange(FrameExchange):
         self.end(link.time())
         self.unlink()
         link.flush_soon()
+
+    def request(self) -> Request:
+        """Return the request as handlers see it."""
+        return request_of(self.frames, self.form, self.kind)
+
+    def serve(self, handlers: Handlers) -> Handling:
+        """Join the request to its handler."""
+        return ServedStream(self).start(handlers)
+
+    def merge(self, rules: MergeRules) -> Merge:
+        """Begin to hand the request to several destinations."""
+        return Merge(self, rules)
 
     def answered_once(self) -> bool:
         """Say whether the request takes one answer at most."""

@@ -37,9 +37,9 @@ from ...protocol.rsocket import (
     UnsupportedSetup,
 )
 from .._log import SeldomLogger, shown
-from ._exchange import DestinationSlow
 from ._flow import BULK, Flow
 from ._options import LinkOptions
+from ._request import DestinationSlow
 from ._session import REQUESTS, Session
 from ._unfinished import UnfinishedFrames
 
@@ -166,25 +166,38 @@ class Link(Flow):
             NotDelivered: The peer does not keep up, the connection takes no more streams,
                 or it has gone.
         """
-        core = self.core
         self._check_free()
+        leases = self.session.leases
+        if leases is not None and not leases.taken.available(self.time()):
+            raise DestinationSlow("the destination", "it has leased no more requests")
         try:
-            stream = core.open(kind)
+            stream = self.core.open(kind)
         except LocalProtocolError as error:
             raise NotDelivered("the destination", str(error)) from None
+        if leases is not None:
+            leases.taken.take(self.time())
         if self._blocked_by:
             self.read_again()  # it is to answer now
         return stream
 
-    def push(self, metadata: bytes) -> None:
-        """Send a metadata push of another peer.
+    def push(self, frame: Frame) -> None:
+        """Relay a metadata push of another peer.
 
         Raises:
-            NotDelivered: As for `open`.
+            NotDelivered: The peer does not keep up, or the connection has gone.
         """
         self._check_free()
-        self.core.send_metadata_push(metadata)
+        try:
+            self.core.relay_metadata_push(frame)
+        except LocalProtocolError as error:
+            raise NotDelivered("the destination", str(error)) from None
         self.flush_soon()
+
+    @property
+    def busy(self) -> bool:
+        """Whether another destination should be chosen just now."""
+        leases = self.session.leases
+        return self.write_paused or (leases is not None and not leases.taken.available(self.time()))
 
     def _check_free(self) -> None:
         core = self.core

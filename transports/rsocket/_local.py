@@ -18,12 +18,11 @@ from ...protocol.rsocket import (
     ErrorCode,
     Frame,
     FrameType,
-    LocalProtocolError,
     Reassembler,
     RSocketError,
     Stream,
 )
-from ._exchange import FrameExchange
+from ._request import FrameExchange
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -152,12 +151,9 @@ class LocalRequests:
         self._forget_given_up()
         wants_answer = bool(message.return_route)
         kind = FrameType.REQUEST_RESPONSE if wants_answer else FrameType.REQUEST_FNF
+        stream = link.open(kind)
         try:
-            stream = link.core.open(kind)
-        except LocalProtocolError as error:
-            raise NotDelivered(link.peer_name, str(error)) from None
-        try:
-            link.core.send_request(stream, message.payload)
+            link.core.send_request(stream, message.payload, link.session.asking())
         except ProtocolError as error:
             link.core.send_cancel(stream)
             raise NotDelivered(link.peer_name, str(error)) from None

@@ -15,9 +15,14 @@ from ...protocol import (
     ProtocolError,
 )
 from ...protocol.broker import (
+    MAX_VALUE_SIZE,
+    AddressFrame,
     BrokerFrameError,
     FrameType as BrokerFrameType,
     RouteSetup,
+    RoutingType,
+    WellKnownKey,
+    format_id,
     frame_type,
 )
 from ...protocol.rsocket import (
@@ -28,10 +33,13 @@ from ...protocol.rsocket import (
     FrameType,
     RequestGatherer,
     Setup,
+    composite_entry,
 )
 from .._log import shown
-from ._exchange import StreamExchange, code_of, more_follow, text_of
+from ._exchange import StreamExchange
+from ._leases import Leases
 from ._metadata import Form, MetadataShape
+from ._request import FRAME_COST, code_of, more_follow, text_of
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -46,12 +54,10 @@ MAX_KNOWN: Final = 32
 """Metadata remembered for each connection, with what they ask for: 8 KiB at most."""
 MAX_KNOWN_SIZE: Final = 256
 """Bytes of metadata above which they are not remembered."""
-FRAME_COST: Final = 256
-"""Bytes counted for each frame that is kept besides its own, for the objects it is made of."""
-
 _FOLLOWS: Final = 0x80
 _CANCEL: Final = int(FrameType.CANCEL)
 _ERROR: Final = int(FrameType.ERROR)
+_LEASE: Final = int(FrameType.LEASE)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _SETUP: Final = int(FrameType.SETUP)
 _FNF: Final = int(FrameType.REQUEST_FNF)
@@ -69,6 +75,14 @@ REQUESTS: Final = frozenset(
 class Session:
     """The frames of one connection that are not merely relayed.
 
+    Attributes:
+        registration: Its place in the table, if it is a destination.
+        form: How it wraps broker frames, if it is a destination.
+        leases: What either side allows the other; `None` if the peer uses no leases.
+        setup: Its SETUP.
+        requests: Requests read.
+        refused: Of those, the ones that could not be read or routed at once.
+
     Args:
         link: The connection.
     """
@@ -82,7 +96,11 @@ class Session:
         self._gathering: set[StreamExchange] = set()
         self._gathered = 0
         self._rejected = False
+        self._service = ""
+        self._asking: bytes | None = None
         self.registration: Registration | None = None
+        self.form: Form | None = None
+        self.leases: Leases | None = None
         self.setup: Setup | None = None
         self.requests = 0
         self.refused = 0
@@ -95,6 +113,9 @@ class Session:
         elif kind == _PUSH:
             if not self._rejected:
                 self._on_push(frame)
+        elif kind == _LEASE:
+            if self.leases is not None:
+                self.leases.on_frame(frame)
         elif kind == _ERROR and not frame.stream_id:
             # CONNECTION_CLOSE: the peer ends what it has in hand and takes nothing new.
             self.leave()
@@ -106,6 +127,8 @@ class Session:
         self.setup = setup = Setup.parse(frame)
         self._shape = MetadataShape(setup.metadata_mime)
         self._known.clear()
+        if setup.lease:
+            self.leases = Leases(self._link)
         try:
             span = frame.metadata_range
             if span is not None:
@@ -137,11 +160,14 @@ class Session:
                 link.worker.address,
                 peer=link.peer_name,
                 evict=self._evicted,
-                busy=lambda: link.write_paused,
+                busy=lambda: link.busy,
             )
         except DeliveryError:
             self.registration = before
             raise
+        self.form = self._shape.form
+        self._service = setup.service_name
+        self._asking = None
         if before is not None:
             before.withdraw()
 
@@ -175,6 +201,9 @@ class Session:
             return  # cancelled within the same chunk
         exchange = StreamExchange(self._link, stream, kind, frame)
         stream.peer = exchange
+        if self.leases is not None and not self.leases.given.take(self._link.now):
+            self._refuse(exchange, ErrorCode.REJECTED, "the lease allows no more requests")
+            return
         word = frame.word
         if word & _FOLLOWS:
             gatherer = exchange.gatherer = RequestGatherer(self._link.options.max_gather)
@@ -254,7 +283,7 @@ class Session:
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), text_of(error))
 
-    def _keep(self, exchange: StreamExchange, frame: Frame) -> None:
+    def keep(self, exchange: StreamExchange, frame: Frame) -> None:
         """Keep a frame of a request that is on its way, until it is handed over."""
         try:
             exchange.size += frame.end - frame.start
@@ -312,7 +341,27 @@ class Session:
             exchange.size += frame.end - frame.start
             self._gather(exchange, exchange.gatherer, frame)
         else:
-            self._keep(exchange, frame)
+            self.keep(exchange, frame)
+
+    # --- requests of workers ------------------------------------------------------------------
+
+    def asking(self) -> bytes:
+        """Return metadata for a request of a worker of this node to this destination.
+
+        The ADDRESS in them says that the broker asks, and for the destination itself.
+        """
+        if self._asking is None:
+            form, registration = self.form, self.registration
+            if form is None or registration is None:
+                raise AssertionError("only a destination is asked")
+            service, key = self._service, WellKnownKey.SERVICE_NAME
+            if len(service.encode()) > MAX_VALUE_SIZE:  # too long for a tag
+                service, key = format_id(registration.route_id.bytes), WellKnownKey.ROUTE_ID
+            origin = self._link.broker.broker_id.bytes
+            asked = AddressFrame(origin, RoutingType.UNICAST, ((key, service),))
+            raw = asked.serialize(form.dialect)
+            self._asking = composite_entry(form.mime.decode(), raw) if form.composite else raw
+        return self._asking
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -320,6 +369,8 @@ class Session:
         """Leave, and let go of the connection: nothing comes from it any more."""
         self.leave()
         self._gathering.clear()
+        if self.leases is not None:
+            self.leases.end()
         del self._link
 
     def leave(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...actors import Worker
-from ...protocol import Message, NotDelivered
-from ._exchange import FrameExchange
+from ...protocol import Message, NotDelivered, ProtocolError
 from ._local import LocalRequests
+from ._request import FrameExchange
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -63,7 +63,7 @@ class ConnectionWorker(Worker):
                     meta.hand_to(link)
             else:
                 self.local.ask(message)
-        except NotDelivered as error:
+        except (NotDelivered, ProtocolError) as error:
             if isinstance(meta, FrameExchange):
                 meta.fail(error)
             elif message.return_route:

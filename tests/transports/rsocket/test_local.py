@@ -401,7 +401,7 @@ async def test_a_worker_asks_a_peer() -> None:
     async with world() as w:
         destination = await w.destination()
         task = await started(w, w.node.request("32#service=a", b"hello"))
-        assert await destination.received() == [request(RR, 2, None, b"hello")]
+        assert await destination.received() == [request(RR, 2, w.asks("a"), b"hello")]
         await destination.ask(payload(2, b"hi", N | C, b"metadata"))
         answer = await task
         assert answer.payload == b"hi"
@@ -414,7 +414,7 @@ async def test_a_worker_tells_a_peer() -> None:
     async with world() as w:
         destination = await w.destination()
         w.node.send("32#service=a", b"hello")
-        assert await destination.received() == [request(FNF, 2, None, b"hello")]
+        assert await destination.received() == [request(FNF, 2, w.asks("a"), b"hello")]
         await w.settled()
 
 

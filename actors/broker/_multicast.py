@@ -1,0 +1,58 @@
+"""The multicast forwarder: every destination that carries the tags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol import Context, Message
+from .._worker import Worker
+from ._exchange import MergeRules, exchange_of
+
+if TYPE_CHECKING:
+    from ._index import TagIndexWorker
+
+__all__ = ["Multicast"]
+
+
+class Multicast(Worker):
+    """Send a message to each of the destinations that carry the tags, by rewriting its route.
+
+    A message arrives with this worker first and the tag query second on its onward route;
+    both give way to the route of a destination, for each of them. The return route stays as
+    it is: all answer to the same address. A request that came in frames is split into
+    branches, and their answers are merged.
+
+    Args:
+        index: Where destinations are found.
+        rules: How answers are merged. What is counted for all requests is counted there.
+    """
+
+    def __init__(self, index: TagIndexWorker, rules: MergeRules) -> None:
+        super().__init__()
+        self._index = index
+        self.rules = rules
+
+    def handle_message(self, message: Message) -> None:
+        """Replace the query by each destination."""
+        onward, back, payload, source, context = message
+        exchange = exchange_of(message)
+        if exchange is not None and exchange.ended:
+            return
+        found = self._index.candidates(self._index.asked(onward[1]))
+        if len(found) == 1:
+            to = (found[0].target.choose(exchange), *onward[2:])
+            self.node.deliver(Message(to, back, payload, source, context))
+        elif not found:  # the last destination left in the meantime; wait for the next
+            self.node.deliver(message.step())
+        elif exchange is None:
+            for entry in found:
+                to = (entry.target.choose(None), *onward[2:])
+                self.node.deliver(Message(to, back, payload, source, context))
+        else:
+            merging = exchange.merge(self.rules)
+            for entry in found:
+                branch = merging.branch()
+                to = (entry.target.choose(branch), *onward[2:])
+                about = Context(None, None, branch)
+                self.node.deliver(Message(to, back, payload, source, about))
+            merging.begin()

@@ -1,0 +1,380 @@
+"""One destination of a request that has several."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...actors.broker import Handlers, Request
+from ...protocol import LOCAL, Address, InDoubt, OnwardError, PayloadTooBig, Route, UnknownAddress
+from ...protocol.rsocket import (
+    CLOSED,
+    COMPLETE,
+    FOLLOWS,
+    NEXT,
+    ErrorCode,
+    Frame,
+    FrameType,
+    LocalProtocolError,
+    Stream,
+    payload_frames,
+)
+from ._request import INTERACTIONS, WITH_CREDIT, FrameExchange, more_follow
+from ._served import Served
+
+if TYPE_CHECKING:
+    from ...actors.broker import Handling
+    from ._link import Link
+    from ._merge import Merge
+
+__all__ = ["Branch"]
+
+_CANCEL: Final = int(FrameType.CANCEL)
+_CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
+_ERROR: Final = int(FrameType.ERROR)
+_FNF: Final = int(FrameType.REQUEST_FNF)
+_PAYLOAD: Final = int(FrameType.PAYLOAD)
+_PUSH: Final = int(FrameType.METADATA_PUSH)
+_REQUEST_N: Final = int(FrameType.REQUEST_N)
+
+
+class Taken:
+    """A stream to a destination: what `Served` is for a handler."""
+
+    __slots__ = ("link", "stream")
+
+    def __init__(self, link: Link, stream: Stream) -> None:
+        self.link = link
+        self.stream = stream
+
+    @property
+    def ahead(self) -> int:
+        """Elements the destination may still send."""
+        return self.stream.receive_credit
+
+    @property
+    def credit(self) -> int:
+        """Elements the destination still wants."""
+        return self.stream.send_credit
+
+    def want(self, n: int) -> None:
+        """Let the destination send that many more elements."""
+        if self.stream.state != CLOSED:
+            self.link.core.send_request_n(self.stream, n)
+            self.link.flush_soon()
+
+    def relay(self, frame: Frame) -> None:
+        """Pass on a frame of the requester."""
+        try:
+            self.link.core.relay(self.stream, frame)
+        except LocalProtocolError:
+            return  # it has ended the stream, in the chunk that is just being read
+        self.link.flush_soon()
+
+    def cancel(self) -> None:
+        """End the stream, if it is not over."""
+        self.stream.peer = None
+        self.link.core.terminate(self.stream, ErrorCode.CANCELED, "")
+        self.link.flush_soon()
+
+
+class Branch(FrameExchange):
+    """One destination of a request: to it, it looks like the requester.
+
+    Attributes:
+        merging: The request.
+        to: The destination's end, once it has taken the request: a stream or a handler.
+        answered: Whether it has answered in full.
+        silent: Whether it has said nothing yet.
+        part: Frames of an element that it has not ended yet.
+        held: Frames of its elements that the requester cannot have yet.
+        input_open: Whether it takes elements of a channel's requester.
+        wanted: Elements it has asked for, all together.
+        queue: Frames of elements it has not asked for yet.
+        resume: Called when the whole request has come, if it waits for that.
+    """
+
+    __slots__ = (
+        "_middle",
+        "_token",
+        "answered",
+        "held",
+        "input_open",
+        "merging",
+        "part",
+        "queue",
+        "resume",
+        "silent",
+        "to",
+        "wanted",
+    )
+
+    def __init__(self, merge: Merge) -> None:
+        exchange = merge.exchange
+        self.size = exchange.size
+        self.ended = False
+        self.began = exchange.began
+        self.route = None
+        self.withdraw = None
+        self.handed = None
+        self.merging = merge
+        self.to: Taken | Served | None = None
+        self.answered = False
+        self.silent = True
+        self.part = 0
+        self.held: deque[Frame] = deque()
+        self.input_open = exchange.kind == _CHANNEL
+        self.wanted = 0
+        self.queue: deque[Frame] = deque()
+        self.resume: Callable[[], object] | None = None
+        self._middle = False  # the last frame sent to it has more fragments to follow
+        self._token = b""
+
+    # --- to the destination -------------------------------------------------------------------
+
+    def hand_to(self, link: Link) -> None:
+        """Open a stream to a destination for the request."""
+        merge = self.merging
+        exchange = merge.exchange
+        if exchange.kind == _PUSH:
+            link.push(exchange.frames_for(link)[0])
+            merge.on_taken(self)
+            return
+        frames = exchange.frames_for(link)
+        stream = link.open(exchange.kind)
+        stream.peer = self
+        self.to = Taken(link, stream)
+        if exchange.kind in WITH_CREDIT:
+            link.core.relay_request(stream, frames[0], max(1, merge.wanted()))
+        else:
+            link.core.relay(stream, frames[0])
+        for frame in frames[1:]:
+            link.core.relay(stream, frame)
+        link.flush_soon()
+        self._after(frames[-1])
+        self._send_queued()
+
+    def relay(self, frame: Frame) -> None:
+        """Pass on a fragment of the request."""
+        if isinstance(self.to, Taken):
+            self._send(frame)
+
+    def relay_error(self, frame: Frame) -> None:
+        """Pass on the error that ends a channel."""
+        if self.to is not None:
+            self.to.relay(frame)
+            self.drop(over=isinstance(self.to, Served))
+
+    def put(self, frame: Frame) -> None:
+        """Pass on an element of a channel, or keep it until the destination wants it."""
+        if not self.input_open:
+            return
+        if self.to is None or self.queue or not self._may_have(frame):
+            self.merging.keep_for(self, frame)
+        else:
+            self._send(frame)
+
+    def _may_have(self, frame: Frame) -> bool:
+        element = bool(frame.word & (NEXT | FOLLOWS))
+        return self._middle or not element or (self.to is not None and self.to.credit > 0)
+
+    def _send_queued(self) -> None:
+        while self.queue and self._may_have(self.queue[0]):
+            self._send(self.merging.take_for(self))
+
+    def _send(self, frame: Frame) -> None:
+        to = self.to
+        if to is None:
+            raise AssertionError("only what was taken is sent to")
+        to.relay(frame)
+        if isinstance(to, Taken):
+            link, requester = to.link, self.merging.link
+            if link.write_paused and link is not requester and requester.only_requests():
+                requester.block(link)
+        self._after(frame)
+
+    def _after(self, frame: Frame) -> None:
+        """Note what a frame that was sent means to the stream."""
+        self._middle = more_follow(frame)
+        kind = self.merging.kind
+        if kind == _FNF:
+            if not self._middle:
+                self.merging.on_taken(self)
+        elif kind == _CHANNEL and frame.word & COMPLETE and not self._middle:
+            self.stop_input_here()
+
+    def stop_input_here(self) -> None:
+        """Note that the destination gets no more elements."""
+        self.input_open = False
+        self.merging.let_go(self)
+        if self.answered:
+            self.drop(over=True)
+
+    # --- from the destination -----------------------------------------------------------------
+
+    def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
+        """Take a frame of the destination."""
+        kind = frame.type
+        if kind == _PAYLOAD:
+            self.silent = False
+            self.merging.on_payload(self, frame)
+        elif kind == _REQUEST_N:
+            self.ask(frame.request_n)
+        elif kind == _ERROR:
+            self.merging.on_error(self, frame.error_code, frame.error_text, frame)
+        elif kind == _CANCEL:
+            self.stop_input()
+
+    def on_gone(self, stream: Stream, text: str) -> None:
+        """Go on without the destination."""
+        self.merging.on_left(self)
+
+    def finish_answer(self) -> None:
+        """Note that it has answered in full."""
+        if not self.answered:
+            self.answered = True
+            self.merging.forget(self, due=True)
+        if not self.input_open:
+            self.drop(over=True)
+
+    # --- from a handler -----------------------------------------------------------------------
+
+    def serve(self, handlers: Handlers) -> Handling:
+        """Join the request to its handler."""
+        merge = self.merging
+        exchange = merge.exchange
+        request = exchange.request()
+        interaction = INTERACTIONS[exchange.kind]
+        complete = bool(exchange.frames[-1].word & COMPLETE)
+        served = Served(self, merge.link.options.max_request)
+        self.to = served
+        if exchange.kind == _CHANNEL and complete:
+            self.input_open = False
+        handling = served.start(handlers, interaction, request, complete=not self.input_open)
+        if not interaction.answered:
+            merge.on_taken(self)
+        elif not self.ended and exchange.kind in WITH_CREDIT:
+            served.want(max(1, merge.wanted()))
+        return handling
+
+    def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
+        """Take an element."""
+        mtu = self.merging.link.core.limits.mtu
+        raws = tuple(payload_frames(1, data, metadata, complete=complete, mtu=mtu))
+        self.silent = False
+        for raw in raws:
+            self.merging.on_payload(self, _frame_of(raw))
+
+    def finish(self) -> None:
+        """Take the end of the elements."""
+        (raw,) = payload_frames(1, next=False, complete=True)
+        self.merging.on_payload(self, _frame_of(raw))
+
+    def refuse(self, code: int, text: str) -> None:
+        """Take an error."""
+        self.merging.on_error(self, code, text)
+
+    def ask(self, n: int) -> None:
+        """Take note that so many more elements are wanted."""
+        self.wanted += n
+        self._send_queued()
+        self.merging.balance()
+        self.merging.settle()
+
+    def stop_input(self) -> None:
+        """Take note that no more elements are wanted."""
+        if not self.ended:
+            self.stop_input_here()
+            self.merging.balance()
+            self.merging.settle()
+
+    # --- from a worker ------------------------------------------------------------------------
+
+    def answer(self, payload: bytes) -> None:
+        """Take the answer of a worker of this node."""
+        if self.ended:
+            raise UnknownAddress(Address(LOCAL, self._token), "nobody waits for this answer")
+        try:
+            self.say(payload, None, complete=True)
+        except PayloadTooBig:
+            self.merging.on_error(self, ErrorCode.APPLICATION_ERROR, "the answer is too big")
+
+    def return_route(self) -> Route:
+        """Return the way back for a worker's answer."""
+        link = self.merging.link
+        if not INTERACTIONS[self.merging.kind].answered:
+            return ()
+        if not self._token:
+            self._token = link.worker.local.expect(self)
+        return (*link.return_route, Address(LOCAL, self._token))
+
+    def fail(self, error: OnwardError) -> None:
+        """Go on without the destination: it did not take the request, or failed on it."""
+        if self.ended:
+            return
+        if isinstance(error, InDoubt):
+            self.merging.on_left(self)
+        else:
+            self.merging.on_skipped(self, error)
+
+    # --- what those on the way ask for --------------------------------------------------------
+
+    def wait(self) -> None:
+        """Let go of the chunks of input that the frames came in."""
+        self.merging.exchange.wait()
+
+    def data(self) -> bytes:
+        """Return the payload data."""
+        return self.merging.exchange.data()
+
+    def request(self) -> Request:
+        """Return the request as handlers see it."""
+        return self.merging.exchange.request()
+
+    def answered_once(self) -> bool:
+        """Say whether the request takes one answer at most."""
+        return self.merging.exchange.answered_once()
+
+    def whole(self, then: Callable[[], object]) -> bool:
+        """Say whether all fragments are here; if not, call `then` when they are."""
+        if self.merging.whole:
+            return True
+        self.resume = then
+        self.merging.wait_for_rest()
+        return False
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def end(self, now: float = 0.0) -> None:
+        """Note that the destination needs nothing more: it has all of a fire-and-forget."""
+        if not self.ended:
+            self.merging.on_taken(self)
+
+    def drop(self, now: float = 0.0, *, over: bool = False) -> None:
+        """End the branch.
+
+        Args:
+            now: When it was answered; see `Exchange.end`.
+            over: Whether the destination knows. Otherwise its stream is cancelled.
+        """
+        if self.ended:
+            return
+        super().end(now)
+        due = not self.answered
+        self.answered = True
+        self.input_open = False
+        self.merging.let_go(self)
+        self.merging.forget(self, due=due)
+        if self._token:
+            self.merging.link.worker.local.forget(self._token)
+        to = self.to
+        if isinstance(to, Taken):
+            to.stream.peer = None
+        if to is not None and not over:
+            to.cancel()
+
+
+def _frame_of(raw: bytes) -> Frame:
+    """Return the frame that these bytes are, with their length before it."""
+    return Frame(raw, 3, len(raw), int.from_bytes(raw[3:7]), int.from_bytes(raw[7:9]))

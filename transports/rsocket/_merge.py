@@ -1,0 +1,491 @@
+"""A request with several destinations: its branches on one side, its requester on the other.
+
+What the branches answer goes to the requester by the rules of the interaction. The first signal
+of a request/response wins. The elements of streams and channels go on in the order they come,
+element by element: fragments of two are never mixed. An error ends all.
+
+Credit once given cannot be taken back, so each destination is given what the requester wants,
+up to a window, and what comes in excess is held. The other way round, in a channel, each
+destination asks for elements at its own pace, and the requester may be a window ahead of the
+slowest. `Branch` is one destination.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ...actors.broker import MergeRules
+from ...protocol import InDoubt, NotDelivered, OnwardError
+from ...protocol.rsocket import (
+    CLOSED,
+    COMPLETE,
+    FOLLOWS,
+    MAX_REQUEST_N,
+    NEXT,
+    ErrorCode,
+    Frame,
+    FrameType,
+    LocalProtocolError,
+    Stream,
+)
+from ._branch import Branch
+from ._request import FRAME_COST, more_follow
+
+if TYPE_CHECKING:
+    from ._exchange import StreamExchange
+    from ._link import Link
+
+__all__ = ["Merge"]
+
+_CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
+_ERROR: Final = int(FrameType.ERROR)
+_PAYLOAD: Final = int(FrameType.PAYLOAD)
+_REQUEST_N: Final = int(FrameType.REQUEST_N)
+_RESPONSE: Final = int(FrameType.REQUEST_RESPONSE)
+
+LOST: Final = "the connection to the destination was lost"
+
+
+class Merge:
+    """The branches of one request, and the `peer` of its requester's stream.
+
+    Args:
+        exchange: The request.
+        rules: The limits, and where what became of branches is counted.
+
+    Attributes:
+        exchange: The request.
+        rules: The limits.
+        link: The requester's connection.
+        whole: Whether the request's own frames have all come.
+        held: Bytes held for the requester and for slow destinations.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_branches",
+        "_completed",
+        "_due",
+        "_finished",
+        "_granted",
+        "_input_ended",
+        "_left",
+        "_low",
+        "_refusal",
+        "_said",
+        "_stream",
+        "_talking",
+        "_timer",
+        "_turns",
+        "exchange",
+        "held",
+        "link",
+        "rules",
+        "whole",
+    )
+
+    def __init__(self, exchange: StreamExchange, rules: MergeRules) -> None:
+        self.exchange = exchange
+        self.rules = rules
+        self.link = exchange.link
+        self._stream = stream = exchange.stream
+        last = exchange.frames[-1]
+        self.whole = not more_follow(last)
+        self.held = 0
+        self._branches: dict[Branch, None] = {}
+        self._begun = False
+        self._due = 0  # branches that have not answered in full
+        # Answers: whose elements are held, one entry for each element; whose goes out just now.
+        self._turns: deque[Branch] = deque()
+        self._talking: Branch | None = None
+        self._said = False
+        self._completed = False
+        self._finished = False
+        self._left = False
+        self._refusal: OnwardError = NotDelivered("the destination", "it has just left")
+        # Elements of a channel's requester: how many it was allowed, and who is slowest.
+        self._granted = 0
+        self._low = 0
+        self._input_ended = self.whole and bool(last.word & COMPLETE)
+        self._timer: TimerHandle | None = None
+        exchange.withdraw = self.close
+        if stream is not None:
+            stream.peer = self
+
+    def branch(self) -> Branch:
+        """Return a new branch."""
+        made = Branch(self)
+        self._branches[made] = None
+        self._due += 1
+        return made
+
+    def begin(self) -> None:
+        """Note that there will be no more branches."""
+        self._begun = True
+        self.settle()
+
+    @property
+    def kind(self) -> int:
+        """The frame type of the request."""
+        return self.exchange.kind
+
+    # --- what the requester says --------------------------------------------------------------
+
+    def on_request(self, link: Link, stream: Stream, frame: Frame) -> None:
+        """Take a frame of the requester."""
+        kind = frame.type
+        if kind == _PAYLOAD:
+            if self.whole:
+                self._on_element(frame)
+            else:
+                self._on_fragment(frame)
+            self.settle()
+        elif kind == _REQUEST_N:
+            self.refill()
+        else:
+            if kind == _ERROR:
+                for branch in tuple(self._branches):
+                    branch.relay_error(frame)
+            self._end()
+
+    def on_gone(self, stream: Stream, text: str) -> None:
+        """End all: the requester is gone."""
+        self._end()
+
+    def _on_fragment(self, frame: Frame) -> None:
+        """Pass on one more frame of the request itself, and keep it for who comes late."""
+        exchange = self.exchange
+        self.whole = not more_follow(frame)
+        self._input_ended = self.whole and bool(frame.word & COMPLETE)
+        late = False
+        for branch in tuple(self._branches):
+            if branch.to is None:
+                late = True
+            else:
+                branch.relay(frame)
+        if late:
+            self.link.session.keep(exchange, frame)
+
+    def _on_element(self, frame: Frame) -> None:
+        """Pass on an element of a channel, or the end of them."""
+        if frame.word & COMPLETE:
+            self._input_ended = True
+        for branch in tuple(self._branches):
+            branch.put(frame)
+        self.balance()
+
+    def wait_for_rest(self) -> None:
+        """Have the branches told that wait for the whole request."""
+        self.exchange.resume = self._resume
+
+    def _resume(self) -> None:
+        for branch in tuple(self._branches):
+            if branch.resume is not None:
+                branch.resume()
+
+    # --- credit for the requester of a channel ------------------------------------------------
+
+    def balance(self) -> None:
+        """Let the requester send what the destinations want, and see who holds it up."""
+        stream = self._stream
+        if self.kind != _CHANNEL or stream is None or not self._begun or self.exchange.ended:
+            return
+        takers = [branch for branch in self._branches if branch.input_open]
+        if self._input_ended:
+            self._watch(0, slow=False)  # nobody is held up any more
+            return
+        if not takers:
+            self._input_ended = True
+            self._watch(0, slow=False)
+            if stream.state != CLOSED:
+                self.link.core.send_cancel(stream)
+                self.link.flush_soon()
+            return
+        low = min(branch.wanted for branch in takers)
+        high = max(branch.wanted for branch in takers)
+        goal = min(high, low + self.rules.window)
+        if goal > self._granted and stream.state != CLOSED:
+            self.link.core.send_request_n(stream, min(goal - self._granted, MAX_REQUEST_N))
+            self.link.flush_soon()
+            self._granted = goal
+        self._watch(low, slow=goal < high and not stream.receive_credit)
+
+    def _watch(self, low: int, slow: bool) -> None:
+        """Time those that hold the others up, from the last sign of progress."""
+        if self._timer is not None and (not slow or low != self._low):
+            self._timer.cancel()
+            self._timer = None
+        self._low = low
+        if slow and self._timer is None:
+            self._timer = self.link.node.loop.call_later(self.rules.patience, self._on_patience)
+
+    def _on_patience(self) -> None:
+        """Go on without those that have held the others up for too long."""
+        self._timer = None
+        for branch in tuple(self._branches):
+            if branch.input_open and branch.wanted == self._low:
+                self.on_left(branch)
+
+    # --- what the destinations say ------------------------------------------------------------
+
+    def on_payload(self, branch: Branch, frame: Frame) -> None:
+        """Take a PAYLOAD of a destination."""
+        if self.kind == _RESPONSE:
+            self._on_response(branch, frame)
+            return
+        begins = not branch.part
+        more = more_follow(frame)
+        if not begins or frame.word & (NEXT | FOLLOWS):
+            branch.part = branch.part + 1 if more else 0
+            self._said = True
+            if (branch is self._talking and not branch.held) or (begins and self._free()):
+                self._pass(branch, frame)
+            else:
+                self._hold(branch, frame, begins=begins)
+                if self.exchange.ended:
+                    return
+        if frame.word & COMPLETE:
+            self._completed = True
+            branch.finish_answer()
+        self._drain()
+        self._refill(branch)
+        self.settle()
+
+    def _on_response(self, branch: Branch, frame: Frame) -> None:
+        """Take the answer, or a part of it, of the first that answers."""
+        if self._talking is None:
+            self._talking = branch
+            for other in tuple(self._branches):
+                if other is not branch:
+                    other.drop()
+        self._relay(frame)
+        if not more_follow(frame):
+            branch.drop(self.link.time(), over=True)
+            self._end()
+
+    def on_error(self, branch: Branch, code: int, text: str, frame: Frame | None = None) -> None:
+        """End all with the error of one, unless that only did not take the request.
+
+        Args:
+            branch: The destination.
+            code: Its error code.
+            text: Its text.
+            frame: The frame that says so, if there is one.
+        """
+        if code == ErrorCode.REJECTED and not branch.part and branch.silent:
+            self.on_skipped(branch, NotDelivered("the destination", text))
+            return
+        branch.drop(over=True)
+        if frame is None:
+            self.exchange.refuse(code, text)
+        else:
+            self._relay(frame)
+            self._end()
+
+    def on_taken(self, branch: Branch) -> None:
+        """Note that a destination has all of a request that has no answer."""
+        self._completed = True
+        branch.drop(over=True)
+        self.settle()
+
+    def on_skipped(self, branch: Branch, error: OnwardError) -> None:
+        """Go on without a destination that could not take the request."""
+        self.rules.skipped += 1
+        self._refusal = error
+        branch.drop()
+        self._go_on()
+
+    def on_left(self, branch: Branch) -> None:
+        """Go on without a destination that is gone, or give up."""
+        self.rules.left += 1
+        self._left = True
+        if branch is self._talking or self.rules.fail_on_leave:
+            # The requester has the half of an element, or wants to know.
+            branch.drop()
+            self.exchange.refuse(ErrorCode.CANCELED, LOST)
+            return
+        if branch.part:
+            # What it said of its last element is of no use.
+            for _ in range(branch.part):
+                self._release(branch.held.pop())
+            self._turns.reverse()
+            self._turns.remove(branch)
+            self._turns.reverse()
+            branch.part = 0
+        branch.drop()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self.balance()
+        self.settle()
+
+    def forget(self, branch: Branch, *, due: bool) -> None:
+        """Note that a branch is over, or has answered in full."""
+        self._due -= due
+        if branch.ended:
+            self._branches.pop(branch, None)
+
+    # --- elements for the requester -----------------------------------------------------------
+
+    def _free(self) -> bool:
+        """Say whether an element can go to the requester at once."""
+        if self._talking is not None or self._turns or self._target.send_credit < 1:
+            return False
+        if self.link.write_paused:
+            self.link.starved.add(self)
+            return False
+        return True
+
+    @property
+    def _target(self) -> Stream:
+        if self._stream is None:
+            raise AssertionError("a request with answers has a stream")
+        return self._stream
+
+    def _pass(self, branch: Branch, frame: Frame) -> None:
+        """Send a frame of an element to the requester."""
+        if frame.word & COMPLETE:  # of one destination, not of all
+            word = frame.word & ~(COMPLETE | FOLLOWS) | NEXT
+            raw = bytearray(frame.buffer[frame.start - 3 : frame.end])
+            raw[7:9] = word.to_bytes(2)
+            frame = Frame(bytes(raw), 3, len(raw), frame.stream_id, word)
+        self._relay(frame)
+        self._talking = branch if more_follow(frame) else None
+
+    def _relay(self, frame: Frame) -> None:
+        try:
+            self.link.core.relay(self._target, frame)
+        except LocalProtocolError:
+            return  # it has cancelled, in the chunk that is just being read
+        self.link.flush_soon()
+
+    def _hold(self, branch: Branch, frame: Frame, *, begins: bool) -> None:
+        """Keep a frame that the requester cannot have yet."""
+        if begins:
+            self._turns.append(branch)
+        branch.held.append(frame.detached())
+        self.held += frame.end - frame.start + FRAME_COST
+        if self.held > self.rules.max_held:
+            text = f"over {self.rules.max_held} bytes of answers wait for the requester"
+            self.exchange.refuse(ErrorCode.CANCELED, text)
+
+    def _release(self, frame: Frame) -> None:
+        self.held -= frame.end - frame.start + FRAME_COST
+
+    def _drain(self) -> None:
+        """Send what is held, as far as the requester takes it."""
+        drained = False
+        while True:
+            branch = self._talking
+            if branch is None:
+                turns = self._turns
+                if not turns or self._target.send_credit < 1:
+                    break
+                if self.link.write_paused:
+                    self.link.starved.add(self)
+                    break
+                branch = turns.popleft()
+            if not branch.held:
+                break  # the rest of its element is still to come
+            frame = branch.held.popleft()
+            self._release(frame)
+            self._pass(branch, frame)
+            drained = True
+        if drained:
+            for branch in tuple(self._branches):
+                self._refill(branch)
+
+    def refill(self) -> None:
+        """Send what is held, and give the destinations credit."""
+        if self.exchange.ended:
+            return
+        self._drain()
+        for branch in tuple(self._branches):
+            self._refill(branch)
+        self.settle()
+
+    def wanted(self) -> int:
+        """Return how many elements a destination may be ahead of the requester now."""
+        if self._turns:
+            return 0
+        return min(self.rules.window, self._target.send_credit)
+
+    def _refill(self, branch: Branch) -> None:
+        """Give a destination credit when it has used half of what it may have."""
+        to = branch.to
+        if to is None or branch.answered or self.exchange.ended:
+            return
+        wanted = self.wanted()
+        ahead = to.ahead
+        if ahead < wanted and ahead <= wanted // 2:
+            if self.link.write_paused:
+                self.link.starved.add(self)
+            else:
+                to.want(wanted - ahead)
+
+    # --- elements for slow destinations -------------------------------------------------------
+
+    def keep_for(self, branch: Branch, frame: Frame) -> None:
+        """Keep an element that a destination has not asked for yet."""
+        branch.queue.append(frame.detached())
+        self.held += frame.end - frame.start + FRAME_COST
+        if self.held > self.rules.max_held:
+            slowest = max(self._branches, key=lambda each: len(each.queue))
+            self.on_left(slowest)
+
+    def take_for(self, branch: Branch) -> Frame:
+        """Take back the element that was kept first."""
+        frame = branch.queue.popleft()
+        self._release(frame)
+        return frame
+
+    def let_go(self, branch: Branch) -> None:
+        """Forget what a destination will not take any more."""
+        while branch.queue:
+            self.take_for(branch)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """End the request, or its answer, if no destination has more to say."""
+        exchange = self.exchange
+        if exchange.ended or not self._begun:
+            return
+        if self._due or self._turns:
+            return
+        if not self._finished:
+            self._finished = True
+            if not self._said and not self._completed:
+                self._end_unanswered()
+                return
+            if self._stream is not None and self._stream.state != CLOSED:
+                self.link.core.send_payload(self._stream, next=False, complete=True)
+                self.link.flush_soon()
+        if not self._branches:
+            self.balance()  # nobody wants elements of the requester
+            self._end()
+
+    def _end_unanswered(self) -> None:
+        """End a request that nobody has answered: all were skipped, left, or need not."""
+        exchange = self.exchange
+        if self._left:
+            exchange.fail(InDoubt("the destination", "all destinations were lost"))
+        else:
+            exchange.fail(self._refusal)
+
+    def _end(self) -> None:
+        self.exchange.end()
+        self.exchange.unlink()
+
+    def close(self) -> None:
+        """Cancel every branch: the request is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for branch in tuple(self._branches):
+            branch.drop()
+        self._turns.clear()
+        self._talking = None
+        self.link.starved.discard(self)

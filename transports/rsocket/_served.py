@@ -1,0 +1,289 @@
+"""Requests that handlers of this node serve: a handler is to the requester what a stream is.
+
+`Served` is the handler's end: what it says goes to a `Port`, which is either the requester's
+stream (`ServedStream`) or a branch of a merge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ...actors.broker import Handlers, Interaction, Request
+from ...protocol import PayloadTooBig
+from ...protocol.rsocket import (
+    CLOSED,
+    COMPLETE,
+    MAX_REQUEST_N,
+    ErrorCode,
+    Frame,
+    FrameType,
+    Reassembler,
+    RSocketError,
+    Stream,
+)
+from ._request import INTERACTIONS, WITH_CREDIT
+
+if TYPE_CHECKING:
+    from ...actors.broker import Handling
+    from ._exchange import StreamExchange
+    from ._link import Link
+
+__all__ = ["Port", "Served", "ServedStream"]
+
+_CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
+_ERROR: Final = int(FrameType.ERROR)
+_PAYLOAD: Final = int(FrameType.PAYLOAD)
+_REQUEST_N: Final = int(FrameType.REQUEST_N)
+
+
+class Port(Protocol):
+    """Where what a handler says goes to."""
+
+    def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
+        """Send an element.
+
+        Raises:
+            PayloadTooBig: It cannot be sent. Nothing was.
+        """
+
+    def finish(self) -> None:
+        """End the answer."""
+
+    def refuse(self, code: int, text: str) -> None:
+        """End with an error."""
+
+    def ask(self, n: int) -> None:
+        """Ask for so many more elements."""
+
+    def stop_input(self) -> None:
+        """Want no more elements."""
+
+
+class Served:
+    """A handler at work, as the destination's end of a request. It is the handler's `Outlet`.
+
+    Attributes:
+        ahead: Elements the handler may still send.
+        credit: Elements the handler still wants.
+
+    Args:
+        port: Where the requester is.
+        limit: Most bytes of an element of the requester that comes in fragments.
+    """
+
+    __slots__ = ("_handling", "_limit", "_over", "_part", "_port", "ahead", "credit")
+
+    def __init__(self, port: Port, limit: int) -> None:
+        self._port = port
+        self._limit = limit
+        self._handling: Handling | None = None
+        self._part: Reassembler | None = None
+        self._over = False
+        self.ahead = 0
+        self.credit = 0
+
+    def start(
+        self, handlers: Handlers, interaction: Interaction, request: Request, *, complete: bool
+    ) -> Handling:
+        """Start the handler.
+
+        Args:
+            handlers: Where to find it.
+            interaction: How is asked.
+            request: What is asked.
+            complete: Whether the first element of a channel is its last.
+        """
+        self._handling = handling = handlers.start(interaction, request, self)
+        if complete:
+            handling.input_complete()
+        return handling
+
+    # --- what the handler says ----------------------------------------------------------------
+
+    def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
+        """Send an element; the handler has credit for it."""
+        self.ahead -= 1
+        self._over = complete
+        try:
+            self._port.say(data, metadata, complete=complete)
+        except PayloadTooBig:
+            self._over = False
+            raise
+
+    def complete(self) -> None:
+        """End the answer."""
+        self._over = True
+        self._port.finish()
+
+    def error(self, code: int, text: str) -> None:
+        """End with an error."""
+        self._over = True
+        self._port.refuse(code, text)
+
+    def request_n(self, n: int) -> None:
+        """Ask for more elements of a channel."""
+        self.credit += n
+        self._port.ask(n)
+
+    def cancel_input(self) -> None:
+        """Want no more elements of a channel."""
+        self._port.stop_input()
+
+    # --- what the requester says --------------------------------------------------------------
+
+    @property
+    def _at_work(self) -> Handling:
+        if self._handling is None:
+            raise AssertionError("the handler has been started")
+        return self._handling
+
+    def want(self, n: int) -> None:
+        """Let the handler send that many more elements."""
+        self.ahead += n
+        self._at_work.credit(n)
+
+    def relay(self, frame: Frame) -> None:
+        """Take a PAYLOAD or an ERROR of the requester."""
+        handling = self._at_work
+        if frame.type == _ERROR:
+            self._over = True
+            handling.input_error(frame.error_code, frame.error_text)
+            return
+        part = self._part
+        if part is None:
+            part = self._part = Reassembler(self._limit)
+        try:
+            if not part.add(frame.detached()):
+                return
+        except RSocketError as error:
+            handling.cancel()
+            self.error(ErrorCode.INVALID, str(error))
+            return
+        self._part = None
+        if part.next:
+            self.credit -= 1
+            handling.element(part.data, part.metadata)
+        if part.ends:
+            handling.input_complete()
+
+    def cancel(self) -> None:
+        """Cancel the handler, unless it has said its last word."""
+        if not self._over:
+            self._over = True
+            self._at_work.cancel()
+
+
+class ServedStream:
+    """Joins a stream of a requester to a handler of this node; it is the stream's `peer`.
+
+    Args:
+        exchange: The request.
+    """
+
+    __slots__ = ("_exchange", "_held", "_link", "_served", "_stream")
+
+    def __init__(self, exchange: StreamExchange) -> None:
+        self._exchange = exchange
+        self._link = exchange.link
+        self._stream = exchange.stream
+        self._served = Served(self, exchange.link.options.max_request)
+        self._held = 0
+
+    def start(self, handlers: Handlers) -> Handling:
+        """Start the handler for the request.
+
+        Raises:
+            ProtocolError: The request's metadata cannot be read.
+        """
+        exchange, stream = self._exchange, self._stream
+        request = exchange.request()
+        interaction = INTERACTIONS[exchange.kind]
+        complete = exchange.kind == _CHANNEL and bool(exchange.frames[-1].word & COMPLETE)
+        exchange.frames.clear()
+        if stream is not None and interaction.answered:
+            stream.peer = self
+            exchange.withdraw = self._served.cancel
+        else:
+            exchange.end()
+            exchange.unlink()
+        handling = self._served.start(handlers, interaction, request, complete=complete)
+        if stream is not None and exchange.kind in WITH_CREDIT:
+            self._held = stream.send_credit
+            self.refill()
+        return handling
+
+    # --- what the requester says --------------------------------------------------------------
+
+    def on_request(self, link: Link, stream: Stream, frame: Frame) -> None:
+        """Take a frame of the requester."""
+        exchange = self._exchange
+        kind = frame.type
+        if kind == _REQUEST_N:
+            self._held = min(self._held + frame.request_n, MAX_REQUEST_N)
+            self.refill()
+            return
+        if kind in {_PAYLOAD, _ERROR}:
+            self._served.relay(frame)
+        if kind != _PAYLOAD or stream.state == CLOSED:
+            exchange.end()
+            exchange.unlink()
+
+    def on_gone(self, stream: Stream, text: str) -> None:
+        """Cancel the handler: the requester is gone."""
+        self._exchange.end()
+        self._exchange.unlink()
+
+    def refill(self) -> None:
+        """Give the handler credit, unless the requester does not read."""
+        link, served = self._link, self._served
+        window = link.options.credit_window
+        if served.ahead > window // 2 or not self._held or self._exchange.ended:
+            return
+        if link.write_paused:
+            link.starved.add(self)
+            return
+        elements = min(self._held, window - served.ahead)
+        self._held -= elements
+        served.want(elements)
+
+    # --- what the handler says ----------------------------------------------------------------
+
+    def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
+        """Send an element to the requester."""
+        link = self._link
+        link.core.send_payload(self._open, data, metadata, complete=complete)
+        self._after(link.time())
+        self.refill()
+
+    def finish(self) -> None:
+        """Tell the requester that there are no more elements."""
+        self._link.core.send_payload(self._open, next=False, complete=True)
+        self._after(0.0)
+
+    def refuse(self, code: int, text: str) -> None:
+        """Tell the requester of an error."""
+        self._exchange.refuse(code, text)
+
+    def ask(self, n: int) -> None:
+        """Ask the requester for more elements."""
+        self._link.core.send_request_n(self._open, n)
+        self._link.flush_soon()
+
+    def stop_input(self) -> None:
+        """Tell the requester that no more elements are wanted."""
+        if not self._exchange.ended:
+            self._link.core.send_cancel(self._open)
+            self._after(0.0)
+
+    @property
+    def _open(self) -> Stream:
+        if self._stream is None:
+            raise AssertionError("a request with answers has a stream")
+        return self._stream
+
+    def _after(self, now: float) -> None:
+        """Write, and see whether that was all."""
+        self._link.flush_soon()
+        if self._open.state == CLOSED:
+            self._exchange.end(now)
+            self._exchange.unlink()

@@ -1,0 +1,116 @@
+"""Requests in the shape of metadata that their destination uses (decision 15).
+
+Where a requester and a destination wrap their broker frames in the same way, nothing here is
+called and the bytes of a request stay as they are. Otherwise the metadata are made anew, and
+the frames that they are in; data and flags stay the same.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from ...protocol.broker import translate_address
+from ...protocol.rsocket import (
+    COMPLETE,
+    FOLLOWS,
+    MAX_FRAME,
+    Frame,
+    FrameType,
+    composite_entry,
+    find_entry,
+    iterate_composite,
+    metadata_push_frame,
+    request_frames,
+)
+from ._metadata import Form
+from ._request import WITH_CREDIT, more_follow
+
+__all__ = ["translated"]
+
+REMEMBERED: Final = 256
+"""How many metadata are remembered with what they are in another form."""
+REMEMBERED_SIZE: Final = 1024
+"""Most bytes of metadata that are remembered."""
+
+_CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
+_PUSH: Final = int(FrameType.METADATA_PUSH)
+_SMALLEST: Final = 64
+"""Fewest bytes of a fragment that is made here."""
+_KEPT_FLAGS: Final = 0x21F
+"""Flags of a request that do not depend on what is in it: I, and what has no meaning."""
+
+
+def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Frame], int]:
+    """Return the frames of a request for a destination that uses another form.
+
+    Args:
+        frames: Those that have come; all of its metadata is in them.
+        source: The form of the requester.
+        target: The form of the destination.
+
+    Returns:
+        The frames, and how many entries of metadata were left out.
+
+    Raises:
+        ProtocolError: The metadata cannot be read, or not be said in the other form.
+    """
+    metadata = b"".join(bytes(frame.metadata or b"") for frame in frames)
+    small = len(metadata) <= REMEMBERED_SIZE
+    translate = _translate_remembered if small else _translate
+    metadata, left_out = translate(metadata, source, target)
+    first, last = frames[0], frames[-1]
+    kind = first.type
+    if kind == _PUSH:
+        return [_frame(metadata_push_frame(metadata), first.word & _KEPT_FLAGS)], left_out
+    more = more_follow(last)
+    # Fragments stay fragments of about the size their sender has chosen.
+    in_parts = more or len(frames) > 1
+    largest = max(frame.end - frame.start for frame in frames) if in_parts else MAX_FRAME
+    made = [
+        _frame(raw, 0)
+        for raw in request_frames(
+            kind,
+            1,
+            b"".join(bytes(frame.data or b"") for frame in frames),
+            metadata,
+            initial_n=first.initial_request_n if kind in WITH_CREDIT else 1,
+            complete=kind == _CHANNEL and not more and bool(last.word & COMPLETE),
+            mtu=max(_SMALLEST, largest),
+        )
+    ]
+    made[0] = _frame(made[0].buffer, first.word & _KEPT_FLAGS)
+    if more:
+        made[-1] = _frame(made[-1].buffer, FOLLOWS)
+    return made, left_out
+
+
+def _translate(metadata: bytes, source: Form, target: Form) -> tuple[bytes, int]:
+    """Return metadata in another form, and how many entries that form has no place for."""
+    start, end, left_out = 0, len(metadata), 0
+    if source.composite:
+        found = find_entry(metadata, source.mime)
+        if found is None:
+            raise AssertionError("a request is routed by its ADDRESS")
+        start, end = found
+    address = translate_address(metadata[start:end], source.dialect, target.dialect)
+    if not target.composite:
+        if source.composite:
+            left_out = sum(1 for _ in iterate_composite(metadata)) - 1
+        return address, left_out
+    entry = composite_entry(target.mime.decode(), address)
+    if not source.composite:
+        return entry, 0
+    begin = start - 3 - len(source.mime) - 1  # the entry's head: lengths and name
+    return metadata[:begin] + entry + metadata[end:], 0
+
+
+_translate_remembered = lru_cache(REMEMBERED)(_translate)
+
+
+def _frame(raw: bytes, flags: int) -> Frame:
+    """Return the frame that these bytes are, length prefix included, with more flags set."""
+    word = int.from_bytes(raw[7:9]) | flags
+    if flags:
+        raw = raw[:7] + word.to_bytes(2) + raw[9:]
+    return Frame(raw, 3, len(raw), int.from_bytes(raw[3:7]), word)
