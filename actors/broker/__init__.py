@@ -3,6 +3,7 @@
 from ._broker import Broker, BrokerStatistics, Registration
 from ._events import BrokerEvent, EventKind, Events, Subscription
 from ._exchange import Exchange, MergeRules, Merging, exchange_of
+from ._explain import Mismatch, Resolution
 from ._handlers import (
     Answer,
     ApplicationError,
@@ -14,7 +15,7 @@ from ._handlers import (
     route_of,
 )
 from ._index import TagIndexWorker
-from ._management import MANAGEMENT_SERVICE, Management
+from ._management import MANAGEMENT_SERVICE
 from ._multicast import Multicast
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
@@ -42,13 +43,14 @@ __all__ = [
     "Handling",
     "Incoming",
     "Interaction",
-    "Management",
     "MergeRules",
     "Merging",
+    "Mismatch",
     "Multicast",
     "Outlet",
     "Registration",
     "Request",
+    "Resolution",
     "RouteStatistics",
     "RouteWorker",
     "Selector",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ...protocol import (
+    TAGS,
     Address,
     AddressLike,
     DeliveryError,
@@ -25,8 +26,10 @@ from .._policy import Mailbox
 from .._worker import Worker
 from ._events import BrokerEvent
 from ._exchange import Exchange, exchange_of
+from ._explain import Resolution, explain
+from ._handlers import Handlers
 from ._index import TagIndexWorker, readable
-from ._management import MANAGEMENT_SERVICE, Management
+from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics
 
@@ -55,6 +58,16 @@ class BrokerStatistics:
         rejected: Requests that nobody could take, since the start.
         lost: Requests that were on their way to a destination, or with a worker of this
             node, when it left or failed; since the start.
+        unknown_methods: Requests for a method nobody knows, which got the default; since the
+            start.
+        failed_methods: Requests on which a method failed, and any destination was taken;
+            since the start.
+        sticky_forgotten: Sticky keys whose destination a limit made forget, since the start.
+        multicast_skipped: Destinations that were to have a multicast and could not take it,
+            since the start.
+        multicast_left: Destinations that were gone before they had answered a multicast in
+            full, since the start.
+        watchers: Subscriptions to the events.
     """
 
     routes: int
@@ -64,6 +77,19 @@ class BrokerStatistics:
     waited: int
     rejected: int
     lost: int
+    unknown_methods: int
+    failed_methods: int
+    sticky_forgotten: int
+    multicast_skipped: int
+    multicast_left: int
+    watchers: int
+
+
+def _checked(service: str, route_id: UUID | None) -> UUID:
+    """Return the route id, or a new one, if a ROUTE_SETUP could say it and the name."""
+    identity = route_id or uuid.uuid4()
+    RouteSetup(identity.bytes, service).serialize(Dialect.SPECIFICATION)
+    return identity
 
 
 class Registration:
@@ -159,10 +185,7 @@ class Broker(Worker):
             mailbox=Mailbox(limit=self.options.max_mailbox),
         )
         if self.options.management:
-            management = await self.start_child(
-                lambda: Management(self), address=Address(0, own + b"/management")
-            )
-            self.register(management, service=MANAGEMENT_SERVICE)
+            self.serve(management(self), service=MANAGEMENT_SERVICE)
 
     def on_stop(self) -> None:
         """Stop turning dead letters into answers."""
@@ -201,14 +224,48 @@ class Broker(Worker):
         target = address(worker)
         if not self.node.has(target):
             raise UnknownAddress(target)
-        identity = route_id or uuid.uuid4()
-        # What no ROUTE_SETUP could say is refused here too.
-        RouteSetup(identity.bytes, service).serialize(Dialect.SPECIFICATION)
+        identity = _checked(service, route_id)
         destination = partial(
             Destination, identity, service, worker=target, link=False, peer="local"
         )
         registration = self._add(identity, service, make_tags(tags or {}), destination)
         registration.on_leave(self.node.watch(target, registration.withdraw))
+        return registration
+
+    def serve(
+        self,
+        handlers: Handlers,
+        *,
+        service: str,
+        tags: Mapping[str, str | None] | None = None,
+        route_id: UUID | None = None,
+    ) -> Registration:
+        """Make handlers a destination, for all interactions. Call it on the node's loop.
+
+        A worker is started for them; it stops when the registration is withdrawn, or
+        replaced. What is in hand then is CANCELED.
+
+        Args:
+            handlers: What they do with requests; may serve several times.
+            service: As in `register`.
+            tags: As in `register`.
+            route_id: As in `register`.
+
+        Raises:
+            OnwardError: As in `register`.
+        """
+        identity = _checked(service, route_id)
+        destination = partial(
+            Destination,
+            identity,
+            service,
+            worker=self.address,
+            link=False,
+            peer="local",
+            handlers=handlers,
+        )
+        registration = self._add(identity, service, make_tags(tags or {}), destination)
+        registration.on_leave(self.node.watch(registration.address, registration.withdraw))
         return registration
 
     def connect(
@@ -301,6 +358,19 @@ class Broker(Worker):
         """Return the table, in the order the routes joined."""
         return self.index.rows()
 
+    def resolve(self, asked: str, *, limit: int = 100) -> Resolution:
+        """Say where a request would go now, and why nowhere else; nothing is sent.
+
+        Args:
+            asked: What it asks for, as in an address of type 32:
+                `@shard=user service=orders user=42`.
+            limit: Most destinations that match, and most that do not, that are named.
+
+        Raises:
+            AddressError: It cannot be read.
+        """
+        return explain(self.index, self.index.asked(Address(TAGS, asked.encode())), limit)
+
     def statistics(self) -> BrokerStatistics:
         """Return the broker's figures at this moment."""
         index = self.index
@@ -313,4 +383,10 @@ class Broker(Worker):
             waited=waiting.waited,
             rejected=index.rejected,
             lost=self._lost,
+            unknown_methods=index.choice.unknown,
+            failed_methods=index.choice.failed,
+            sticky_forgotten=index.choice.forgotten,
+            multicast_skipped=index.merging.skipped,
+            multicast_left=index.merging.left,
+            watchers=len(self.events),
         )

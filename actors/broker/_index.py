@@ -38,6 +38,7 @@ from ._multicast import Multicast
 from ._options import BrokerOptions
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker, weight_of
 from ._selector import Ask, Selectors
+from ._served import ServiceWorker
 from ._unicast import Unicast
 from ._waiting import Waiters, WaitingStatistics
 
@@ -310,7 +311,10 @@ class TagIndexWorker(Worker):
             raise NotDelivered("the route id", "it belongs to a worker of this broker")
         if not route.destination.link:
             # First, as it may fail; then nothing has changed.
-            stand_in = route.stand_in = RouteWorker(route.destination)
+            handlers = route.destination.handlers
+            stand_in = route.stand_in = (
+                RouteWorker(route.destination) if handlers is None else ServiceWorker(handlers)
+            )
             route.to = self.spawn(
                 lambda: stand_in, mailbox=Mailbox(limit=self._options.max_mailbox)
             )

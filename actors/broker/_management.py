@@ -1,54 +1,101 @@
-"""What a broker tells about itself, as a destination like any other."""
+"""What a broker tells about itself, as a service like any other."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
-from ...protocol import Message
-from .._worker import Worker
+from ...protocol import ProtocolError
+from ...protocol.rsocket import ErrorCode
+from .._errors import LimitReached
+from ._handlers import ApplicationError, Handlers, Request
 
 if TYPE_CHECKING:
     from ._broker import Broker
 
-__all__ = ["MANAGEMENT_SERVICE", "Management"]
+__all__ = ["MANAGEMENT_SERVICE", "management"]
 
 MANAGEMENT_SERVICE = "onward.management"
 """The service name under which a broker answers questions about itself."""
 
+MAX_ROWS: Final = 100
+"""Most destinations of each kind that `resolve` names."""
 
-class Management(Worker):
-    """Answer `routes` and `statistics` with JSON in UTF-8.
+_WHAT: Final = "ask for 'routes', 'statistics' or 'resolve', or watch 'watch'"
 
-    Any other payload is answered with an object whose `error` says what can be asked.
+
+def management(broker: Broker) -> Handlers:
+    """Make the handlers of the management service; they answer with JSON in UTF-8.
+
+    What is asked is the route of `message/x.rsocket.routing.v0`, or, if there is none, the
+    first word of the data:
+
+    - `routes`: the table. `statistics`: the figures of the broker.
+    - `resolve`: where a request would go, and why nowhere else; the rest of the data is what
+      it asks for, as in an address of type 32: `@shard=user service=orders user=42`.
+    - `watch`, as a stream: each element is an event, as it happens.
+
+    What cannot be read is answered with an object whose `error` says why.
     """
+    handlers = Handlers()
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__()
-        self._broker = broker
+    @handlers.response
+    async def answer(request: Request) -> bytes:
+        return _written(_answer(broker, *_question(request)))
 
-    def handle_message(self, message: Message) -> None:
-        """Answer one question along the return route."""
-        if message.return_route:
-            answer = self._answer(message.payload.strip())
-            self.reply(message, json.dumps(answer, separators=(",", ":")).encode())
+    @handlers.stream
+    async def watch(request: Request) -> AsyncGenerator[bytes]:
+        if _question(request)[0] != "watch":
+            raise ApplicationError(ErrorCode.INVALID, _WHAT)
+        try:
+            subscription = broker.events.subscribe()
+        except LimitReached as error:
+            raise ApplicationError(ErrorCode.REJECTED, str(error)) from None
+        with subscription as events:
+            async for event in events:
+                yield _written(asdict(event))
 
-    def _answer(self, question: bytes) -> Any:
-        if question == b"routes":
-            return [
-                {
-                    "route": str(row.route_id),
-                    "service": row.service,
-                    "tags": dict(row.tags),
-                    "peer": row.peer,
-                    "outstanding": row.outstanding,
-                    "requests": row.requests,
-                    "since": row.since,
-                    "latency": row.latency,
-                }
-                for row in self._broker.routes()
-            ]
-        if question == b"statistics":
-            statistics = self._broker.statistics()
-            return {name: getattr(statistics, name) for name in statistics.__slots__}
-        return {"error": "ask for 'routes' or 'statistics'"}
+    return handlers
+
+
+def _question(request: Request) -> tuple[str, str]:
+    """Return what is asked, and the rest of the data."""
+    text = request.data.decode(errors="replace").strip()
+    if request.route:
+        return request.route, text
+    what, _, rest = text.partition(" ")
+    return what, rest
+
+
+def _answer(broker: Broker, what: str, rest: str) -> Any:
+    if what == "routes":
+        return [_row(asdict(row)) for row in broker.routes()]
+    if what == "statistics":
+        return asdict(broker.statistics())
+    if what == "resolve":
+        try:
+            found = asdict(broker.resolve(rest, limit=MAX_ROWS))
+        except ProtocolError as error:
+            return {"error": str(error)}
+        found["matching"] = [_row(row) for row in found["matching"]]
+        found["others"] = [{**each, "route": _row(each["route"])} for each in found["others"]]
+        return found
+    return {"error": _WHAT}
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    identity = row.pop("route_id")
+    return {"route": identity, **row, "tags": dict(row["tags"])}
+
+
+def _written(answer: Any) -> bytes:
+    return json.dumps(answer, separators=(",", ":"), default=_text).encode()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{value!r} is not to be written as JSON")

@@ -15,6 +15,7 @@ from ...protocol.broker import LATENCY_DECAY, peak_ewma
 from .._worker import Worker
 from ._events import BrokerEvent, EventKind
 from ._exchange import Exchange, exchange_of
+from ._handlers import Handlers
 
 __all__ = ["BrokerRoute", "Destination", "RouteStatistics", "RouteWorker", "weight_of"]
 
@@ -31,13 +32,15 @@ class Destination:
         route_id: Its identity; one destination at a time has it.
         service: Its service name.
         tags: Its tags as `(name, value)` in the text form of a query, for people to read.
-        worker: The worker that takes its requests: a connection, or a worker of this node.
+        worker: The worker that takes its requests: a connection, or a worker of this node. Of
+            a service it is the broker; a worker of its own is started for its handlers.
         link: True if `worker` is a connection that relays frames, False if it is a worker
             that handles payloads.
         peer: Where it is, for people to read.
         evict: Called with a reason when another destination takes over the route id.
         busy: Says whether it cannot keep up just now, so that another is chosen; `None` if
             it always can.
+        handlers: What a service does with requests; `None` if it is no service.
     """
 
     route_id: UUID
@@ -48,6 +51,7 @@ class Destination:
     peer: str
     evict: Callable[[str], object] | None = None
     busy: Callable[[], bool] | None = None
+    handlers: Handlers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class BrokerRoute:
     ) -> None:
         self.destination = destination
         self.route_id = destination.route_id.bytes
-        self.stand_in: RouteWorker | None = None
+        self.stand_in: Worker | None = None
         self.to = destination.worker
         self.since = since
         self.outstanding = 0
@@ -196,7 +200,7 @@ class BrokerRoute:
 
     def let_go(self) -> None:
         """Let go of the connection or worker: what still knows of the route does not keep it."""
-        self.destination = replace(self.destination, evict=None, busy=None)
+        self.destination = replace(self.destination, evict=None, busy=None, handlers=None)
         self.stand_in = self.unwatch = None
 
     def event(self, kind: EventKind, reason: str = "") -> BrokerEvent:
