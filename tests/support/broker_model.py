@@ -136,7 +136,8 @@ class Branch:
         stream: Its stream there.
         passed: Elements the destination may send.
         answered: Elements it has sent.
-        done: Whether it has said all it has to say.
+        done: Whether it has said all it has to say, or will say nothing more.
+        completed: Whether it has said that it is done.
         up_granted: Elements it wants of the requester, in a channel.
     """
 
@@ -147,6 +148,7 @@ class Branch:
         self.passed = passed
         self.answered = 0
         self.done = False
+        self.completed = False
         self.up_granted = 0
 
     @property
@@ -170,7 +172,8 @@ class Request:
             asked if it is a multicast; one otherwise.
         branches: Those who have it, or have had it.
         delivered: Elements the requester has been sent.
-        held: Elements that it has no credit for, oldest first.
+        held: Elements of several destinations that it has no credit for, oldest first.
+        lost: Whether one of several destinations has gone.
         frames: What the requester has sent so far.
     """
 
@@ -186,6 +189,7 @@ class Request:
     held: deque[bytes] = field(default_factory=deque[bytes])
     frames: list[bytes] = field(default_factory=list[bytes])
     requester_done: bool = True
+    lost: bool = False
     over: bool = False
 
     @property
@@ -203,6 +207,16 @@ class Request:
     def open(self) -> list[Branch]:
         """Those who have more to say."""
         return [branch for branch in self.branches if not branch.done]
+
+    @property
+    def in_hand(self) -> list[Branch]:
+        """Those who have a stream for it."""
+        return self.open if self.merged else self.branches
+
+    @property
+    def said(self) -> bool:
+        """Whether anybody has answered anything."""
+        return any(branch.answered or branch.completed for branch in self.branches)
 
     def credit(self, branch: Branch) -> int:
         """How many elements a destination may send now."""

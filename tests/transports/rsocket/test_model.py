@@ -114,7 +114,9 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner(loop_factory=MemoryLoop)
-        self.context = world(BrokerOptions(), LinkOptions(credit_window=WINDOW))
+        self.context = world(
+            BrokerOptions(multicast_window=WINDOW), LinkOptions(credit_window=WINDOW)
+        )
         self.peers: list[Peer] = []
         self.destinations: dict[Peer, Destination] = {}
         self.waiting: list[Request] = []
@@ -233,18 +235,23 @@ class Model(RuleBasedStateMachine):
             if asked.requester is peer:
                 self.cancelled(asked)
             else:
-                for branch in [each for each in asked.branches if each.destination is peer]:
-                    self.left(asked, branch)
+                for branch in asked.in_hand:
+                    if branch.destination is peer and not asked.over:
+                        self.left(asked, branch)
 
     def left(self, asked: Request, branch: Branch) -> None:
-        """A destination goes with a request in hand."""
-        self.end(asked)
-        self.expect(asked.requester, asked.stream, CANCELED)
+        """A destination goes with a request in hand; of several, it is passed over."""
+        if asked.merged:
+            branch.done = asked.lost = True
+            self.go_on(asked)
+        else:
+            self.end(asked)
+            self.expect(asked.requester, asked.stream, CANCELED)
 
     def cancelled(self, asked: Request, raw: bytes | None = None) -> None:
         """The requester wants no more: all who have the request are told."""
         self.end(asked)
-        for branch in asked.branches:
+        for branch in asked.in_hand:
             word = cancel(branch.stream) if raw is None else restamped(raw, branch.stream)
             self.expect(branch.destination, branch.stream, word)
 
@@ -293,6 +300,8 @@ class Model(RuleBasedStateMachine):
 
     def request(self, peer: Peer, kind: int, wanted: Wanted, n: int, fragments: bool) -> Request:
         """Make a request, and say what becomes of it."""
+        if kind == CHANNEL and wanted.flags == MULTICAST:
+            kind = STREAM
         stream = self.next_stream[peer]
         self.next_stream[peer] += 2
         self.number += 1
@@ -300,9 +309,11 @@ class Model(RuleBasedStateMachine):
         asked = Request(peer, stream, kind, wanted, mark, n, requester_done=kind != CHANNEL)
         given = n if kind in {STREAM, CHANNEL} else None
         asked.write(self.specification, given, fragments=fragments, data=b"data")
-        if not wanted.wrong(specification=self.specification) and wanted.flags in SERVED:
+        if not wanted.wrong(specification=self.specification):
             self.marked[mark] = asked
             self.waiting.append(asked)
+            if wanted.flags == MULTICAST:
+                asked.expects = max(1, len(self.matching(asked)))
         elif kind != FNF:
             self.expect(peer, stream, INVALID)
         return asked
@@ -353,6 +364,17 @@ class Model(RuleBasedStateMachine):
         self.run(self.answer(asked, branch, [payload(branch.stream, b"", C)]))
 
     async def answer(self, asked: Request, branch: Branch, frames: list[bytes]) -> None:
+        if asked.merged and asked.kind == RR:
+            self.last_word(asked, branch, frames[0])
+        elif asked.merged:
+            self.merge(asked, branch, frames)
+        else:
+            self.relay(asked, branch, frames)
+        branch.destination.send(*frames)
+        await self.settle()
+
+    def relay(self, asked: Request, branch: Branch, frames: list[bytes]) -> None:
+        """All that a destination says goes to the requester as it is."""
         for raw in frames:
             flags = int.from_bytes(raw[7:9])
             branch.answered += bool(flags & N)
@@ -360,17 +382,50 @@ class Model(RuleBasedStateMachine):
             self.expect(asked.requester, asked.stream, restamped(raw, asked.stream))
         if branch.done and asked.requester_done:
             self.end(asked)
-        branch.destination.send(*frames)
-        await self.settle()
 
-    @precondition(lambda self: self.live)
-    @rule(data=st.data(), code=st.sampled_from([0x201, 0x202, 0x301, 0xFFFFFFFE]))
-    def an_error(self, data: st.DataObject, code: int) -> None:
-        asked = data.draw(st.sampled_from(self.live))
-        raw = error(asked.only.stream, code, b"text")
+    def merge(self, asked: Request, branch: Branch, frames: list[bytes]) -> None:
+        """What one of several says goes on as far as there is credit, and the end with the last."""
+        for raw in frames:
+            if raw[8] & N:
+                branch.answered += 1
+                asked.held.append(raw[9:])
+            if raw[8] & C:
+                branch.done = branch.completed = True
+        self.go_on(asked)
+
+    def go_on(self, asked: Request) -> None:
+        """Send what is held to the requester, and the end if nobody has more to say."""
+        while asked.held and asked.delivered < asked.granted:
+            asked.delivered += 1
+            self.expect(asked.requester, asked.stream, payload(asked.stream, asked.held.popleft()))
+        if asked.open or asked.held:
+            return
+        self.end(asked)
+        if asked.said:
+            self.expect(asked.requester, asked.stream, payload(asked.stream, b"", C))
+        else:
+            self.expect(asked.requester, asked.stream, CANCELED if asked.lost else REJECTED)
+
+    def last_word(self, asked: Request, branch: Branch, raw: bytes) -> None:
+        """What one says ends the request; if there are others they are cancelled."""
         self.end(asked)
         self.expect(asked.requester, asked.stream, restamped(raw, asked.stream))
-        asked.only.destination.send(raw)
+        for other in asked.in_hand:
+            if other is not branch:
+                self.expect(other.destination, other.stream, cancel(other.stream))
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), code=st.sampled_from([0x201, REJECTED, 0x301, 0xFFFFFFFE]))
+    def an_error(self, data: st.DataObject, code: int) -> None:
+        pairs = [(asked, branch) for asked in self.live for branch in asked.in_hand]
+        asked, branch = data.draw(st.sampled_from(pairs))
+        raw = error(branch.stream, code, b"text")
+        if asked.merged and code == REJECTED and not branch.answered:
+            branch.done = True  # it has not taken the request: the others may
+            self.go_on(asked)
+        else:
+            self.last_word(asked, branch, raw)
+        branch.destination.send(raw)
         self.run(self.settle())
 
     @precondition(lambda self: self.cancellable())
@@ -396,6 +451,8 @@ class Model(RuleBasedStateMachine):
     def more_credit(self, data: st.DataObject, n: int) -> None:
         asked = data.draw(st.sampled_from(self.streaming()))
         asked.granted += n
+        if asked.merged:
+            self.go_on(asked)
         asked.requester.send(request_n(asked.stream, n))
         self.run(self.settle())
 
@@ -496,6 +553,8 @@ class Model(RuleBasedStateMachine):
             assert peer is not joined or order == sorted(order)
         left = {key: what for key, what in self.expected.items() if what}
         assert not left
+        for asked in self.live:
+            assert len(asked.branches) == asked.expects
 
     def arrived(self, peer: Peer, raw: bytes) -> bytes:
         """Compare a frame with what is expected; return the mark of a request, or nothing."""
@@ -533,13 +592,12 @@ class Model(RuleBasedStateMachine):
         assert raw == first
         branch = Branch(peer, self.destinations[peer].registration, stream, passed)
         asked.branches.append(branch)
-        assert len(asked.branches) == asked.expects
         self.taken[peer, stream] = asked, branch
         for each in asked.frames[1:]:
             self.expect(peer, stream, restamped(each, stream))
         if asked.wanted.flags == SHARD:
             self.same_place(asked, peer)
-        if asked.kind == FNF:
+        if asked.kind == FNF and len(asked.branches) == asked.expects:
             self.end(asked)
         return asked.mark
 
@@ -564,7 +622,7 @@ class Model(RuleBasedStateMachine):
         assert statistics.waiting == len(self.waiting)
         # A destination that came with other tags is counted anew.
         now = {peer: each.registration for peer, each in self.destinations.items()}
-        branches = [branch for asked in self.live for branch in asked.branches]
+        branches = [branch for asked in self.live for branch in asked.in_hand]
         mine = [each for each in branches if now.get(each.destination) == each.registration]
         outstanding = sum(row.outstanding for row in self.world.broker.routes())
         assert outstanding == len(mine)
@@ -582,7 +640,7 @@ class Model(RuleBasedStateMachine):
             if asked.requester in streams:
                 streams[asked.requester] += 1
         for asked in self.live:
-            for branch in asked.branches:
+            for branch in asked.in_hand:
                 streams[branch.destination] += 1
         assert streams == {peer: peer.streams for peer in self.peers}
 
@@ -590,12 +648,14 @@ class Model(RuleBasedStateMachine):
     def credit_is_passed_on_and_never_invented(self) -> None:
         for asked, branch in self.answerable():
             if asked.kind in {STREAM, CHANNEL}:
-                assert branch.passed <= asked.granted
                 assert branch.ahead <= WINDOW
-                assert branch.ahead > 0 or branch.passed == asked.granted
+                if asked.merged:
+                    assert branch.ahead > 0 or asked.delivered == asked.granted
+                else:
+                    assert branch.passed <= asked.granted
+                    assert branch.ahead > 0 or branch.passed == asked.granted
 
 
-SERVED = {UNICAST}
 WALKS, EXAMPLES, STEPS = 8, 64, 50
 AT_LEAST = 20_000
 """Steps that all walks together take. Some end before their last step."""
