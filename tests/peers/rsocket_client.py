@@ -45,6 +45,9 @@ SERVICE_NAME = 0x81
 
 CREDIT = 5
 
+TIMEOUT = 20.0
+"""Seconds to wait for an answer; only a failing test waits so long."""
+
 
 def encode_route_setup(route_id: uuid.UUID, service: str) -> bytes:
     """Encode a ROUTE_SETUP frame without tags."""
@@ -108,7 +111,8 @@ async def ask(rsocket: RSocketClient, service: str, interaction: str, argument: 
     Credit is granted five elements at a time, as there.
     """
     try:
-        payloads = await _answers(rsocket, service, interaction, argument)
+        async with asyncio.timeout(TIMEOUT):
+            payloads = await _answers(rsocket, service, interaction, argument)
     except RSocketProtocolError as error:
         return Outcome([], int(error.error_code), error.data)
     except RuntimeError as error:  # what the package makes of APPLICATION_ERROR

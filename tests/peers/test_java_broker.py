@@ -6,8 +6,9 @@ Onward's own client in the reference dialect; each with Java as the other end, a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 import pytest_asyncio
@@ -27,6 +28,10 @@ from tests.peers.programs import TRANSPORTS
 pytestmark = [pytest.mark.peer, pytest.mark.asyncio(loop_scope="module")]
 
 CONNECTION_CLOSE = 0x102
+
+ATTEMPTS = 10
+PATIENCE = 2.0
+"""Seconds that a new destination has to answer, each time it is asked."""
 
 PAIRS = [
     ("python", "java"),
@@ -82,18 +87,6 @@ async def stack() -> AsyncGenerator[AsyncExitStack]:
 
 
 @on_the_loop
-async def destination(
-    destinations: Java,
-    broker: dict[str, str],
-    transport: str,
-    service: str,
-    answerer: str,
-    stack: AsyncExitStack,
-) -> Destination:
-    return await start_destination(answerer, destinations, broker[transport], service, stack)
-
-
-@on_the_loop
 async def ask(
     requesters: Java,
     broker: dict[str, str],
@@ -103,6 +96,32 @@ async def ask(
     stack: AsyncExitStack,
 ) -> Ask:
     return await start_asking(languages[0], requesters, broker[transport], service, stack)
+
+
+@on_the_loop
+async def destination(
+    destinations: Java,
+    broker: dict[str, str],
+    transport: str,
+    service: str,
+    answerer: str,
+    ask: Ask,
+    stack: AsyncExitStack,
+) -> Destination:
+    """A destination that the broker has registered.
+
+    Nothing tells when it has, and a request that comes while it is doing so can wait for ever.
+    So it is asked until it answers.
+    """
+    started = await start_destination(answerer, destinations, broker[transport], service, stack)
+    for attempt in range(ATTEMPTS):
+        text = f"up {attempt}"
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ask("request_response", text), PATIENCE)
+            while (await started.received()).data != text:
+                pass
+            return started
+    raise AssertionError("the destination was never reached")
 
 
 class TestInteractions(Interactions, MetadataPush):
