@@ -305,23 +305,9 @@ async def test_a_route_id_is_a_tag(
 # --- multicast ----------------------------------------------------------------------------------
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def without_multicast(requesters: Java) -> str | None:
-    """Why there is no multicast, if there is none."""
-    with rejecting_broker("tcp") as uris:
-        requester = await JavaRequester.start(requesters, uris["tcp"])
-        outcome = await requester.ask("nobody", "request_response", "hello", routing="MULTICAST")
-        await requester.close()
-    return "this broker does not multicast" if outcome.code == INVALID else None
-
-
 @on_the_loop
-async def multicast(
-    without_multicast: str | None, java: JavaRequester, several: Several
-) -> Several:
+async def multicast(java: JavaRequester, several: Several) -> Several:
     """Three destinations, where the broker can send to all of them."""
-    if without_multicast:
-        pytest.skip(without_multicast)
     outcome = await java.ask(several.tags, "fire_and_forget", "to all", routing="MULTICAST")
     assert outcome == Outcome([])
     await several.receive(Received("fire_and_forget", "to all", "echo"))
@@ -377,10 +363,8 @@ async def test_an_error_ends_a_multicast(java: JavaRequester, multicast: Several
 
 @pytest.mark.peer(destination="nobody")
 async def test_a_multicast_that_nobody_can_take_is_rejected(
-    without_multicast: str | None, requesters: Java, transport: str, service: str
+    requesters: Java, transport: str, service: str
 ) -> None:
-    if without_multicast:
-        pytest.skip(without_multicast)
     with rejecting_broker(transport) as uris:
         requester = await JavaRequester.start(requesters, uris[transport])
         outcome = await requester.ask(service, "request_response", "hello", routing="MULTICAST")
