@@ -12,7 +12,7 @@ from ._arguments import Commands, add_log, positive, seconds, set_up_log
 from ._listen import listen
 from ._run import Interrupted, Stop, run
 
-__all__ = ["DEFAULT_URI", "add_command", "serve"]
+__all__ = ["DEFAULT_URI", "add_broker", "add_command", "serve"]
 
 DEFAULT_URI: Final = "rsocket+tcp://127.0.0.1:8001"
 
@@ -43,7 +43,36 @@ def add_command(commands: Commands) -> None:
         metavar="SECONDS",
         type=seconds,
         default=_OPTIONS.no_route_timeout,
-        help="how long a request waits for a destination; 0 rejects at once (default %(default)s)",
+        help="how long a request that does not say so itself waits for a destination; 0 rejects "
+        "at once (default %(default)s)",
+    )
+    parser.add_argument(
+        "--max-wait",
+        metavar="SECONDS",
+        type=seconds,
+        default=_OPTIONS.max_wait,
+        help="how long any request waits at most, whatever it says (default %(default)s)",
+    )
+    parser.add_argument(
+        "--method",
+        metavar="NAME",
+        default=_OPTIONS.method,
+        help="what chooses among several destinations where a request does not say: round-robin, "
+        "random, least-outstanding, peak-ewma, weighted, or a plug-in (default %(default)s)",
+    )
+    parser.add_argument(
+        "--shard-method",
+        metavar="NAME",
+        default=_OPTIONS.shard_method,
+        help="the same for shard requests: rendezvous, jump, bounded-ring, modulo, or a plug-in "
+        "(default %(default)s)",
+    )
+    parser.add_argument(
+        "--multicast-on-leave",
+        choices=("quiet", "error"),
+        default=_OPTIONS.multicast_on_leave,
+        help="what becomes of a multicast when a destination leaves before it has answered: go on "
+        "with the others, or end it with an error (default %(default)s)",
     )
     parser.add_argument(
         "--max-connections",
@@ -64,10 +93,29 @@ def add_command(commands: Commands) -> None:
     parser.set_defaults(command=_command)
 
 
+def add_broker(parser: argparse.ArgumentParser) -> None:
+    """Add which broker to ask, and how long to wait for it."""
+    parser.add_argument(
+        "--broker", metavar="URI", default=DEFAULT_URI, help="which one (default %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=5.0,
+        help="how long to wait (default %(default)g)",
+    )
+
+
 def _command(arguments: argparse.Namespace) -> None:
     set_up_log(arguments.log)
     options = BrokerOptions(
-        no_route_timeout=arguments.no_route_timeout, management=arguments.management
+        no_route_timeout=arguments.no_route_timeout,
+        max_wait=arguments.max_wait,
+        method=arguments.method,
+        shard_method=arguments.shard_method,
+        multicast_on_leave=arguments.multicast_on_leave,
+        management=arguments.management,
     )
     links = LinkOptions(max_connections=arguments.max_connections)
     uris: list[str] = arguments.listen or [DEFAULT_URI]

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import argparse
 import json
+from asyncio import sleep
 from datetime import datetime
 from typing import Any, Final
 
 from ._arguments import Commands, seconds
-from ._broker import DEFAULT_URI
-from ._run import Stop, run
+from ._broker import add_broker
+from ._run import Interrupted, Stop, run
 from ._show import table
-from ._status import CommandError
+from ._status import CommandError, Status
 
-__all__ = ["add_command", "show"]
+__all__ = ["HEADINGS", "add_command", "line", "show", "tags_of"]
 
 _DESCRIPTION: Final = """\
 Print the routing table of a running broker, in the order the destinations have joined. The
 broker's own management service is one of them: it is what answers.
 """
 
-HEADINGS: Final = ("ROUTE", "SERVICE", "TAGS", "PEER", "OUTSTANDING", "REQUESTS", "SINCE")
+HEADINGS: Final = (
+    "ROUTE",
+    "SERVICE",
+    "TAGS",
+    "PEER",
+    "OUTSTANDING",
+    "REQUESTS",
+    "LATENCY",
+    "STATE",
+    "SINCE",
+)
+
+CLEAR: Final = "\x1b[H\x1b[2J"
+"""Moves the cursor home and clears the screen."""
 
 # They have columns of their own.
 _DEFAULT_TAGS: Final = frozenset({"service", "route"})
@@ -31,27 +45,38 @@ def add_command(commands: Commands) -> None:
     parser = commands.add_parser(
         "routes", help="print the table of a running broker", description=_DESCRIPTION
     )
-    parser.add_argument(
-        "--broker", metavar="URI", default=DEFAULT_URI, help="which one (default %(default)s)"
-    )
+    add_broker(parser)
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     parser.add_argument(
-        "--timeout",
+        "--watch",
         metavar="SECONDS",
         type=seconds,
-        default=5.0,
-        help="how long to wait (default %(default)g)",
+        help="print it again and again, so often, until Ctrl-C; with --json one table a line",
     )
     parser.set_defaults(command=_command)
 
 
 def _command(arguments: argparse.Namespace) -> None:
+    every: float | None = arguments.watch
+    if every == 0:
+        raise CommandError("--watch takes more than 0 seconds", Status.USAGE)
+
     async def ask(stop: Stop) -> None:
         # The client library takes its time to import; the other commands go without.
         from ._client import ask_broker
 
-        rows = await stop.unless(ask_broker(arguments.broker, "routes", arguments.timeout))
-        print(json.dumps(rows, indent=2) if arguments.json else show(rows))
+        while True:
+            rows = await stop.unless(ask_broker(arguments.broker, "routes", arguments.timeout))
+            if arguments.json:
+                print(json.dumps(rows, indent=None if every else 2), flush=True)
+            else:
+                print(f"{CLEAR if every else ''}{show(rows)}", flush=True)
+            if every is None:
+                return
+            try:
+                await stop.unless(sleep(every))
+            except Interrupted:
+                return
 
     run(ask)
 
@@ -63,22 +88,28 @@ def show(rows: Any) -> str:
         CommandError: It is not a routing table.
     """
     try:
-        return table(HEADINGS, [_line(row) for row in rows])
+        return table(HEADINGS, [line(row) for row in rows])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CommandError("the broker's answer is not a routing table") from error
 
 
-def _line(row: Any) -> tuple[str | int, ...]:
-    tags = " ".join(
-        f"{name}={value}" for name, value in row["tags"].items() if name not in _DEFAULT_TAGS
-    )
+def line(row: Any) -> tuple[str | int, ...]:
+    """Return a row of the broker's table as cells under the headings."""
     since = datetime.fromtimestamp(row["since"]).astimezone()
     return (
         row["route"],
         row["service"],
-        tags or "-",
+        tags_of(row) or "-",
         row["peer"],
         int(row["outstanding"]),
         int(row["requests"]),
+        f"{row['latency'] * 1000:.1f} ms" if row["latency"] else "-",
+        "busy" if row["busy"] else "-",
         f"{since:%Y-%m-%d %H:%M:%S}",
     )
+
+
+def tags_of(row: Any) -> str:
+    """Return the tags that have no column of their own, as people write them."""
+    tags = row["tags"].items()
+    return " ".join(f"{name}={value}" for name, value in tags if name not in _DEFAULT_TAGS)

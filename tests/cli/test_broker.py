@@ -79,6 +79,19 @@ def test_its_limits_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert links == LinkOptions(max_connections=7)
 
 
+def test_how_it_chooses_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--method", "peak-ewma", "--shard-method", "jump", "--max-wait", "9")
+    options, _ = flags(*words, "--multicast-on-leave", "error", monkeypatch=monkeypatch)
+    assert options == BrokerOptions(
+        method="peak-ewma", shard_method="jump", max_wait=9.0, multicast_on_leave="error"
+    )
+
+
+def test_a_method_that_nobody_knows_has_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--listen", ANY, "--method", "best"]) == Status.USAGE
+    assert "method: 'best' is none of" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])
 def test_a_number_of_connections_is_at_least_one(
     number: str, capsys: pytest.CaptureFixture[str]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
+from collections.abc import Callable, Coroutine
 
 import pytest
 
 from onward.actors import Node
 from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
-from onward.cli import main
+from onward.cli import _routes, main
 from onward.cli._client import ask_broker
 from onward.cli._routes import show
+from onward.cli._run import Stop
 from onward.cli._status import CommandError, Status
 from tests.support.commands import TIMEOUT
 from tests.support.workers import Echo
@@ -28,6 +31,8 @@ def test_it_prints_the_table(broker: str, capsys: pytest.CaptureFixture[str]) ->
         "PEER",
         "OUTSTANDING",
         "REQUESTS",
+        "LATENCY",
+        "STATE",
         "SINCE",
     ]
     assert management.split()[1:4] == [MANAGEMENT_SERVICE, "-", "local"]
@@ -114,6 +119,55 @@ async def test_an_answer_that_is_no_json() -> None:
             await ask_broker(listener.uri, "routes", TIMEOUT)
 
 
+class Ticks:
+    """Stands in the place of `asyncio.sleep`, and ends the command after so many."""
+
+    def __init__(self, stop: Stop, count: int) -> None:
+        self.stop = stop
+        self.count = count
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        if len(self.waits) == self.count:
+            self.stop.wish()
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_it_prints_the_table_again_and_again(
+    words: list[str],
+    broker: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Ticks] = []
+
+    def run_it(command: Callable[[Stop], Coroutine[None, None, None]]) -> None:
+        async def main() -> None:
+            stop = Stop()
+            ticks = Ticks(stop, 3)
+            made.append(ticks)
+            monkeypatch.setattr(_routes, "sleep", ticks.sleep)
+            await command(stop)
+
+        asyncio.run(main())
+
+    monkeypatch.setattr(_routes, "run", run_it)
+    assert main(["routes", "--broker", broker, "--watch", "0.5", *words]) == Status.OK
+    printed = capsys.readouterr().out
+    if words:
+        assert [len(json.loads(line)) for line in printed.splitlines()] == [2, 2, 2]
+    else:
+        assert printed.count(_routes.CLEAR) == printed.count("ROUTE") == 3
+    assert made[0].waits == [0.5, 0.5, 0.5]
+
+
+def test_it_cannot_be_printed_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["routes", "--watch", "0"]) == Status.USAGE
+    assert "more than 0 seconds" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("answer", [{"error": "what?"}, 5, [{}], [{"tags": 5}], None])
 def test_an_answer_that_is_no_table(answer: object) -> None:
     with pytest.raises(CommandError, match="is not a routing table"):
@@ -129,8 +183,11 @@ def test_what_destinations_say_of_themselves_cannot_move_the_cursor() -> None:
         "outstanding": 1,
         "requests": 2,
         "since": 1_700_000_000.5,
+        "latency": 0.0123,
+        "busy": True,
     }
     printed = show([row])
     assert "\\x1b[2Jevil" in printed
     assert "a=b\\nc" in printed
+    assert "12.3 ms  busy" in printed
     assert len(printed.splitlines()) == 2

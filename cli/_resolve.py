@@ -1,0 +1,126 @@
+"""`onward resolve`: where a request would go, and why nowhere else."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any, Final
+
+from ..protocol.broker import format_address_query, parse_address_query
+from ._arguments import Commands
+from ._broker import add_broker
+from ._routes import HEADINGS, line
+from ._run import Stop, run
+from ._show import printable, table
+from ._status import CommandError
+
+__all__ = ["add_command", "show"]
+
+_DESCRIPTION: Final = """\
+Ask a running broker where a request would go: which destinations carry the tags, what chooses
+among them and which one is next, and what the nearest others lack. Nothing is sent.
+"""
+
+_OTHERS: Final = ("ROUTE", "SERVICE", "LACKS", "HAS INSTEAD")
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "resolve", help="say where a request would go, and why", description=_DESCRIPTION
+    )
+    parser.add_argument(
+        "tags", metavar="TAG=VALUE", nargs="+", help="what to ask for, as in service=orders"
+    )
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--multicast", action="store_true", help="ask all that carry the tags")
+    kinds.add_argument(
+        "--shard",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="the tag whose value says which destination; may be repeated",
+    )
+    kinds.add_argument(
+        "--sticky",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="the tag whose value stays with one destination; may be repeated",
+    )
+    parser.add_argument("--method", metavar="NAME", help="what is to choose among several")
+    add_broker(parser)
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.set_defaults(command=_command)
+
+
+def _command(arguments: argparse.Namespace) -> None:
+    asked = _asked(arguments)
+
+    async def ask(stop: Stop) -> None:
+        # The client library takes its time to import; the other commands go without.
+        from ._client import ask_broker
+
+        question = f"resolve {asked}"
+        found = await stop.unless(ask_broker(arguments.broker, question, arguments.timeout))
+        print(json.dumps(found, indent=2) if arguments.json else show(found))
+
+    run(ask)
+
+
+def _asked(arguments: argparse.Namespace) -> str:
+    """Return what is asked for, as an address of type 32 has it.
+
+    Raises:
+        AddressError: It cannot be read.
+    """
+    words: list[str] = ["@multicast"] if arguments.multicast else []
+    words += [f"@shard={key}" for key in arguments.shard]
+    words += [f"@sticky={key}" for key in arguments.sticky]
+    if arguments.method is not None:
+        words.append(f"@method={arguments.method}")
+    return format_address_query(parse_address_query(" ".join((*words, *arguments.tags))))
+
+
+def show(found: Any) -> str:
+    """Lay out the broker's answer.
+
+    Raises:
+        CommandError: It says what is wrong, or is no such answer.
+    """
+    try:
+        if "error" in found:
+            raise CommandError(f"the broker says: {printable(str(found['error']))}")
+        return "\n".join(_lines(found))
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CommandError("the broker's answer does not say where a request would go") from error
+
+
+def _lines(found: Any) -> list[str]:
+    matches, matching = int(found["matches"]), found["matching"]
+    how = f"{found['routing']}, by {found['method']}" if found["method"] else found["routing"]
+    lines = [
+        printable(f"{found['query']}  ({how})"),
+        f"{matches} of {int(found['routes'])} destinations match",
+    ]
+    if matching:
+        marked = [("=> " if row["route"] == found["next"] else "   ", row) for row in matching]
+        rows = [(mark + str(line(row)[0]), *line(row)[1:]) for mark, row in marked]
+        lines += ["", table((f"   {HEADINGS[0]}", *HEADINGS[1:]), rows)]
+    if matches > len(matching):
+        lines.append(f"... and {matches - len(matching)} more")
+    if found["others"]:
+        lines += ["", "the nearest that do not match:", table(_OTHERS, _others(found["others"]))]
+    return lines
+
+
+def _others(others: Any) -> list[tuple[str, ...]]:
+    return [
+        (
+            str(each["route"]["route"]),
+            str(each["route"]["service"]),
+            " ".join(each["missing"]) or "-",
+            " ".join(each["different"]) or "-",
+        )
+        for each in others
+    ]

@@ -1,0 +1,71 @@
+"""`onward watch`: what happens in a running broker."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any, Final
+
+from ._arguments import Commands
+from ._broker import add_broker
+from ._routes import tags_of
+from ._run import Interrupted, Stop, run
+from ._show import printable
+from ._status import CommandError
+
+__all__ = ["add_command", "show"]
+
+_DESCRIPTION: Final = """\
+Print what happens in a running broker, a line for each event, until Ctrl-C: destinations that
+join, leave or are replaced, and requests that are rejected or lost.
+"""
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "watch", help="print what happens in a running broker", description=_DESCRIPTION
+    )
+    add_broker(parser)
+    parser.add_argument("--json", action="store_true", help="print each event as JSON")
+    parser.set_defaults(command=_command)
+
+
+def _command(arguments: argparse.Namespace) -> None:
+    async def watch(stop: Stop) -> None:
+        # The client library takes its time to import; the other commands go without.
+        from ._client import watch_broker
+
+        async def follow() -> None:
+            async with aclosing(watch_broker(arguments.broker, arguments.timeout)) as events:
+                async for event in events:
+                    print(json.dumps(event) if arguments.json else show(event), flush=True)
+
+        try:
+            await stop.unless(follow())
+        except Interrupted:
+            return
+
+    run(watch)
+
+
+def show(event: Any) -> str:
+    """Write an event on a line; one before it if events have been missed.
+
+    Raises:
+        CommandError: It is none.
+    """
+    try:
+        at = datetime.fromtimestamp(event["at"]).astimezone()
+        words = [f"{at:%H:%M:%S}", f"{event['kind']:<8}"]
+        if event["route_id"] is not None:
+            row = {"tags": dict(event["tags"])}
+            words += [event["service"], tags_of(row), event["peer"], event["route_id"]]
+        words += [event["query"] if not event["reason"] else "", event["reason"]]
+        text = printable("  ".join(word for word in words if word))
+        missed = int(event["missed"])
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CommandError("the broker tells what is no event") from error
+    return f"... {missed} events missed\n{text}" if missed else text

@@ -1,0 +1,100 @@
+"""`onward resolve`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from onward.cli import main
+from onward.cli._resolve import show
+from onward.cli._status import CommandError, Status
+
+
+def test_it_says_where_a_request_would_go(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resolve", "service=store", "--broker", broker]) == Status.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "service=store  (unicast, by roundrobin)"
+    assert lines[1] == "1 of 2 destinations match"
+    assert lines[4].startswith("=> ")
+    assert lines[4].split()[2:5] == ["store", "region=eu", "local"]
+    assert lines[-1].split()[1:] == [
+        "onward.management",
+        "-",
+        "service=onward.management",
+    ]
+
+
+def test_it_says_what_is_missing(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["service=store", "region=us", "zone=1"]
+    assert main(["resolve", *words, "--broker", broker]) == Status.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "0 of 2 destinations match"
+    assert lines[5].split()[1:] == ["store", "zone=1", "region=eu"]
+
+
+@pytest.mark.parametrize(
+    ("words", "query", "how"),
+    [
+        (["--multicast"], "@multicast service=store user=7", "multicast"),
+        (["--sticky", "user"], "@sticky=user service=store user=7", "unicast, by roundrobin"),
+        (["--shard", "user"], "@shard=user service=store user=7", "shard, by rendezvous"),
+        (
+            ["--shard", "user", "--method", "jump"],
+            "@shard=user @method=jump service=store user=7",
+            "shard, by jump",
+        ),
+    ],
+)
+def test_it_asks_in_each_way(
+    words: list[str], query: str, how: str, broker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["resolve", "service=store", "user=7", *words, "--broker", broker]
+    assert main(command) == Status.OK
+    assert capsys.readouterr().out.splitlines()[0] == f"{query}  ({how})"
+
+
+def test_it_prints_json(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resolve", "service=store", "--json", "--broker", broker]) == Status.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["next"] == found["matching"][0]["route"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--shard", "user", "service=a"], ["service=%zz"], ["--multicast", "--method=x", "service=a"]],
+)
+def test_what_cannot_be_read_has_status_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["resolve", *words, "--broker", "rsocket+tcp://127.0.0.1:1"]) == Status.USAGE
+    assert capsys.readouterr().err.startswith("onward resolve: ")
+
+
+@pytest.mark.parametrize("answer", [5, {}, [], None, {"matches": "x", "matching": ()}])
+def test_an_answer_that_is_none(answer: object) -> None:
+    with pytest.raises(CommandError, match="does not say where"):
+        show(answer)
+
+
+def test_what_the_broker_says_is_wrong() -> None:
+    with pytest.raises(CommandError, match=r"the broker says: no\\nway"):
+        show({"error": "no\nway"})
+
+
+def test_what_there_is_no_room_for() -> None:
+    found: dict[str, object] = {
+        "query": "service=a",
+        "routing": "multicast",
+        "method": "",
+        "next": None,
+        "matching": [],
+        "others": [],
+        "matches": 7,
+        "routes": 9,
+    }
+    assert show(found).splitlines() == [
+        "service=a  (multicast)",
+        "7 of 9 destinations match",
+        "... and 7 more",
+    ]
