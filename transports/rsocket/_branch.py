@@ -40,18 +40,19 @@ _REQUEST_N: Final = int(FrameType.REQUEST_N)
 
 
 class Taken:
-    """A stream to a destination: what `Served` is for a handler."""
+    """A stream to a destination: what `Served` is for a handler.
 
-    __slots__ = ("link", "stream")
+    Attributes:
+        ahead: Elements the destination may still send. The stream's own count is ahead of
+            this, by the elements in the rest of the chunk that is just being read.
+    """
+
+    __slots__ = ("ahead", "link", "stream")
 
     def __init__(self, link: Link, stream: Stream) -> None:
         self.link = link
         self.stream = stream
-
-    @property
-    def ahead(self) -> int:
-        """Elements the destination may still send."""
-        return self.stream.receive_credit
+        self.ahead = 0
 
     @property
     def credit(self) -> int:
@@ -61,6 +62,7 @@ class Taken:
     def want(self, n: int) -> None:
         """Let the destination send that many more elements."""
         if self.stream.state != CLOSED:
+            self.ahead += n
             self.link.core.send_request_n(self.stream, n)
             self.link.flush_soon()
 
@@ -144,9 +146,10 @@ class Branch(FrameExchange):
         frames = exchange.frames_for(link)
         stream = link.open(exchange.kind)
         stream.peer = self
-        self.to = Taken(link, stream)
+        self.to = to = Taken(link, stream)
         if exchange.kind in WITH_CREDIT:
-            link.core.relay_request(stream, frames[0], max(1, merge.wanted()))
+            to.ahead = max(1, merge.wanted())
+            link.core.relay_request(stream, frames[0], to.ahead)
         else:
             link.core.relay(stream, frames[0])
         for frame in frames[1:]:

@@ -224,8 +224,9 @@ class Merge:
     def _on_patience(self) -> None:
         """Go on without those that have held the others up for too long."""
         self._timer = None
+        low = self._low  # it changes as they are dropped
         for branch in tuple(self._branches):
-            if branch.input_open and branch.wanted == self._low:
+            if branch.input_open and branch.wanted == low:
                 self.on_left(branch)
 
     # --- what the destinations say ------------------------------------------------------------
@@ -238,6 +239,8 @@ class Merge:
         begins = not branch.part
         more = more_follow(frame)
         if not begins or frame.word & (NEXT | FOLLOWS):
+            if begins and branch.to is not None:
+                branch.to.ahead -= 1
             branch.part = branch.part + 1 if more else 0
             self._said = True
             if (branch is self._talking and not branch.held) or (begins and self._free()):

@@ -102,7 +102,6 @@ class Served:
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
         """Send an element; the handler has credit for it."""
-        self.ahead -= 1
         self._over = complete
         try:
             self._port.say(data, metadata, complete=complete)
@@ -252,6 +251,7 @@ class ServedStream:
         """Send an element to the requester."""
         link = self._link
         link.core.send_payload(self._open, data, metadata, complete=complete)
+        self._served.ahead -= 1
         self._after(link.time())
         self.refill()
 
