@@ -21,7 +21,6 @@ TRANSPORTS = ("tcp", "ws")
 """What clients reach the broker by: TCP and WebSocket."""
 
 LISTENING = "listening rsocket+"
-OPEN_BROKER = Path(__file__).with_name("open_broker.py")
 
 
 class Program:
@@ -88,14 +87,13 @@ class Program:
 
 @contextmanager
 def running_broker(
-    *options: str, transports: Sequence[str] = ("tcp",), any_origin: bool = False
+    *options: str, transports: Sequence[str] = ("tcp",)
 ) -> Generator[dict[str, str]]:
     """Run `onward broker` as its own process, and yield where it listens.
 
     Args:
         options: More options for it.
         transports: What it listens by, each on any free port.
-        any_origin: Whether to run `open_broker.py` instead.
 
     Yields:
         For each transport the URI that clients of other makes know it by, such as
@@ -107,9 +105,7 @@ def running_broker(
     listeners = [
         word for name in transports for word in ("--listen", f"rsocket+{name}://127.0.0.1:0")
     ]
-    onward = [str(Path(sys.executable).with_name("onward")), "broker"]
-    program = [sys.executable, str(OPEN_BROKER)] if any_origin else onward
-    command = [*program, *listeners, *options]
+    command = [str(Path(sys.executable).with_name("onward")), "broker", *listeners, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:

@@ -49,13 +49,13 @@ on_the_loop = pytest_asyncio.fixture(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def broker() -> AsyncGenerator[dict[str, str]]:
     """The URIs of a broker. The tests share it, each with a service of its own."""
-    with running_broker(transports=TRANSPORTS, any_origin=True) as uris:
+    with running_broker(transports=TRANSPORTS) as uris:
         yield uris
 
 
 def rejecting_broker(transport: str) -> AbstractContextManager[dict[str, str]]:
     """A broker where no request waits."""
-    return running_broker("--no-route-timeout", "0", transports=[transport], any_origin=True)
+    return running_broker("--no-route-timeout", "0", transports=[transport])
 
 
 @pytest.fixture

@@ -32,11 +32,11 @@ KEY = base64.b64encode(bytes(range(16))).decode()
 MASK = b"\x11\x22\xa3\xf4"
 
 
-def handshake(path: str = "/", *more: str, key: str = KEY) -> bytes:
+def handshake(path: str = "/", *more: str, key: str = KEY, host: str = "broker.example") -> bytes:
     """Return the request that opens a WebSocket, with more headers."""
     lines = (
         f"GET {path} HTTP/1.1",
-        "Host: broker.example",
+        f"Host: {host}",
         "Connection: Upgrade",
         "Upgrade: websocket",
         f"Sec-WebSocket-Key: {key}",

@@ -110,7 +110,8 @@ class WebSocketOptions:
         origins: Origins of the pages that may connect, as browsers say them: scheme, host, and
             port if it is not the usual one (`https://shop.example`). `*`: all pages. Others get
             403. Browsers always send an origin; whoever sends none is no browser, and may
-            connect.
+            connect. So may who names as origin the broker itself by its IP address or as
+            `localhost`, as programs in Java do.
         max_handshake: Most bytes of the request that opens a WebSocket, with its headers. Over
             it: 431, and close.
         handshake_timeout: How long that request may take to come, in seconds. Then the socket

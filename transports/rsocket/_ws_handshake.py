@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, cast
 
+from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
@@ -31,6 +34,7 @@ _logger = logging.getLogger("onward.transports.rsocket.handshake")
 _logger.setLevel(logging.WARNING)
 
 _END: Final = b"\r\n\r\n"
+_PORT: Final = re.compile(r":\d+$")
 _SUBPROTOCOL: Final = Subprotocol("rsocket")
 
 
@@ -104,7 +108,7 @@ class Handshake(asyncio.Protocol):
         if self._path and path != self._path:
             self._refuse("path", wire, 404, "there is no RSocket at this path\n")
             return
-        if not self._may_come(request.headers.get_all("Origin")):
+        if not self._may_come(request.headers):
             self._refuse("origin", wire, 403, "pages of this origin may not connect\n")
             return
         response = wire.accept(request)
@@ -117,10 +121,18 @@ class Handshake(asyncio.Protocol):
             return
         self._open(wire, response, link, rest)
 
-    def _may_come(self, origins: Sequence[str]) -> bool:
-        """Say whether the page that connects, if it is one, is of an origin that may."""
+    def _may_come(self, headers: Headers) -> bool:
+        """Say whether the page that connects, if it is one, is of an origin that may.
+
+        Some programs, Java's clients among them, name the broker itself as origin. It serves no
+        pages, so no page has that origin, unless the name of the host was made to lead here:
+        such a name is believed only if nobody can do that to it.
+        """
         allowed = self._web.origins
-        return "*" in allowed or all(origin in allowed for origin in origins)
+        if "*" in allowed:
+            return True
+        own = [f"http://{host}" for host in headers.get_all("Host") if _is_no_name(host)]
+        return all(origin in allowed or origin in own for origin in headers.get_all("Origin"))
 
     def _open(self, wire: ServerProtocol, response: Response, link: Link, rest: bytes) -> None:
         transport = self._transport
@@ -185,3 +197,15 @@ def _wire() -> ServerProtocol:
 def _subprotocol(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     """Agree to be what we are, if the client asks."""
     return _SUBPROTOCOL if _SUBPROTOCOL in offered else None
+
+
+def _is_no_name(host: str) -> bool:
+    """Say whether a Host header has an IP address, or `localhost`, which no DNS answers for."""
+    host = _PORT.sub("", host)
+    if host == "localhost":
+        return True
+    try:
+        ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True

@@ -132,6 +132,32 @@ async def test_pages_of_which_origins_may_connect(
         peer.transport.lose(None)
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "expected"),
+    [
+        ("127.0.0.1:8080", "http://127.0.0.1:8080", 101),
+        ("127.0.0.1", "http://127.0.0.1", 101),
+        ("[::1]:8080", "http://[::1]:8080", 101),
+        ("localhost:8080", "http://localhost:8080", 101),
+        # A name can be made to lead here by whoever owns it.
+        ("evil.example:8080", "http://evil.example:8080", 403),
+        ("127.0.0.1.evil.example", "http://127.0.0.1.evil.example", 403),
+        # Another server of the same machine has pages.
+        ("127.0.0.1:8080", "http://127.0.0.1:80", 403),
+        ("127.0.0.1:8080", "https://127.0.0.1:8080", 403),
+        ("127.0.0.1:8080", SHOP, 403),
+    ],
+)
+@in_memory
+async def test_programs_that_name_the_broker_as_origin(
+    host: str, origin: str, expected: int
+) -> None:
+    async with listening() as listener:
+        peer = WebSocketPeer(listener)
+        assert await status(peer, handshake("/", f"Origin: {origin}", host=host)) == expected
+        peer.transport.lose(None)
+
+
 def without(header: str) -> bytes:
     lines = handshake().decode().split("\r\n")
     return "\r\n".join(line for line in lines if not line.startswith(header)).encode()
