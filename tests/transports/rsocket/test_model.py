@@ -298,6 +298,17 @@ class Model(RuleBasedStateMachine):
         peer.send(*(frame for asked in requests for frame in asked.frames))
         self.run(self.settle())
 
+    @precondition(lambda self: self.peers)
+    @rule(data=st.data(), region=st.sampled_from(["ap", "sa"]), n=st.integers(1, 12))
+    def several_ask_before_anybody_comes(self, data: st.DataObject, region: str, n: int) -> None:
+        """They come in the order in which they were asked, unless somebody is there already."""
+        peer = data.draw(st.sampled_from(self.peers))
+        wanted = Wanted(UNICAST, "a", region)
+        for kind in (STREAM, RR, CHANNEL):
+            peer.send(*self.request(peer, kind, wanted, n, False).frames)
+        self.run(self.settle())
+        self.a_destination("a", region)
+
     def request(self, peer: Peer, kind: int, wanted: Wanted, n: int, fragments: bool) -> Request:
         """Make a request, and say what becomes of it."""
         if kind == CHANNEL and wanted.flags == MULTICAST:
@@ -356,6 +367,16 @@ class Model(RuleBasedStateMachine):
         if last and asked.kind != RR:
             frames.append(payload(branch.stream, b"", C))
         self.run(self.answer(asked, branch, frames))
+
+    @precondition(lambda self: any(each.merged for each in self.streaming()))
+    @rule(data=st.data())
+    def all_of_several_answer(self, data: st.DataObject) -> None:
+        """Each says all it may, which may be more than the requester wants."""
+        asked = data.draw(st.sampled_from([each for each in self.streaming() if each.merged]))
+        for branch in asked.open:
+            frames = [payload(branch.stream, b"%d" % n) for n in range(asked.credit(branch))]
+            if frames:
+                self.run(self.answer(asked, branch, frames))
 
     @precondition(lambda self: self.answerable())
     @rule(data=st.data())
@@ -656,7 +677,7 @@ class Model(RuleBasedStateMachine):
                     assert branch.ahead > 0 or branch.passed == asked.granted
 
 
-WALKS, EXAMPLES, STEPS = 8, 64, 50
+WALKS, EXAMPLES, STEPS = 8, 96, 50
 AT_LEAST = 20_000
 """Steps that all walks together take. Some end before their last step."""
 
