@@ -382,3 +382,13 @@ def test_relaying_to_a_stream_that_is_over() -> None:
     with pytest.raises(LocalProtocolError, match="closed"):
         right.relay(theirs, parse_frame(error_frame(1, 0x201, "")))
     assert right.pending == 0
+
+
+def test_relaying_a_metadata_push() -> None:
+    connection = client()
+    push = raw(0, FrameType.METADATA_PUSH, METADATA | IGNORE | 0x1F, b"m")
+    connection.relay_metadata_push(parse_frame(push))
+    assert connection.data_to_send() == push
+    connection.receive_eof()
+    with pytest.raises(LocalProtocolError, match="METADATA_PUSH"):
+        connection.relay_metadata_push(parse_frame(push))

@@ -59,9 +59,8 @@ async def test_a_destination_gets_what_it_leases() -> None:
         destination, requester = await leasing(w), await w.requester()
         assert codes(await requester.ask(request(RR, 1, ASKED))) == [REJECTED]
         await destination.ask(lease(1000, 1))
-        assert codes(await requester.ask(request(RR, 3, ASKED), request(RR, 5, ASKED))) == [
-            REJECTED
-        ]
+        both = request(RR, 3, ASKED), request(RR, 5, ASKED)
+        assert codes(await requester.ask(*both)) == [REJECTED]
         assert [kind_of(raw) for raw in await destination.received()] == [RR]
         await destination.ask(payload(2, b"x", N | C))
         assert elements(await requester.received()) == [b"x"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -45,6 +46,10 @@ async def three(w: World) -> tuple[Peer, Peer, Peer, Peer]:
     """Return a requester and three destinations of one service."""
     requester = await w.requester()
     return requester, await w.destination(), await w.destination(), await w.destination()
+
+
+def _same(recorder: Recorder) -> Recorder:
+    return recorder
 
 
 async def got(peer: Peer) -> bytes:
@@ -631,7 +636,7 @@ async def test_a_plain_message_is_copied_to_each() -> None:
     async with world() as w:
         recorders = [Recorder(), Recorder()]
         for number, recorder in enumerate(recorders):
-            await w.node.start(lambda recorder=recorder: recorder, address=f"r{number}")
+            await w.node.start(partial(_same, recorder), address=f"r{number}")
             w.broker.register(f"r{number}", service="a")
         destination = await w.destination()
         w.node.send("32#@multicast service=a", b"x", return_route="back")

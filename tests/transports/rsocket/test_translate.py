@@ -35,7 +35,9 @@ from tests.support.rsocket_peer import (
 )
 
 INVALID = 0x204
-FORMS = [(mime, alone) for mime in (BROKER_FRAME, ROUTING_FRAME, FORWARDING) for alone in (0, 1)]
+FORMS = [
+    (mime, alone) for mime in (BROKER_FRAME, ROUTING_FRAME, FORWARDING) for alone in (False, True)
+]
 OTHERS = ((b"text/plain", b"t"), (b"x/y", b""))
 
 
