@@ -33,6 +33,11 @@ class _Signal:
     def __init__(self) -> None:
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a task waits."""
+        return self._waiter is not None
+
     async def wait(self) -> None:
         """Wait until `wake` is called.
 
@@ -102,6 +107,11 @@ class Incoming(AsyncIterator[bytes]):
         if not self._ended and 2 * missing >= self._window:
             self._due += missing
             self._outlet.request_n(missing)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the handler waits for an element."""
+        return self._news.waiting
 
     def put(self, data: bytes, metadata: bytes | None) -> bool:
         """Take an element; return whether it was asked for."""
@@ -187,8 +197,8 @@ class Handling:
     def input_error(self, code: int, text: str) -> None:
         """Note that the requester has ended a channel with an error.
 
-        "ERROR terminates both": the handler is told when it takes the next element, and
-        what it says reaches nobody.
+        That ends both directions. A handler that waits for an element is told; one that does
+        something else is cancelled. What it says reaches nobody.
         """
         if self._incoming is not None and not self.over:
             self.over = True
@@ -196,8 +206,9 @@ class Handling:
                 error = ApplicationError(code, text)
             except ValueError:  # no code for a stream, yet an error
                 error = ApplicationError(ErrorCode.APPLICATION_ERROR, text)
+            if not self._incoming.waiting:
+                self.cancel()
             self._incoming.end(error)
-            self._news.wake()
 
     def cancel(self) -> None:
         """Cancel the handler: the requester has cancelled, or is gone."""

@@ -180,7 +180,7 @@ class AskedElements:
     async def may_send(self) -> bool:
         """Wait until the responder wants an element; return whether it ever does."""
         while not self.input_over.is_set() and not self.stream.closed:
-            if self.stream.send_credit > 0 and not self._link.write_paused:
+            if self.stream.send_credit > 0 and not self._link.full:
                 return True
             self.writable.clear()
             await self.writable.wait()

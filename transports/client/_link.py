@@ -192,6 +192,9 @@ class ClientLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Let those go on who waited for this socket."""
         self.write_paused = False
+        self._on_room()
+
+    def _on_room(self) -> None:
         starved, self._starved = self._starved, set()
         for served in starved:
             served.refill()
@@ -211,9 +214,12 @@ class ClientLink(asyncio.Protocol):
         transport = self._transport
         if transport is None or not self.core.pending:
             return
+        full = self.full
         transport.write(self.core.data_to_send())
         if transport.get_write_buffer_size() > self.options.max_pending:
             self.abort("the broker does not read")
+        elif full and not self.write_paused:
+            self._on_room()
 
     def _settle(self) -> None:
         if self.core.pending:
@@ -278,9 +284,14 @@ class ClientLink(asyncio.Protocol):
     # --- requests -------------------------------------------------------------------------------
 
     @property
+    def full(self) -> bool:
+        """Whether `max_queued` bytes wait, for the socket or for the end of this turn."""
+        return self.write_paused or self.core.pending >= self.options.max_queued
+
+    @property
     def usable(self) -> bool:
         """Whether a request can be sent now."""
-        return self.alive and not self.write_paused and self._leased()
+        return self.alive and not self.full and self._leased()
 
     @property
     def alive(self) -> bool:
@@ -342,7 +353,7 @@ class ClientLink(asyncio.Protocol):
         """
         if len(metadata) > self.options.max_request:
             raise PayloadTooBig(len(metadata), self.options.max_request)
-        if not self.alive or self.write_paused:
+        if not self.alive or self.full:
             raise NotDelivered(self.name, "the connection takes no push now")
         self.core.send_metadata_push(metadata)
         self.flush_soon()

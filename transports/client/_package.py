@@ -122,6 +122,7 @@ class PackageClient:
     """
 
     def __init__(self, wire: Wire, metadata: bytes | None, options: ClientOptions) -> None:
+        self._closing: asyncio.Task[None] | None = None
         self._client: Any = RSocketClient(
             _once(CleanTransport(wire, options)),
             honor_lease=options.leases,
@@ -137,8 +138,15 @@ class PackageClient:
         await self._client.connect()
 
     async def close(self) -> None:
-        """End the package's tasks."""
-        await self._client.close()
+        """End the package's tasks. Idempotent.
+
+        In a task of its own: while it waits for its tasks, the package takes a cancellation of
+        whoever closes it for one of theirs, and swallows it; and it is not made to be closed
+        by two at once.
+        """
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._client.close())
+        await asyncio.wait({self._closing})
 
 
 async def _once(transport: CleanTransport) -> AsyncGenerator[CleanTransport]:

@@ -121,7 +121,7 @@ class Served:
         handling = self._handling
         if handling is None or self.interaction not in _WITH_CREDIT:
             return
-        if self._link.write_paused:
+        if self._link.full:
             self._link.starve(self)
             return
         more = min(self.stream.send_credit, self._link.options.credit_window) - self._ahead

@@ -1,0 +1,103 @@
+"""What a client writes into metadata, and what a handler sees of what comes."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from onward.actors.broker import Request
+from onward.protocol.broker import (
+    MIME_FORWARDING,
+    AddressFrame,
+    Dialect,
+    RouteSetup,
+    make_tags,
+    multicast,
+    parse_address_query,
+    shard,
+    unicast,
+    unwrap_metadata,
+)
+from onward.protocol.broker._hints import query_of_address
+from onward.protocol.rsocket import COMPOSITE_MIME, build_composite
+from onward.transports.client import ClientOptions
+from onward.transports.client._metadata import (
+    Destination,
+    address_metadata,
+    request_of,
+    setup_metadata,
+)
+
+ORIGIN = UUID(int=7)
+OPTIONS = ClientOptions()
+
+
+def written(destination: Destination, metadata: bytes | None = None) -> AddressFrame:
+    data = address_metadata(destination, ORIGIN.bytes, metadata, "", (), OPTIONS)
+    found = unwrap_metadata(data, COMPOSITE_MIME).address
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "service=orders",
+        "service=orders region=eu empty=",
+        "@multicast service=orders",
+        "@encrypted service=orders",
+        "@shard=user service=orders user=42",
+        "@shard=user @shard=service @method=jump service=orders user=42",
+        "@sticky=user @method=random @no-route=reject service=orders user=42",
+        "@no-route=2.5 service=orders",
+        "@multicast @no-route=wait service=orders",
+        "zone=a zone=b",
+    ],
+)
+def test_a_text_asks_for_what_it_says(text: str) -> None:
+    frame = written(text)
+    assert frame.origin_route_id == ORIGIN.bytes
+    assert query_of_address(frame) == parse_address_query(text)
+
+
+def test_an_address_keeps_what_it_has() -> None:
+    own = UUID(int=9).bytes
+    assert written(unicast("a", origin=own)).origin_route_id == own
+    assert written(multicast("a")).origin_route_id == ORIGIN.bytes
+    frame = shard("a", tags={"user": "1"}, by="user")
+    assert written(frame, b"wrapped").wrapped == b"wrapped"
+    already = AddressFrame(own, frame.routing, frame.tags, False, frame.metadata, b"mine")
+    assert written(already) == already
+
+
+def test_a_handler_sees_what_was_written() -> None:
+    entries = [("text/plain", b"note"), ("#80", b"odd")]
+    data = address_metadata("service=a k=v", ORIGIN.bytes, b"meta", "r", entries, OPTIONS)
+    request = request_of(b"data", data)
+    assert (request.data, request.metadata, request.route) == (b"data", b"meta", "r")
+    assert request.origin == ORIGIN
+    assert set(request.tags) == set(make_tags({"service": "a", "k": "v"}))
+    assert request.entries[1:] == tuple(entries)
+    assert not request.encrypted
+
+
+def test_metadata_without_an_address_have_entries() -> None:
+    request = request_of(b"", build_composite([("text/plain", b"note")]))
+    assert request == Request(b"", entries=(("text/plain", b"note"),))
+    assert request_of(b"x", None) == Request(b"x")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"\x00", build_composite([(MIME_FORWARDING.decode(), b"")]), b"\xff\xff\xff\xff"],
+)
+def test_metadata_that_are_broken_are_none(metadata: bytes) -> None:
+    assert request_of(b"x", metadata) == Request(b"x")
+
+
+def test_a_setup_has_one_entry() -> None:
+    setup = RouteSetup(ORIGIN.bytes, "a", make_tags({"k": "v"}))
+    assert setup_metadata(setup, OPTIONS) == build_composite(
+        [(MIME_FORWARDING.decode(), setup.serialize(Dialect.SPECIFICATION))]
+    )
