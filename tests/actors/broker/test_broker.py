@@ -243,12 +243,18 @@ async def test_a_peer_asks_the_broker_about_itself() -> None:
         {"max_wait": -1},
         {"max_wait": float("inf")},
         {"latency_decay": 0},
+        {"multicast_on_leave": "loud"},
+        {"multicast_window": 0},
+        {"multicast_patience": -1},
+        {"max_held": -1},
+        {"max_sticky": 0},
+        {"max_placed": -1},
         {"latency_decay": float("inf")},
         {"max_watchers": 0},
         {"max_events": 0},
     ],
 )
-def test_options_out_of_range(wrong: dict[str, float]) -> None:
+def test_options_out_of_range(wrong: dict[str, float | str]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         BrokerOptions(**wrong)  # type: ignore[arg-type]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,9 @@ from onward.protocol import (
     NotDelivered,
     UnknownAddressType,
 )
+from onward.protocol.broker import RouteSetup
 from tests.support.rsocket_peer import (
+    BROKER_FRAME,
     CHANNEL,
     FNF,
     RR,
@@ -26,8 +29,11 @@ from tests.support.rsocket_peer import (
     F,
     N,
     Peer,
+    World,
+    address,
     asked_for,
     cancel,
+    composite,
     error,
     errors,
     in_memory,
@@ -158,6 +164,134 @@ async def test_long_queries_are_not_remembered_and_take_turns_all_the_same() -> 
             requester.send(request(FNF, 1 + 2 * number, asked_for(tags)))
         assert await counts(peers) == [3, 3]
         assert not len(w.broker.index._selectors)
+
+
+# --- methods --------------------------------------------------------------------------------
+
+
+async def workers(w: World, count: int, **tags: str) -> list[Recorder]:
+    """Register workers as destinations of service `a`."""
+    made = [Recorder() for _ in range(count)]
+    for worker in made:
+        at = await w.node.start(partial(itself, worker))
+        w.broker.register(at, service="a", tags=dict(tags))
+    return made
+
+
+def itself(worker: Recorder) -> Recorder:
+    return worker
+
+
+def busy_one(w: World, busy: bool = True) -> None:
+    """Register a connection that does not keep up."""
+    joins = RouteSetup(w.new_id().bytes, "a")
+    to = w.broker.address
+    w.broker.connect(joins, to, peer="slow", evict=print, busy=lambda: busy)
+
+
+@in_memory
+async def test_a_shard_s_key_belongs_to_one_destination() -> None:
+    async with world() as w:
+        got = await workers(w, 3)
+        for _ in range(2):
+            for user in range(30):
+                w.node.send(f"32#@shard=user service=a user={user}", str(user).encode())
+        await w.loop.idle()
+        payloads = [recorder.payloads for recorder in got]
+        assert all(payloads)
+        for each in payloads:
+            assert each[: len(each) // 2] == each[len(each) // 2 :]
+        assert sorted(int(user) for each in payloads for user in set(each)) == list(range(30))
+
+
+@in_memory
+async def test_a_sticky_key_stays_and_others_take_turns() -> None:
+    async with world() as w:
+        got = await workers(w, 3)
+        for _ in range(4):
+            w.node.send("32#@sticky=user service=a user=7", b"7")
+            w.node.send("32#service=a", b"x")
+        await w.loop.idle()
+        assert sorted(recorder.payloads.count(b"7") for recorder in got) == [0, 0, 4]
+        assert sum(recorder.payloads.count(b"x") for recorder in got) == 4
+
+
+@in_memory
+async def test_a_plain_message_to_all() -> None:
+    async with world() as w:
+        got = await workers(w, 3)
+        w.node.send("32#@multicast service=a", b"x")
+        await w.loop.idle()
+        assert [recorder.payloads for recorder in got] == [[b"x"]] * 3
+        for recorder in got[1:]:
+            await w.node.stop_worker(recorder.address)
+        w.node.send("32#@multicast service=a", b"y")
+        await w.loop.idle()
+        assert got[0].payloads == [b"x", b"y"]
+
+
+@in_memory
+async def test_one_that_does_not_keep_up_is_passed_over_by_any_method_of_unicast() -> None:
+    async with world() as w:
+        (got,) = await workers(w, 1)
+        busy_one(w)
+        for method in ("round-robin", "random", "weighted", "no-such-thing"):
+            for _ in range(4):
+                w.node.send(f"32#@method={method} service=a", b"x")
+        await w.loop.idle()
+        assert len(got.messages) == 16
+        assert w.broker.statistics().unknown_methods == 4
+
+
+@in_memory
+async def test_a_shard_goes_nowhere_else_when_its_destination_does_not_keep_up() -> None:
+    async with world() as w:
+        (got,) = await workers(w, 1)
+        busy_one(w)
+        before = [row.requests for row in w.broker.routes()][-2:]
+        for user in range(20):
+            w.node.send(f"32#@shard=user service=a user={user}", b"x")
+        await w.loop.idle()
+        here, slow = [row.requests for row in w.broker.routes()][-2:]
+        assert before == [0, 0]
+        assert here == len(got.messages) > 0
+        assert slow == 20 - here > 0
+
+
+@in_memory
+async def test_a_request_says_how_long_it_waits() -> None:
+    async with world(BrokerOptions(max_wait=20.0)) as w:
+        with pytest.raises(NoRoute):
+            await w.node.request("32#@no-route=reject service=a", b"")
+        asked = [
+            asyncio.ensure_future(w.node.request(f"32#@no-route={wait} service=a", b"", timeout=99))
+            for wait in ("wait", "2.5", "7")
+        ]
+        ends = list[float]()
+        began = w.loop.time()
+        for task in asyncio.as_completed(asked):
+            with pytest.raises(NoRoute):
+                await task
+            ends.append(w.loop.time() - began)
+        assert ends == pytest.approx([2.5, 7, 20], abs=0.01)
+        w.node.send("32#@no-route=wait service=b", b"waits")
+        w.node.send("32#@no-route=1 service=b", b"does not")
+        await asyncio.sleep(9)
+        recorder = Recorder()
+        w.broker.register(await w.node.start(lambda: recorder), service="b")
+        await w.loop.idle()
+        assert recorder.payloads == [b"waits"]
+
+
+@in_memory
+async def test_a_shard_request_in_a_dialect_that_cannot_say_by_what() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        metadata = composite((BROKER_FRAME, address("a", 0x020)))
+        ((_, code, text),) = errors(await requester.ask(request(RR, 1, metadata)))
+        assert code == 0x204
+        assert "shard" in text
+        await w.settled()
 
 
 @pytest.mark.parametrize("text", ["32#%20", "32#a=b%zz", "32#%ff"])
