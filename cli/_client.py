@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from reactivestreams.subscriber import Subscriber
 from rsocket.awaitable.awaitable_rsocket import AwaitableRSocket
 from rsocket.error_codes import ErrorCode
 from rsocket.exceptions import RSocketError, RSocketProtocolError
@@ -86,7 +85,7 @@ async def watch_broker(uri: str, timeout: float) -> AsyncGenerator[Any]:
     raise CommandError(f"{uri} says no more: it has stopped")
 
 
-class _Events(Subscriber):
+class _Events:
     """The elements of a stream, at most a window ahead of who takes them."""
 
     def __init__(self) -> None:
