@@ -118,9 +118,14 @@ class Choice:
         return None if len(candidates) > 1 else 0
 
     def preview(self, ask: Ask, candidates: Candidates) -> int | None:
-        """Say what `pick` would return, and change nothing; `None` also if chance decides."""
+        """Say what `pick` would return, and change nothing.
+
+        `None` also if chance decides, or what was remembered of a sticky key might.
+        """
         if len(candidates) == 1:
             return 0
+        if ask.sticky and ask.selector in self._sticky:
+            return None
         balancer = ask.selector.balancer
         if balancer is None:
             return None if ask.routing is RoutingType.MULTICAST else self.pick(ask, candidates)

@@ -44,7 +44,8 @@ class Resolution:
         query: What is asked for, as the value of an address of type 32.
         routing: `unicast`, `multicast` or `shard`.
         method: What chooses among several; empty for a multicast, which does not choose.
-        next: Who would be chosen; `None` if nobody, all, or whom chance decides on.
+        next: Who would be chosen; `None` if nobody, or all, or if chance decides, or what was
+            remembered of a sticky key.
         matching: Destinations that carry the tags, as far as there is room.
         others: Destinations that do not, the nearest first, as far as there is room.
         matches: How many carry the tags.

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 from random import random
-from time import monotonic
 from typing import Final
 
 from ...protocol import TAGS, Address, Message, NoRoute, NotDelivered
@@ -79,7 +78,7 @@ class TagIndexWorker(Worker):
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
         self._selectors = Selectors(self.table.queries, Methods(options), options.max_queries)
-        self.choice = Choice(options.max_sticky, options.max_placed, monotonic)
+        self.choice = Choice(options.max_sticky, options.max_placed, lambda: self.node.loop.time())
         self.events = Events(options.max_watchers, options.max_events)
         self._waiters = Waiters(options.max_waiters, options.max_waiting_bytes)
         self._weight_key = parse_key(options.weight_tag)

@@ -302,3 +302,11 @@ def test_nobody_is_next_if_chance_decides_or_all_are() -> None:
         assert world.preview(text, candidates) is None
         assert world.preview(text, some(1)) == 0
     assert world.choice.failed == 0
+
+
+def test_nobody_is_said_to_be_next_if_a_sticky_key_may_decide() -> None:
+    world, candidates = World(), some(3)
+    assert world.preview(sticky(1), candidates) == 0
+    assert world.pick(sticky(1), candidates) == 0
+    assert world.preview(sticky(1), candidates) is None
+    assert world.preview("service=a", candidates) == 1
