@@ -78,7 +78,7 @@ class TagIndexWorker(Worker):
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
         self._selectors = Selectors(self.table.queries, Methods(options), options.max_queries)
-        self.choice = Choice(options.max_sticky, options.max_placed, lambda: self.node.loop.time())
+        self.choice = Choice(options.max_sticky, options.max_placed, self._now)
         self.events = Events(options.max_watchers, options.max_events)
         self._waiters = Waiters(options.max_waiters, options.max_waiting_bytes)
         self._weight_key = parse_key(options.weight_tag)
@@ -114,6 +114,9 @@ class TagIndexWorker(Worker):
         for waiter in self._waiters.clear():
             self._refuse(waiter.message, waiter.ask, "the broker stops")
         self.events.end()
+
+    def _now(self) -> float:
+        return self.node.loop.time()
 
     # --- the rule ---------------------------------------------------------------------------
 
