@@ -108,7 +108,7 @@ class StreamExchange(FrameExchange):
             self._push(link)
             return
         frames = self.frames
-        if link.session.form is not self.form:
+        if link.form is not self.form:
             frames = self.frames_for(link)
         stream = link.open(kind)
         origin = self.stream
@@ -143,7 +143,7 @@ class StreamExchange(FrameExchange):
         Raises:
             ProtocolError: The metadata cannot be said in that form.
         """
-        target = link.session.form
+        target = link.form
         if target is self.form or target is None or self.form is None:
             return self.frames
         frames, left_out = translated(self.frames, self.form, target)
@@ -167,7 +167,8 @@ class StreamExchange(FrameExchange):
         if target.state == CLOSED:
             answered = self.kind == _RESPONSE and frame.type != _ERROR
             self.end(link.now if answered else 0.0)
-            self.unlink()
+            # As `unlink` does; no worker has been given a way back.
+            target.peer = stream.peer = None
         elif self.held:
             self.refill()
 

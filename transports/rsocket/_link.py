@@ -45,6 +45,8 @@ from ._unfinished import UnfinishedFrames
 
 if TYPE_CHECKING:
     from ...actors.broker import Broker
+    from ._leases import Leases
+    from ._metadata import Form
     from ._worker import ConnectionWorker
 
 __all__ = ["Link"]
@@ -78,7 +80,10 @@ class Link(Flow):
     Attributes:
         worker: The worker that stands for the connection.
         broker: Where destinations join and requests are routed.
+        index: The routing table of the broker.
         session: What the peer asks of the broker.
+        form: How the peer wraps broker frames, if it is a destination.
+        leases: What either side allows the other; `None` if the peer uses no leases.
         starved: What answers this requester and waits for credit held back.
 
     Args:
@@ -103,9 +108,12 @@ class Link(Flow):
         self.worker = worker
         self.node = worker.node
         self.broker = broker
+        self.index = broker.index
         self.return_route = (worker.address,)
         self._on_closed = on_closed
         self.starved: set[Starved] = set()
+        self.form: Form | None = None
+        self.leases: Leases | None = None
         self.session = Session(self)
 
     # --- frames -------------------------------------------------------------------------------
@@ -166,13 +174,17 @@ class Link(Flow):
             NotDelivered: The peer does not keep up, the connection takes no more streams,
                 or it has gone.
         """
-        self._check_free()
-        leases = self.session.leases
+        core = self.core
+        # `core.open` refuses what `_check_free` would on a connection that is closed.
+        if self.write_paused or core.pending > self.options.high_water or self._transport is None:
+            self._check_free()
+        leases = self.leases
         if leases is not None and not leases.taken.available(self.time()):
             raise DestinationSlow("the destination", "it has leased no more requests")
         try:
-            stream = self.core.open(kind)
+            stream = core.open(kind)
         except LocalProtocolError as error:
+            self._check_free()
             raise NotDelivered("the destination", str(error)) from None
         if leases is not None:
             leases.taken.take(self.time())
@@ -196,7 +208,7 @@ class Link(Flow):
     @property
     def busy(self) -> bool:
         """Whether another destination should be chosen just now."""
-        leases = self.session.leases
+        leases = self.leases
         return self.write_paused or (leases is not None and not leases.taken.available(self.time()))
 
     def _check_free(self) -> None:

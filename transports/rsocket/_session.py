@@ -27,6 +27,7 @@ from ...protocol.broker import (
 )
 from ...protocol.rsocket import (
     CLOSED,
+    HEADER_SIZE,
     METADATA,
     ErrorCode,
     Frame,
@@ -39,7 +40,7 @@ from .._log import shown
 from ._exchange import StreamExchange
 from ._leases import Leases
 from ._metadata import Form, MetadataShape
-from ._request import FRAME_COST, code_of, more_follow, text_of
+from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -54,6 +55,8 @@ MAX_KNOWN: Final = 32
 """Metadata remembered for each connection, with what they ask for: 8 KiB at most."""
 MAX_KNOWN_SIZE: Final = 256
 """Bytes of metadata above which they are not remembered."""
+_LONG_HEADER: Final = HEADER_SIZE + 4
+"""Bytes of a request that has a request-n before its metadata."""
 _FOLLOWS: Final = 0x80
 _CANCEL: Final = int(FrameType.CANCEL)
 _ERROR: Final = int(FrameType.ERROR)
@@ -77,8 +80,6 @@ class Session:
 
     Attributes:
         registration: Its place in the table, if it is a destination.
-        form: How it wraps broker frames, if it is a destination.
-        leases: What either side allows the other; `None` if the peer uses no leases.
         setup: Its SETUP.
         requests: Requests read.
         refused: Of those, the ones that could not be read or routed at once.
@@ -99,8 +100,6 @@ class Session:
         self._service = ""
         self._asking: bytes | None = None
         self.registration: Registration | None = None
-        self.form: Form | None = None
-        self.leases: Leases | None = None
         self.setup: Setup | None = None
         self.requests = 0
         self.refused = 0
@@ -114,8 +113,8 @@ class Session:
             if not self._rejected:
                 self._on_push(frame)
         elif kind == _LEASE:
-            if self.leases is not None:
-                self.leases.on_frame(frame)
+            if self._link.leases is not None:
+                self._link.leases.on_frame(frame)
         elif kind == _ERROR and not frame.stream_id:
             # CONNECTION_CLOSE: the peer ends what it has in hand and takes nothing new.
             self.leave()
@@ -128,7 +127,7 @@ class Session:
         self._shape = MetadataShape(setup.metadata_mime)
         self._known.clear()
         if setup.lease:
-            self.leases = Leases(self._link)
+            self._link.leases = Leases(self._link)
         try:
             span = frame.metadata_range
             if span is not None:
@@ -165,7 +164,7 @@ class Session:
         except DeliveryError:
             self.registration = before
             raise
-        self.form = self._shape.form
+        link.form = self._shape.form
         self._service = setup.service_name
         self._asking = None
         if before is not None:
@@ -199,9 +198,10 @@ class Session:
         kind = frame.type
         if stream.state == CLOSED and (kind != _FNF or self._rejected):
             return  # cancelled within the same chunk
-        exchange = StreamExchange(self._link, stream, kind, frame)
+        link = self._link
+        exchange = StreamExchange(link, stream, kind, frame)
         stream.peer = exchange
-        if self.leases is not None and not self.leases.given.take(self._link.now):
+        if link.leases is not None and not link.leases.given.take(link.now):
             self._refuse(exchange, ErrorCode.REJECTED, "the lease allows no more requests")
             return
         word = frame.word
@@ -224,10 +224,14 @@ class Session:
         A peer mostly sends the same few metadata again and again, and those are looked up
         whole. What they mean does not depend on who is connected.
         """
-        span = frame.metadata_range
-        if span is None:
-            raise AssertionError("only asked of a frame that has metadata")
-        metadata = frame.buffer[span[0] : span[1]]
+        buffer = frame.buffer
+        if frame.type == _PUSH:
+            metadata = buffer[frame.start + HEADER_SIZE : frame.end]
+        else:
+            # As `frame.metadata_range` does; the lengths were checked when it was accepted.
+            at = frame.start + (_LONG_HEADER if frame.type in WITH_CREDIT else HEADER_SIZE)
+            start = at + 3
+            metadata = buffer[start : start + int.from_bytes(buffer[at:start])]
         known = self._known.get(metadata)
         if known is None:
             known = self._read_ask(metadata)
@@ -263,7 +267,7 @@ class Session:
         payload = first.buffer[first.start : first.end]
         back = link.return_route
         # What the rule for tags would do, less a message. If nobody is there, it decides.
-        to = link.broker.index.choose(ask, exchange) or ask.address
+        to = link.index.choose(ask, exchange) or ask.address
         context = _new(Context, (None, None, exchange))
         link.node.route(_new(Message, ((to,), back, payload, back[0], context)))
 
@@ -351,7 +355,7 @@ class Session:
         The ADDRESS in them says that the broker asks, and for the destination itself.
         """
         if self._asking is None:
-            form, registration = self.form, self.registration
+            form, registration = self._link.form, self.registration
             if form is None or registration is None:
                 raise AssertionError("only a destination is asked")
             service, key = self._service, WellKnownKey.SERVICE_NAME
@@ -369,8 +373,8 @@ class Session:
         """Leave, and let go of the connection: nothing comes from it any more."""
         self.leave()
         self._gathering.clear()
-        if self.leases is not None:
-            self.leases.end()
+        if self._link.leases is not None:
+            self._link.leases.end()
         del self._link
 
     def leave(self) -> None:
