@@ -174,7 +174,7 @@ class Branch(FrameExchange):
         if not self.input_open:
             return
         if self.to is None or self.queue or not self._may_have(frame):
-            self.merging.keep_for(self, frame)
+            self.merging.input.keep_for(self, frame)
         else:
             self._send(frame)
 
@@ -184,7 +184,7 @@ class Branch(FrameExchange):
 
     def _send_queued(self) -> None:
         while self.queue and self._may_have(self.queue[0]):
-            self._send(self.merging.take_for(self))
+            self._send(self.merging.input.take_for(self))
 
     def _send(self, frame: Frame) -> None:
         to = self.to
@@ -210,7 +210,7 @@ class Branch(FrameExchange):
     def stop_input_here(self) -> None:
         """Note that the destination gets no more elements."""
         self.input_open = False
-        self.merging.let_go(self)
+        self.merging.input.let_go(self)
         if self.answered:
             self.drop(over=True)
 
@@ -282,14 +282,14 @@ class Branch(FrameExchange):
         """Take note that so many more elements are wanted."""
         self.wanted += n
         self._send_queued()
-        self.merging.balance()
+        self.merging.input.balance()
         self.merging.settle()
 
     def stop_input(self) -> None:
         """Take note that no more elements are wanted."""
         if not self.ended:
             self.stop_input_here()
-            self.merging.balance()
+            self.merging.input.balance()
             self.merging.settle()
 
     # --- from a worker ------------------------------------------------------------------------
@@ -367,7 +367,7 @@ class Branch(FrameExchange):
         due = not self.answered
         self.answered = True
         self.input_open = False
-        self.merging.let_go(self)
+        self.merging.input.let_go(self)
         self.merging.forget(self, due=due)
         if self._token:
             self.merging.link.worker.local.forget(self._token)

@@ -12,7 +12,6 @@ slowest. `Branch` is one destination.
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,6 @@ from ...protocol.rsocket import (
     CLOSED,
     COMPLETE,
     FOLLOWS,
-    MAX_REQUEST_N,
     NEXT,
     ErrorCode,
     Frame,
@@ -31,6 +29,7 @@ from ...protocol.rsocket import (
     Stream,
 )
 from ._branch import Branch
+from ._channel import ChannelInput
 from ._request import FRAME_COST, more_follow
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Merge"]
 
-_CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _ERROR: Final = int(FrameType.ERROR)
 _PAYLOAD: Final = int(FrameType.PAYLOAD)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
@@ -59,30 +57,31 @@ class Merge:
         exchange: The request.
         rules: The limits.
         link: The requester's connection.
+        stream: The requester's stream; `None` for a metadata push.
+        input: What a channel's requester sends.
+        branches: The destinations that are not done.
+        begun: Whether there will be no more branches.
         whole: Whether the request's own frames have all come.
         held: Bytes held for the requester and for slow destinations.
     """
 
     __slots__ = (
-        "_begun",
-        "_branches",
         "_completed",
         "_due",
         "_finished",
-        "_granted",
-        "_input_ended",
         "_left",
-        "_low",
         "_refusal",
         "_said",
-        "_stream",
         "_talking",
-        "_timer",
         "_turns",
+        "begun",
+        "branches",
         "exchange",
         "held",
+        "input",
         "link",
         "rules",
+        "stream",
         "whole",
     )
 
@@ -90,12 +89,12 @@ class Merge:
         self.exchange = exchange
         self.rules = rules
         self.link = exchange.link
-        self._stream = stream = exchange.stream
+        self.stream = stream = exchange.stream
         last = exchange.frames[-1]
         self.whole = not more_follow(last)
         self.held = 0
-        self._branches: dict[Branch, None] = {}
-        self._begun = False
+        self.branches: dict[Branch, None] = {}
+        self.begun = False
         self._due = 0  # branches that have not answered in full
         # Answers: whose elements are held, one entry for each element; whose goes out just now.
         self._turns: deque[Branch] = deque()
@@ -105,11 +104,7 @@ class Merge:
         self._finished = False
         self._left = False
         self._refusal: OnwardError = NotDelivered("the destination", "it has just left")
-        # Elements of a channel's requester: how many it was allowed, and who is slowest.
-        self._granted = 0
-        self._low = 0
-        self._input_ended = self.whole and bool(last.word & COMPLETE)
-        self._timer: TimerHandle | None = None
+        self.input = ChannelInput(self, ended=self.whole and bool(last.word & COMPLETE))
         exchange.withdraw = self.close
         if stream is not None:
             stream.peer = self
@@ -117,13 +112,13 @@ class Merge:
     def branch(self) -> Branch:
         """Return a new branch."""
         made = Branch(self)
-        self._branches[made] = None
+        self.branches[made] = None
         self._due += 1
         return made
 
     def begin(self) -> None:
         """Note that there will be no more branches."""
-        self._begun = True
+        self.begun = True
         self.settle()
 
     @property
@@ -138,7 +133,7 @@ class Merge:
         kind = frame.type
         if kind == _PAYLOAD:
             if self.whole:
-                self._on_element(frame)
+                self.input.take(frame)
             else:
                 self._on_fragment(frame)
             self.settle()
@@ -146,7 +141,7 @@ class Merge:
             self.refill()
         else:
             if kind == _ERROR:
-                for branch in tuple(self._branches):
+                for branch in tuple(self.branches):
                     branch.relay_error(frame)
             self._end()
 
@@ -158,9 +153,10 @@ class Merge:
         """Pass on one more frame of the request itself, and keep it for who comes late."""
         exchange = self.exchange
         self.whole = not more_follow(frame)
-        self._input_ended = self.whole and bool(frame.word & COMPLETE)
+        if self.whole and frame.word & COMPLETE:
+            self.input.ended = True
         late = False
-        for branch in tuple(self._branches):
+        for branch in tuple(self.branches):
             if branch.to is None:
                 late = True
             else:
@@ -168,66 +164,14 @@ class Merge:
         if late:
             self.link.session.keep(exchange, frame)
 
-    def _on_element(self, frame: Frame) -> None:
-        """Pass on an element of a channel, or the end of them."""
-        if frame.word & COMPLETE:
-            self._input_ended = True
-        for branch in tuple(self._branches):
-            branch.put(frame)
-        self.balance()
-
     def wait_for_rest(self) -> None:
         """Have the branches told that wait for the whole request."""
         self.exchange.resume = self._resume
 
     def _resume(self) -> None:
-        for branch in tuple(self._branches):
+        for branch in tuple(self.branches):
             if branch.resume is not None:
                 branch.resume()
-
-    # --- credit for the requester of a channel ------------------------------------------------
-
-    def balance(self) -> None:
-        """Let the requester send what the destinations want, and see who holds it up."""
-        stream = self._stream
-        if self.kind != _CHANNEL or stream is None or not self._begun or self.exchange.ended:
-            return
-        takers = [branch for branch in self._branches if branch.input_open]
-        if self._input_ended:
-            self._watch(0, slow=False)  # nobody is held up any more
-            return
-        if not takers:
-            self._input_ended = True
-            self._watch(0, slow=False)
-            if stream.state != CLOSED:
-                self.link.core.send_cancel(stream)
-                self.link.flush_soon()
-            return
-        low = min(branch.wanted for branch in takers)
-        high = max(branch.wanted for branch in takers)
-        goal = min(high, low + self.rules.window)
-        if goal > self._granted and stream.state != CLOSED:
-            self.link.core.send_request_n(stream, min(goal - self._granted, MAX_REQUEST_N))
-            self.link.flush_soon()
-            self._granted = goal
-        self._watch(low, slow=goal < high and not stream.receive_credit)
-
-    def _watch(self, low: int, slow: bool) -> None:
-        """Time those that hold the others up, from the last sign of progress."""
-        if self._timer is not None and (not slow or low != self._low):
-            self._timer.cancel()
-            self._timer = None
-        self._low = low
-        if slow and self._timer is None:
-            self._timer = self.link.node.loop.call_later(self.rules.patience, self._on_patience)
-
-    def _on_patience(self) -> None:
-        """Go on without those that have held the others up for too long."""
-        self._timer = None
-        low = self._low  # it changes as they are dropped
-        for branch in tuple(self._branches):
-            if branch.input_open and branch.wanted == low:
-                self.on_left(branch)
 
     # --- what the destinations say ------------------------------------------------------------
 
@@ -260,7 +204,7 @@ class Merge:
         """Take the answer, or a part of it, of the first that answers."""
         if self._talking is None:
             self._talking = branch
-            for other in tuple(self._branches):
+            for other in tuple(self.branches):
                 if other is not branch:
                     other.drop()
         self._relay(frame)
@@ -312,7 +256,7 @@ class Merge:
         if branch.part:
             # What it said of its last element is of no use.
             for _ in range(branch.part):
-                self._release(branch.held.pop())
+                self.release(branch.held.pop())
             self._turns.reverse()
             self._turns.remove(branch)
             self._turns.reverse()
@@ -321,14 +265,14 @@ class Merge:
         self._go_on()
 
     def _go_on(self) -> None:
-        self.balance()
+        self.input.balance()
         self.settle()
 
     def forget(self, branch: Branch, *, due: bool) -> None:
         """Note that a branch is over, or has answered in full."""
         self._due -= due
         if branch.ended:
-            self._branches.pop(branch, None)
+            self.branches.pop(branch, None)
 
     # --- elements for the requester -----------------------------------------------------------
 
@@ -343,9 +287,9 @@ class Merge:
 
     @property
     def _target(self) -> Stream:
-        if self._stream is None:
+        if self.stream is None:
             raise AssertionError("a request with answers has a stream")
-        return self._stream
+        return self.stream
 
     def _pass(self, branch: Branch, frame: Frame) -> None:
         """Send a frame of an element to the requester."""
@@ -374,7 +318,8 @@ class Merge:
             text = f"over {self.rules.max_held} bytes of answers wait for the requester"
             self.exchange.refuse(ErrorCode.CANCELED, text)
 
-    def _release(self, frame: Frame) -> None:
+    def release(self, frame: Frame) -> None:
+        """Note that a frame is held no more."""
         self.held -= frame.end - frame.start + FRAME_COST
 
     def _drain(self) -> None:
@@ -393,11 +338,11 @@ class Merge:
             if not branch.held:
                 break  # the rest of its element is still to come
             frame = branch.held.popleft()
-            self._release(frame)
+            self.release(frame)
             self._pass(branch, frame)
             drained = True
         if drained:
-            for branch in tuple(self._branches):
+            for branch in tuple(self.branches):
                 self._refill(branch)
 
     def refill(self) -> None:
@@ -405,7 +350,7 @@ class Merge:
         if self.exchange.ended:
             return
         self._drain()
-        for branch in tuple(self._branches):
+        for branch in tuple(self.branches):
             self._refill(branch)
         self.settle()
 
@@ -428,33 +373,12 @@ class Merge:
             else:
                 to.want(wanted - ahead)
 
-    # --- elements for slow destinations -------------------------------------------------------
-
-    def keep_for(self, branch: Branch, frame: Frame) -> None:
-        """Keep an element that a destination has not asked for yet."""
-        branch.queue.append(frame.detached())
-        self.held += frame.end - frame.start + FRAME_COST
-        if self.held > self.rules.max_held:
-            slowest = max(self._branches, key=lambda each: len(each.queue))
-            self.on_left(slowest)
-
-    def take_for(self, branch: Branch) -> Frame:
-        """Take back the element that was kept first."""
-        frame = branch.queue.popleft()
-        self._release(frame)
-        return frame
-
-    def let_go(self, branch: Branch) -> None:
-        """Forget what a destination will not take any more."""
-        while branch.queue:
-            self.take_for(branch)
-
     # --- the end ------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """End the request, or its answer, if no destination has more to say."""
         exchange = self.exchange
-        if exchange.ended or not self._begun:
+        if exchange.ended or not self.begun:
             return
         if self._due or self._turns:
             return
@@ -463,11 +387,11 @@ class Merge:
             if not self._said and not self._completed:
                 self._end_unanswered()
                 return
-            if self._stream is not None and self._stream.state != CLOSED:
-                self.link.core.send_payload(self._stream, next=False, complete=True)
+            if self.stream is not None and self.stream.state != CLOSED:
+                self.link.core.send_payload(self.stream, next=False, complete=True)
                 self.link.flush_soon()
-        if not self._branches:
-            self.balance()  # nobody wants elements of the requester
+        if not self.branches:
+            self.input.balance()  # nobody wants elements of the requester
             self._end()
 
     def _end_unanswered(self) -> None:
@@ -484,10 +408,8 @@ class Merge:
 
     def close(self) -> None:
         """Cancel every branch: the request is over."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for branch in tuple(self._branches):
+        self.input.close()
+        for branch in tuple(self.branches):
             branch.drop()
         self._turns.clear()
         self._talking = None
