@@ -155,7 +155,9 @@ class Branch(FrameExchange):
         for frame in frames[1:]:
             link.core.relay(stream, frame)
         link.flush_soon()
-        self._after(frames[-1])
+        last = frames[-1]
+        merge.on_placed()
+        self._after(last)
         self._send_queued()
 
     def relay(self, frame: Frame) -> None:
@@ -255,6 +257,7 @@ class Branch(FrameExchange):
         if exchange.kind == _CHANNEL and complete:
             self.input_open = False
         handling = served.start(handlers, interaction, request, complete=not self.input_open)
+        merge.on_placed()
         if not interaction.answered:
             merge.on_taken(self)
         elif not self.ended and exchange.kind in WITH_CREDIT:
@@ -372,7 +375,9 @@ class Branch(FrameExchange):
         if self._token:
             self.merging.link.worker.local.forget(self._token)
         to = self.to
-        if isinstance(to, Taken):
+        if to is None:
+            self.merging.on_placed()
+        elif isinstance(to, Taken):
             to.stream.peer = None
         if to is not None and not over:
             to.cancel()

@@ -74,6 +74,7 @@ class Merge:
         "_said",
         "_talking",
         "_turns",
+        "_waiting",
         "begun",
         "branches",
         "exchange",
@@ -95,6 +96,7 @@ class Merge:
         self.held = 0
         self.branches: dict[Branch, None] = {}
         self.begun = False
+        self._waiting = 0  # branches that nobody has taken
         self._due = 0  # branches that have not answered in full
         # Answers: whose elements are held, one entry for each element; whose goes out just now.
         self._turns: deque[Branch] = deque()
@@ -114,12 +116,24 @@ class Merge:
         made = Branch(self)
         self.branches[made] = None
         self._due += 1
+        self._waiting += 1
         return made
 
     def begin(self) -> None:
         """Note that there will be no more branches."""
         self.begun = True
+        self._let_go()
         self.settle()
+
+    def on_placed(self) -> None:
+        """Note that a branch has been taken, or never will be."""
+        self._waiting -= 1
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Let go of the request's frames once all have them."""
+        if self.begun and self.whole and not self._waiting:
+            self.exchange.frames.clear()
 
     @property
     def kind(self) -> int:
@@ -163,6 +177,7 @@ class Merge:
                 branch.relay(frame)
         if late:
             self.link.session.keep(exchange, frame)
+        self._let_go()
 
     def wait_for_rest(self) -> None:
         """Have the branches told that wait for the whole request."""

@@ -689,3 +689,52 @@ async def test_a_worker_that_stops_with_a_branch_in_hand() -> None:
         await destination.ask(payload(2, b"y", N | C))
         assert elements(await requester.received()) == [b"y"]
         await w.settled()
+
+
+@in_memory
+async def test_the_answer_of_a_worker_that_is_too_big_or_fails() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        recorder = Recorder()
+        await w.node.start(lambda: recorder, address="recorder")
+        w.broker.register("recorder", service="a")
+        await requester.ask(request(RR, 1, ASKED, b"x"))
+        recorder.reply(recorder.messages[0], bytes(2**24 - 1))
+        frames = await requester.received()
+        assert [code for _, code, _ in errors(frames)] == [APPLICATION_ERROR]
+        assert (await destination.received())[-1] == cancel(2)
+        await w.settled()
+
+
+# --- limits of the request itself -----------------------------------------------------------
+
+
+@in_memory
+async def test_the_frames_of_a_request_are_let_go_of_once_all_have_them() -> None:
+    async with world() as w:
+        requester, *destinations = await three(w)
+        await requester.ask(request(STREAM, 1, ASKED, bytes(1000), n=1))
+        (stream,) = requester.link.core.streams.values()
+        assert stream.peer.exchange.frames == []
+        await requester.ask(cancel(1))
+        await requester.ask(request(RR, 3, ASKED, b"x", flags=F))
+        (stream,) = requester.link.core.streams.values()
+        assert len(stream.peer.exchange.frames) == 1
+        await requester.ask(payload(3, b"y", N))
+        assert stream.peer.exchange.frames == []
+        for destination in destinations:
+            await destination.received()
+            destination.die()
+        await requester.received()
+        await w.settled()
+
+
+@in_memory
+async def test_a_peer_that_is_one_of_those_it_asks() -> None:
+    async with world() as w:
+        peer, other = await w.destination(), await w.destination()
+        await peer.ask(request(RR, 1, ASKED, b"x"))
+        # Its own answer and its cancellation come in one chunk, and the answer is seen first.
+        assert await peer.ask(payload(2, b"y", N | C), cancel(1)) == []
+        assert (await other.received())[-1] == cancel(2)
+        await w.settled()
