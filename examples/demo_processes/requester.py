@@ -2,7 +2,7 @@
 
 It reads one request a line from standard input and prints one result a line, both as JSON:
 
-    {"id": 1, "interaction": "request/response", "tags": {"service": "echo"}, "data": ["hi"]}
+    {"id": 1, "interaction": "request/response", "to": "service=echo", "data": ["hi"]}
     {"id": 1, "answers": ["hi from alpha"]}
 
 It ends with its input:
@@ -49,15 +49,16 @@ TIMEOUT = 10.0
 ORIGIN = uuid.uuid4().bytes
 
 
-def address(tags: dict[str, str | None]) -> Any:
+def address(to: str) -> Any:
     """Return the entry of composite metadata that says where a request goes."""
+    tags = dict(word.split("=") for word in to.split())
     frame = AddressFrame(ORIGIN, RoutingType.UNICAST, make_tags(tags))
     return metadata_item(frame.serialize(Dialect.REFERENCE), MIME_BROKER_FRAME)
 
 
 async def perform(rsocket: Any, request: dict[str, Any]) -> list[str]:
     """Do what a line asks for, and return the answers."""
-    where = address(request["tags"])
+    where = address(request["to"])
     first, *others = [text.encode() for text in request["data"]]
     payload = Payload(first, CompositeMetadata([where]).serialize())
     answers: list[Any] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +20,9 @@ TIMEOUT = 90
 
 
 @pytest.fixture
-def demo() -> ModuleType:
+def demo(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The demo as a module."""
+    monkeypatch.setattr(sys, "path", [str(DEMO.parent), *sys.path])
     spec = importlib.util.spec_from_file_location("demo_under_test", DEMO)
     assert spec is not None
     assert spec.loader is not None
@@ -55,6 +57,19 @@ def test_it_does_every_interaction_and_says_so() -> None:
     # The one that was killed was in the middle of a request, and the other took over.
     assert "CANCELED" in table
     assert "beta 3" in table.partition("... after that")[2].splitlines()[0]
+    # Multicast, as each interaction can be, and shards. All is checked by the demo itself.
+    for interaction in ("fire-and-forget", "metadata push", "request/response", "request/stream"):
+        assert f"{interaction} to all" in table
+    assert "lyon; 2 others cancelled" in table
+    moved = re.search(r"\.\.\. lyon is killed +300 +(\d+) moved \((\d+)%\) +all of them", table)
+    assert moved is not None
+    # Of three destinations one has a third of the keys, give or take what chance makes of 300.
+    assert abs(int(moved[1]) - 3 * int(moved[2])) < 3
+    assert 20 < int(moved[2]) < 47
+    assert f"{moved[1]} moved back" in table
+    # Who came by what.
+    for transport in ("TCP", "WebSocket", "Unix"):
+        assert transport in table.partition("Who took part")[2]
     # Each hop of the routed message: out by near, middle and far, back by middle and near.
     onward = [line for line in before.splitlines() if "  onward  " in line]
     assert [line.split()[0] for line in onward] == ["near", "middle", "far", "middle", "near"]
@@ -64,7 +79,7 @@ def test_it_does_every_interaction_and_says_so() -> None:
 def test_it_fails_if_a_process_does(
     demo: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "ONWARD", (sys.executable, "-c", "pass"))
+    monkeypatch.setattr(demo.processes, "ONWARD", (sys.executable, "-c", "pass"))
     assert demo.run() == 1
     assert "demo: FAILED: broker ended before its address came" in capsys.readouterr().out
 
@@ -73,8 +88,8 @@ def test_it_fails_if_a_process_does(
 def test_it_fails_if_a_process_says_nothing(
     demo: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "ONWARD", (sys.executable, "-c", "input()"))
-    monkeypatch.setattr(demo, "WAIT", 0.2)
+    monkeypatch.setattr(demo.processes, "ONWARD", (sys.executable, "-c", "input()"))
+    monkeypatch.setattr(demo.processes, "WAIT", 0.2)
     assert demo.run() == 1
     assert "did not come in 0.2 s" in capsys.readouterr().out
 
@@ -83,7 +98,7 @@ def test_it_fails_if_a_process_says_nothing(
 def test_it_fails_if_it_takes_too_long(
     demo: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "ONWARD", (sys.executable, "-c", "input()"))
+    monkeypatch.setattr(demo.processes, "ONWARD", (sys.executable, "-c", "input()"))
     monkeypatch.setattr(demo, "OVERALL", 0.2)
     assert demo.run() == 1
     assert "demo: FAILED: not done in 0.2 s" in capsys.readouterr().out

@@ -1,0 +1,1 @@
+"""The parts of the demo, which `demo.py` runs in order."""
