@@ -160,7 +160,6 @@ async def test_credit_that_overflows_is_credit_without_end() -> None:
         await w.settled_after(destination)
 
 
-@pytest.mark.xfail(strict=True, reason="credit is counted ahead of the elements in one piece")
 @in_memory
 async def test_several_destinations_are_given_no_more_than_is_wanted() -> None:
     async with world(BrokerOptions(multicast_window=4)) as w:
