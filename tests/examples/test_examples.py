@@ -35,8 +35,12 @@ def test_there_are_examples_of_each_kind() -> None:
     assert {file.stem for file in FILES} >= {
         "custom_address_type",
         "forwarder_and_echo",
+        "multicast_and_sharding",
+        "own_balancer",
         "own_transport",
+        "python_client",
         "remote_call",
+        "services_of_a_node",
         "worker_as_destination",
     }
 
