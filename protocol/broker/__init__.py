@@ -5,6 +5,7 @@ broker finds routes in, and the methods by which it chooses among several. See "
 the gaps of the specification" on the architecture page for what the specification leaves open.
 """
 
+from ._address_frame import FLAG_ENCRYPTED, AddressFrame, AddressSpans, RoutingType, locate_address
 from ._balance import (
     BALANCERS,
     LATENCY_DECAY,
@@ -48,19 +49,7 @@ from ._fields import (
     FrameType,
     frame_type,
 )
-from ._frames import (
-    FLAG_ENCRYPTED,
-    AddressFrame,
-    AddressSpans,
-    BrokerFrame,
-    BrokerInfo,
-    RouteAdd,
-    RouteRemove,
-    RouteSetup,
-    RoutingType,
-    locate_address,
-    parse_frame,
-)
+from ._frames import BrokerFrame, BrokerInfo, RouteAdd, RouteRemove, RouteSetup, parse_frame
 from ._hints import (
     MAX_NO_ROUTE,
     NO_ROUTE_KEY,

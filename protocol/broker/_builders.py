@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from ._address_frame import AddressFrame, RoutingType
 from ._dialect import Dialect
 from ._errors import BrokerFrameError
-from ._frames import AddressFrame, RoutingType
 from ._hints import NO_ROUTE_KEY, format_no_route, query_of_address
 from ._ids import ID_SIZE
 from ._keys import Key, WellKnownKey, metadata_key, parse_key

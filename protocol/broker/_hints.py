@@ -24,9 +24,9 @@ from math import inf, isfinite
 from typing import Final, NamedTuple
 
 from .._errors import AddressError
+from ._address_frame import AddressFrame, RoutingType, locate_address
 from ._dialect import Dialect
 from ._errors import BadText, BrokerFrameError
-from ._frames import AddressFrame, RoutingType, locate_address
 from ._keys import Key, WellKnownKey, extension_key, parse_key
 from ._query import Query, tag_order
 from ._tags import Metadata, TagList, normal_form, parse_metadata, parse_tags

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final
 
 from .._errors import AddressError
-from ._frames import RoutingType
+from ._address_frame import RoutingType
 from ._hints import AddressQuery, divide, format_no_route, method_name, parse_no_route
 from ._keys import escape, format_key, parse_key, unescape
 from ._query import decoded, format_query, query_from_words

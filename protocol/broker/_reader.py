@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from ._address_frame import locate_address
 from ._dialect import Dialect
 from ._fields import HEADER_SIZE
-from ._frames import locate_address
 from ._hints import AddressQuery, read_address
 from ._ids import ID_SIZE
 from ._query_text import parse_address_query

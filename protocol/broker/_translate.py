@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ..rsocket import COMPOSITE_MIME, build_composite, iterate_composite
+from ._address_frame import AddressFrame, locate_address
 from ._dialect import DIALECTS, MIME_FORWARDING, Dialect
 from ._errors import BrokerFrameError
 from ._fields import HEADER_SIZE, FrameType, check_header, frame_type, header
-from ._frames import AddressFrame, locate_address
 from ._ids import ID_SIZE
 from ._keys import EXTENSION_SPACES, Key
 from ._tags import EMPTY_LIST, list_end, parse_tags, serialize_tags, tag_set

@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 from onward.protocol.broker import (
     MAX_TIMESTAMP,
     AddressFrame,
-    BadRoutingFlags,
     BadText,
     BrokerFrame,
     BrokerFrameError,
@@ -17,7 +16,6 @@ from onward.protocol.broker import (
     FieldTooLong,
     FrameTruncated,
     FrameType,
-    NullNotLast,
     RouteAdd,
     RouteRemove,
     RouteSetup,
@@ -227,36 +225,6 @@ def test_keys_of_16_bits_are_the_specifications_only() -> None:
     assert RouteSetup.parse(bytes.fromhex(SETUP_S + "fc00010178"), SPEC) == frame
 
 
-@pytest.mark.parametrize("flags", ["1400", "1404", "14c0", "14e0", "1460", "14a0", "1700"])
-@pytest.mark.parametrize("dialect", Dialect)
-def test_exactly_one_routing_flag(flags: str, dialect: Dialect) -> None:
-    # D02, D03: the reference notices only when it routes the request.
-    data = bytes.fromhex(
-        S2.replace("1480", flags) if dialect is SPEC else V10.replace("1480", flags)
-    )
-    for read in (AddressFrame.parse, locate_address):
-        with pytest.raises(BadRoutingFlags) as caught:
-            read(data, dialect)
-        assert caught.value.flags == int(flags, 16) & 0x3FF
-
-
-def test_two_lists_are_not_the_references_address() -> None:
-    # D09, J3: the reference takes the first list for the tags and ignores the second.
-    for text in (D09, J3):
-        with pytest.raises(TrailingBytes):
-            AddressFrame.parse(bytes.fromhex(text), REFERENCE)
-    expected = replace(UNICAST, metadata=((0x1E, b"w"),))
-    assert AddressFrame.parse(bytes.fromhex(D09), SPEC) == expected
-
-
-def test_metadata_does_not_vanish() -> None:
-    # V13: the reference writes V10.
-    with pytest.raises(BrokerFrameError, match="metadata: not in the reference dialect"):
-        replace(UNICAST, metadata=((0x1E, b"weighted"),)).serialize(REFERENCE)
-    with pytest.raises(BrokerFrameError, match="wrapped metadata: not in the reference"):
-        replace(UNICAST, wrapped=b"x").serialize(REFERENCE)
-
-
 @pytest.mark.parametrize("dialect", Dialect)
 def test_an_empty_service_name(dialect: Dialect) -> None:
     # V22: refused for a destination, by the reference too, though it can write it.
@@ -356,25 +324,6 @@ def test_flags_of_other_frames_are_ignored(flags: int) -> None:
     assert RouteSetup.parse(data, SPEC) == RouteSetup(ROUTE, "pong")
 
 
-@pytest.mark.parametrize(
-    ("flags", "routing", "encrypted"),
-    [
-        ("1480", RoutingType.UNICAST, False),
-        ("1440", RoutingType.MULTICAST, False),
-        ("1420", RoutingType.SHARD, False),
-        ("1580", RoutingType.UNICAST, True),
-        ("1540", RoutingType.MULTICAST, True),
-        ("169f", RoutingType.UNICAST, False),
-    ],
-)
-def test_flags_of_an_address(flags: str, routing: RoutingType, encrypted: bool) -> None:
-    data = bytes.fromhex(V10.replace("1480", flags))
-    frame = AddressFrame.parse(data, REFERENCE)
-    assert (frame.routing, frame.encrypted) == (routing, encrypted)
-    if flags != "169f":
-        assert frame.serialize(REFERENCE) == data
-
-
 # --- fields ---------------------------------------------------------------------------------
 
 
@@ -445,54 +394,6 @@ def test_a_timestamp_out_of_range(timestamp: int) -> None:
 def test_the_first_and_last_timestamp(timestamp: int) -> None:
     frame = RouteRemove(BROKER, ROUTE, timestamp)
     assert RouteRemove.parse(frame.serialize(SPEC), SPEC) == frame
-
-
-@pytest.mark.parametrize("tags", [(), ((0, "x"),)])
-@pytest.mark.parametrize("dialect", Dialect)
-def test_an_address_needs_a_tag(tags: TagList, dialect: Dialect) -> None:
-    # D05; a query that every route matches is refused however it is written.
-    with pytest.raises(BrokerFrameError, match="at least one"):
-        replace(UNICAST, tags=tags).serialize(dialect)
-    start = bytes.fromhex(V10)[:22] + (b"\x80\x00" if dialect is SPEC else b"")
-    for lists in (b"", b"\x80\x00", b"\x80\x01x"):
-        with pytest.raises(BrokerFrameError, match="at least one"):
-            AddressFrame.parse(start + lists, dialect)
-
-
-def test_null_before_wrapped_metadata_cannot_be_written() -> None:
-    frame = replace(UNICAST, tags=(("k", None),))
-    assert AddressFrame.parse(frame.serialize(SPEC), SPEC) == frame
-    with pytest.raises(NullNotLast):
-        replace(frame, wrapped=b"x").serialize(SPEC)
-    with pytest.raises(NullNotLast):
-        replace(UNICAST, metadata=(("k", None),)).serialize(SPEC)
-
-
-# --- where the parts are --------------------------------------------------------------------
-
-
-def test_locates_the_parts_of_an_address() -> None:
-    data = bytes.fromhex(S1)
-    spans = locate_address(data, SPEC)
-    assert spans.routing is RoutingType.UNICAST
-    assert spans.encrypted is False
-    assert data[spans.metadata : spans.tags] == bytes.fromhex("9e0177")
-    assert data[spans.tags : spans.wrapped] == bytes.fromhex("8104706f6e67")
-    assert data[spans.wrapped :] == bytes.fromhex("deadbeef")
-    assert locate_address(memoryview(data), SPEC) == spans
-    assert locate_address(bytearray(data), SPEC) == spans
-
-
-def test_locates_the_tags_of_the_references_address() -> None:
-    spans = locate_address(bytes.fromhex(V10), REFERENCE)
-    assert (spans.metadata, spans.tags, spans.wrapped) == (22, 22, 28)
-
-
-@pytest.mark.parametrize("size", range(6, 22))
-@pytest.mark.parametrize("dialect", Dialect)
-def test_an_address_without_an_origin(size: int, dialect: Dialect) -> None:
-    with pytest.raises(FrameTruncated, match="origin route id"):
-        locate_address(bytes.fromhex(V10)[:size], dialect)
 
 
 # --- properties -----------------------------------------------------------------------------
