@@ -48,7 +48,8 @@ class LinkOptions:
             `connection.lease`, which it overrides. Otherwise: ERROR[UNSUPPORTED_SETUP].
         lease_requests: Requests that a requester with leases is allowed in each
             `lease_time`. One more is REJECTED.
-        lease_time: For how long a lease given to a requester holds, in seconds.
+        lease_time: After how many seconds a requester is given its next lease; each holds for
+            half as long again, so that none is missing meanwhile.
 
     Raises:
         ValueError: A number has to be at least 1 or more than 0 and is not, or is more than a
@@ -70,7 +71,7 @@ class LinkOptions:
     frame_timeout: float = 30.0
     max_unfinished: int = 256 * 1024 * 1024
     drain_timeout: float = 2.0
-    lease: bool = False
+    lease: bool = True
     lease_requests: int = 1000
     lease_time: float = 10.0
 

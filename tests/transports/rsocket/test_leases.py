@@ -34,7 +34,8 @@ from tests.support.rsocket_peer import (
 L = 0x040
 ASKED = asked_for("a")
 REJECTED = 0x202
-OPTIONS = LinkOptions(lease=True, lease_requests=3, lease_time=10.0)
+UNSUPPORTED_SETUP = 0x002
+OPTIONS = LinkOptions(lease_requests=3, lease_time=10.0)
 
 
 def lease(ttl: int, requests: int) -> bytes:
@@ -109,6 +110,14 @@ async def test_a_peer_without_leases_needs_none() -> None:
         await requester.ask(request(FNF, 1, ASKED))
         assert len(await destination.received()) == 1
         await w.settled()
+
+
+@in_memory
+async def test_leases_can_be_refused() -> None:
+    async with world(options=LinkOptions(lease=False)) as w:
+        peer = w.connect()
+        assert codes(await peer.ask(setup(flags=L))) == [UNSUPPORTED_SETUP]
+        assert peer.closed
 
 
 @pytest.mark.parametrize("code", [0x101, 0x102])

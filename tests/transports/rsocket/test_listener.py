@@ -268,7 +268,7 @@ def test_options_out_of_range(wrong: dict[str, int]) -> None:
 
 
 def test_whether_leases_are_taken_is_one_option() -> None:
-    assert not LinkOptions().connection.lease
-    options = LinkOptions(ConnectionLimits(max_streams=5), lease=True)
-    assert options.connection == ConnectionLimits(max_streams=5, lease=True)
-    assert LinkOptions(ConnectionLimits(lease=True)) == LinkOptions()
+    assert LinkOptions().connection.lease
+    options = LinkOptions(ConnectionLimits(max_streams=5), lease=False)
+    assert options.connection == ConnectionLimits(max_streams=5, lease=False)
+    assert LinkOptions(ConnectionLimits(lease=False)) == LinkOptions()

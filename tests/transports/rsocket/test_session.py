@@ -245,7 +245,6 @@ async def test_the_table_is_full() -> None:
         (frame(1, SETUP, 0, setup()[9:]), INVALID_SETUP),
         (setup(version=(2, 0)), UNSUPPORTED_SETUP),
         (setup(version=(1, 1)), UNSUPPORTED_SETUP),
-        (setup(flags=0x40), UNSUPPORTED_SETUP),
         (setup(keepalive=0), INVALID_SETUP),
         (setup(lifetime=2**31), INVALID_SETUP),
         (setup()[:-1][:3] + setup()[3:], None),
