@@ -11,7 +11,7 @@ Held, and the exit status is 1 if one is not:
   not cancelled ends within 20 s; nothing comes for a stream that has ended; no element without
   credit, and no other data than those sent.
 - Nothing is left in the broker: no request outstanding with a route, none waiting, no route of
-  a destination that has gone.
+  a destination that has gone, no stream in the table of any connection.
 - Memory is flat: after a fifth of the time (at least 20 s) it grows by at most 256 KiB a minute.
   A run of less than two minutes says nothing about that, and is not held to it.
 
@@ -158,7 +158,7 @@ class Soak:
         if figures["waiting"]:
             wrong.append(f"{figures['waiting']} requests waiting")
         # One is that of this very question.
-        if figures.get("streams", 0) > 1:
+        if figures["streams"] != 1:
             wrong.append(f"{figures['streams']} streams in the tables")
         return wrong
 

@@ -11,7 +11,17 @@ from typing import Final, TypeAlias, TypeVar
 
 from ..protocol import Address, ProtocolError, Route, parse_route
 
-__all__ = ["Commands", "add_log", "address", "no_log", "positive", "route", "seconds", "set_up_log"]
+__all__ = [
+    "Commands",
+    "add_log",
+    "address",
+    "no_log",
+    "octal",
+    "positive",
+    "route",
+    "seconds",
+    "set_up_log",
+]
 
 T = TypeVar("T")
 
@@ -49,6 +59,17 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return value
+
+
+def octal(text: str) -> int:
+    """Read the permissions of a file, in octal digits.
+
+    Raises:
+        ArgumentTypeError: They are none.
+    """
+    if not (0 < len(text) <= 4 and set(text) <= set("01234567") and int(text, 8) <= 0o777):
+        raise argparse.ArgumentTypeError(f"{text!r} is not 0 to 777 in octal digits")
+    return int(text, 8)
 
 
 def address(text: str) -> Address:

@@ -3,21 +3,55 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final, cast
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from ..actors import Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
-from ..transports.rsocket import LinkOptions, RSocketListener
-from ._arguments import Commands, add_log, positive, seconds, set_up_log
+from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
+from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log
 from ._listen import listen
 from ._run import Interrupted, Stop, run
+from ._status import CommandError, Status
 
-__all__ = ["DEFAULT_URI", "add_broker", "add_command", "serve"]
+__all__ = ["DEFAULT_URI", "Listening", "add_broker", "add_command", "serve"]
 
 DEFAULT_URI: Final = "rsocket+tcp://127.0.0.1:8001"
 
 _OPTIONS: Final = BrokerOptions()
 _LINKS: Final = LinkOptions()
+_WEBSOCKET: Final = WebSocketOptions()
+_UNIX: Final = UnixOptions()
+
+WEBSOCKET: Final = "rsocket+ws://"
+UNIX: Final = "rsocket+unix://"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """How the broker listens.
+
+    Attributes:
+        links: The limits of each listener and its connections.
+        websocket: Who may open a WebSocket.
+        unix: Who may connect to a Unix socket.
+    """
+
+    links: LinkOptions = _LINKS
+    websocket: WebSocketOptions = _WEBSOCKET
+    unix: UnixOptions = _UNIX
+
+    def options(self, uri: str) -> dict[str, Any]:
+        """Return the options of the listener at a URI."""
+        own: dict[str, Any] = {}
+        if uri.startswith(WEBSOCKET):
+            own["websocket"] = self.websocket
+        elif uri.startswith(UNIX):
+            own["unix"] = self.unix
+        return {"options": self.links, **own}
+
+
+_LISTENING: Final = Listening()
 
 _DESCRIPTION: Final = """\
 Run a broker: RSocket clients connect to it, register as destinations with tags, and have their
@@ -36,8 +70,11 @@ def add_command(commands: Commands) -> None:
         "--listen",
         metavar="URI",
         action="append",
-        help=f"where to listen; may be repeated; port 0 is any free one (default {DEFAULT_URI})",
+        help="where to listen: rsocket+tcp://host:port, rsocket+ws://host:port/path or "
+        "rsocket+unix:///path; may be repeated; port 0 is any free one "
+        f"(default {DEFAULT_URI})",
     )
+    _add_listening(parser)
     parser.add_argument(
         "--no-route-timeout",
         metavar="SECONDS",
@@ -75,13 +112,6 @@ def add_command(commands: Commands) -> None:
         "with the others, or end it with an error (default %(default)s)",
     )
     parser.add_argument(
-        "--max-connections",
-        metavar="N",
-        type=positive,
-        default=_LINKS.max_connections,
-        help="connections each listener has at a time; more are closed (default %(default)d)",
-    )
-    parser.add_argument(
         "--no-management",
         dest="management",
         action="store_false",
@@ -93,10 +123,81 @@ def add_command(commands: Commands) -> None:
     parser.set_defaults(command=_command)
 
 
+def _add_listening(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--origin",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="a web site whose pages may open a WebSocket, as in https://shop.example; * is any; "
+        "may be repeated (default: none; programs that are no browsers always may)",
+    )
+    parser.add_argument(
+        "--mode",
+        metavar="OCTAL",
+        type=octal,
+        help=f"the permissions of the file of a Unix socket (default {_UNIX.mode:o}: "
+        "the user the broker runs as)",
+    )
+    parser.add_argument(
+        "--max-connections",
+        metavar="N",
+        type=positive,
+        default=_LINKS.max_connections,
+        help="connections each listener has at a time; more are closed (default %(default)d)",
+    )
+    parser.add_argument(
+        "--no-lease",
+        dest="lease",
+        action="store_false",
+        help="refuse clients that ask for leases",
+    )
+    parser.add_argument(
+        "--lease-requests",
+        metavar="N",
+        type=positive,
+        default=_LINKS.lease_requests,
+        help="requests a client with leases may make in each --lease-time (default %(default)d)",
+    )
+    parser.add_argument(
+        "--lease-time",
+        metavar="SECONDS",
+        type=seconds,
+        default=_LINKS.lease_time,
+        help="after how long they get the next lease (default %(default)g)",
+    )
+
+
+def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
+    """Return how to listen.
+
+    Raises:
+        CommandError: An option is for a kind of listener that there is none of.
+        ValueError: One is out of its range.
+    """
+    for name, given, scheme in (
+        ("--origin", arguments.origin, WEBSOCKET),
+        ("--mode", arguments.mode is not None, UNIX),
+    ):
+        if given and not any(uri.startswith(scheme) for uri in uris):
+            raise CommandError(f"{name} goes with --listen {scheme}...", Status.USAGE)
+    links = LinkOptions(
+        max_connections=arguments.max_connections,
+        lease=arguments.lease,
+        lease_requests=arguments.lease_requests,
+        lease_time=arguments.lease_time,
+    )
+    unix = _UNIX if arguments.mode is None else UnixOptions(arguments.mode)
+    return Listening(links, WebSocketOptions(origins=tuple(arguments.origin)), unix)
+
+
 def add_broker(parser: argparse.ArgumentParser) -> None:
     """Add which broker to ask, and how long to wait for it."""
     parser.add_argument(
-        "--broker", metavar="URI", default=DEFAULT_URI, help="which one (default %(default)s)"
+        "--broker",
+        metavar="URI",
+        default=DEFAULT_URI,
+        help="which one, by any of the URIs it listens at (default %(default)s)",
     )
     parser.add_argument(
         "--timeout",
@@ -117,16 +218,16 @@ def _command(arguments: argparse.Namespace) -> None:
         multicast_on_leave=arguments.multicast_on_leave,
         management=arguments.management,
     )
-    links = LinkOptions(max_connections=arguments.max_connections)
     uris: list[str] = arguments.listen or [DEFAULT_URI]
-    run(lambda stop: serve(stop, uris, options, links, quiet=arguments.quiet))
+    listening = _listening(arguments, uris)
+    run(lambda stop: serve(stop, uris, options, listening, quiet=arguments.quiet))
 
 
 async def serve(
     stop: Stop,
     uris: list[str],
     options: BrokerOptions = _OPTIONS,
-    links: LinkOptions = _LINKS,
+    listening: Listening = _LISTENING,
     *,
     quiet: bool = False,
 ) -> None:
@@ -136,7 +237,7 @@ async def serve(
         stop: The wish that it stops.
         uris: Where it listens.
         options: The broker's own limits.
-        links: Those of each listener and its connections.
+        listening: Those of the listeners and their connections.
         quiet: Whether to print no totals at the end.
 
     Raises:
@@ -145,7 +246,7 @@ async def serve(
     """
     async with Node("broker") as node:
         try:
-            broker, listeners = await stop.unless(_open(node, uris, options, links))
+            broker, listeners = await stop.unless(_open(node, uris, options, listening))
         except Interrupted:
             return
         await stop.wait()
@@ -155,10 +256,12 @@ async def serve(
 
 
 async def _open(
-    node: Node, uris: list[str], options: BrokerOptions, links: LinkOptions
+    node: Node, uris: list[str], options: BrokerOptions, listening: Listening
 ) -> tuple[Broker, list[RSocketListener]]:
     broker = await Broker.attach(node, options)
-    listeners = [await listen(node, uri, "rsocket+", broker=broker, options=links) for uri in uris]
+    listeners = [
+        await listen(node, uri, "rsocket+", broker=broker, **listening.options(uri)) for uri in uris
+    ]
     # What the scheme stands for; Node.listen cannot know.
     return broker, cast("list[RSocketListener]", listeners)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..protocol import OnwardError
-from . import _broker, _message, _node, _resolve, _routes, _watch
+from . import _broker, _message, _node, _resolve, _routes, _statistics, _watch
 from ._status import CommandError, Status, status_of
 
 __all__ = ["main"]
@@ -77,4 +77,5 @@ def _parser() -> argparse.ArgumentParser:
     _routes.add_command(commands)
     _resolve.add_command(commands)
     _watch.add_command(commands)
+    _statistics.add_command(commands)
     return parser

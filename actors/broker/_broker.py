@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ...protocol import (
@@ -31,6 +31,7 @@ from ._handlers import Handlers
 from ._index import TagIndexWorker, readable
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
+from ._reports import Figures, Reports
 from ._route import BrokerRoute, Destination, RouteStatistics
 
 if TYPE_CHECKING:
@@ -156,6 +157,7 @@ class Broker(Worker):
         self.index = TagIndexWorker(options, self.broker_id.bytes)
         self.events = self.index.events
         self._lost = 0
+        self._reports = Reports(options.max_reports)
         self._unsubscribe: Callable[[], None] | None = None
 
     @classmethod
@@ -370,6 +372,26 @@ class Broker(Worker):
             AddressError: It cannot be read.
         """
         return explain(self.index, self.index.asked(Address(TAGS, asked.encode())), limit)
+
+    def report(self, name: str, figures: Figures) -> Callable[[], None]:
+        """Let a part of the program tell about itself, as listeners do.
+
+        Args:
+            name: What it is; a listener's URI.
+            figures: Returns its figures, by name, as JSON can say them. Called on the node's
+                loop each time somebody asks.
+
+        Returns:
+            What ends it.
+
+        Raises:
+            LimitReached: There are `max_reports` already.
+        """
+        return self._reports.add(name, figures)
+
+    def reports(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """Return name and figures of each part that tells about itself, the first one first."""
+        return self._reports.read()
 
     def statistics(self) -> BrokerStatistics:
         """Return the broker's figures at this moment."""

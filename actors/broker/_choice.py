@@ -120,12 +120,13 @@ class Choice:
     def preview(self, ask: Ask, candidates: Candidates) -> int | None:
         """Say what `pick` would return, and change nothing.
 
-        `None` also if chance decides, or what was remembered of a sticky key might.
+        `None` also if chance decides.
         """
         if len(candidates) == 1:
             return 0
-        if ask.sticky and ask.selector in self._sticky:
-            return None
+        stuck = self.stuck(ask, candidates)
+        if stuck is not None:
+            return stuck
         balancer = ask.selector.balancer
         if balancer is None:
             return None if ask.routing is RoutingType.MULTICAST else self.pick(ask, candidates)
@@ -141,6 +142,15 @@ class Choice:
         except Exception:  # noqa: BLE001 - foreign code; the real thing is counted and logged
             return None
         return None if by_chance else at
+
+    def stuck(self, ask: Ask, candidates: Candidates) -> int | None:
+        """Return the index of the candidate a sticky key stays with; `None` if with none."""
+        kept = self._sticky.get(ask.selector) if ask.sticky else None
+        route_id = None if kept is None else kept.sticky.route_of(ask.sticky)
+        if route_id is None:
+            return None
+        found = (at for at, each in enumerate(candidates) if each.route_id == route_id)
+        return next(found, None)
 
     # --- unicast ------------------------------------------------------------------------------
 

@@ -44,8 +44,8 @@ class Resolution:
         query: What is asked for, as the value of an address of type 32.
         routing: `unicast`, `multicast` or `shard`.
         method: What chooses among several; empty for a multicast, which does not choose.
-        next: Who would be chosen; `None` if nobody, or all, or if chance decides, or what was
-            remembered of a sticky key.
+        next: Who would be chosen; `None` if nobody, or all, or if chance decides.
+        sticky: Whether that is because its sticky key went there before.
         matching: Destinations that carry the tags, as far as there is room.
         others: Destinations that do not, the nearest first, as far as there is room.
         matches: How many carry the tags.
@@ -56,6 +56,7 @@ class Resolution:
     routing: str
     method: str
     next: UUID | None
+    sticky: bool
     matching: tuple[RouteStatistics, ...]
     others: tuple[Mismatch, ...]
     matches: int
@@ -78,6 +79,7 @@ def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
         routing=ask.routing.name.lower(),
         method=ask.selector.method,
         next=None if chosen is None else chosen.destination.route_id,
+        sticky=index.choice.stuck(ask, candidates) is not None,
         matching=tuple(entry.target.row() for entry in candidates[:limit]),
         others=_others(index.table, query, limit),
         matches=len(candidates),

@@ -39,7 +39,7 @@ from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker, weig
 from ._selector import Ask, Selectors
 from ._served import ServiceWorker
 from ._unicast import Unicast
-from ._waiting import Waiters, WaitingStatistics
+from ._waiting import Waiter, Waiters, WaitingStatistics
 
 __all__ = ["TagIndexWorker"]
 
@@ -237,9 +237,12 @@ class TagIndexWorker(Worker):
         if patience <= 0:
             self._refuse(message, ask)
             return
+        self._keep(message, ask, self._now(), patience)
+
+    def _keep(self, message: Message, ask: Ask, since: float, patience: float) -> None:
         exchange = exchange_of(message)
         size = exchange.size if exchange is not None else len(message.payload)
-        waiter = self._waiters.add(message, ask, size, self.node.loop.time(), patience)
+        waiter = self._waiters.add(message, ask, size, since, patience)
         if waiter is None:
             self._refuse(message, ask)
             return
@@ -269,7 +272,21 @@ class TagIndexWorker(Worker):
     def _release(self, entry: Entry[BrokerRoute]) -> None:
         """Send the messages on, in order, that wait for what has just joined."""
         for waiter in self._waiters.satisfied(entry.tags):
-            self.node.deliver(waiter.message)
+            self._send_on(waiter)
+
+    def _send_on(self, waiter: Waiter) -> None:
+        """Send a message on that somebody can take now.
+
+        Chosen here and not by the rule: by what it asked when it came. Should it wait again,
+        then no longer than it would have.
+        """
+        message = waiter.message
+        to = self.choose(waiter.ask, exchange_of(message))
+        if to is None:  # who has joined was gone again before it was this one's turn
+            self._keep(message, waiter.ask, waiter.since, waiter.until - waiter.since)
+            return
+        onward, back, payload, source, context = message
+        self.node.deliver(_new(Message, ((to, *onward[1:]), back, payload, source, context)))
 
     def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
         self.rejected += 1

@@ -33,7 +33,9 @@ def management(broker: Broker) -> Handlers:
     What is asked is the route of `message/x.rsocket.routing.v0`, or, if there is none, the
     first word of the data:
 
-    - `routes`: the table. `statistics`: the figures of the broker.
+    - `routes`: the table.
+    - `statistics`: the figures of the broker, those of each of its `listeners`, and how many
+      `streams` the connections of all of them have; the question's own is one.
     - `resolve`: where a request would go, and why nowhere else; the rest of the data is what
       it asks for, as in an address of type 32: `@shard=user service=orders user=42`.
     - `watch`, as a stream: each element is an event, as it happens.
@@ -74,7 +76,7 @@ def _answer(broker: Broker, what: str, rest: str) -> Any:
     if what == "routes":
         return [_row(asdict(row)) for row in broker.routes()]
     if what == "statistics":
-        return asdict(broker.statistics())
+        return _statistics(broker)
     if what == "resolve":
         try:
             found = asdict(broker.resolve(rest, limit=MAX_ROWS))
@@ -84,6 +86,13 @@ def _answer(broker: Broker, what: str, rest: str) -> Any:
         found["others"] = [{**each, "route": _row(each["route"])} for each in found["others"]]
         return found
     return {"error": _WHAT}
+
+
+def _statistics(broker: Broker) -> dict[str, Any]:
+    reports = broker.reports()
+    streams = sum(figures.get("streams", 0) for _, figures in reports)
+    listeners = [{"uri": name, **figures} for name, figures in reports]
+    return {**asdict(broker.statistics()), "streams": streams, "listeners": listeners}
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ _AT_LEAST_ONE: Final = (
     "multicast_window",
     "max_watchers",
     "max_events",
+    "max_reports",
 )
 _NOT_NEGATIVE: Final = (
     "no_route_timeout",
@@ -82,6 +83,8 @@ class BrokerOptions:
         max_watchers: Most subscriptions to the broker's events at a time; one more is refused.
         max_events: Events kept for a subscription that does not keep up; then the oldest is
             lost, and the next one says how many were.
+        max_reports: Most listeners, and others, that tell the broker about themselves at a time;
+            one more is refused, and so cannot listen.
         management: Whether the broker answers questions about itself, as the service
             `onward.management`. Whoever can send a request can ask it, and learns the
             services, tags and network addresses of all destinations.
@@ -113,6 +116,7 @@ class BrokerOptions:
     weight_tag: str = "weight"
     max_watchers: int = 100
     max_events: int = 1000
+    max_reports: int = 1000
     management: bool = True
 
     def __post_init__(self) -> None:

@@ -96,7 +96,7 @@ class Waiters:
         self._last = 0
 
     def add(
-        self, message: Message, ask: Ask, size: int, now: float, patience: float
+        self, message: Message, ask: Ask, size: int, since: float, patience: float
     ) -> Waiter | None:
         """Let a message wait.
 
@@ -104,8 +104,8 @@ class Waiters:
             message: The message.
             ask: What it asks for.
             size: The bytes it holds.
-            now: The time.
-            patience: How long it may wait, in seconds.
+            since: When it came.
+            patience: How long it may wait from then on, in seconds.
 
         Returns:
             What waits, or `None` if there is no room.
@@ -113,7 +113,7 @@ class Waiters:
         if len(self._all) >= self._max_waiters or self._bytes + size > self._max_bytes:
             return None
         self._last = number = self._last + 1
-        waiter = Waiter(number, message, ask, size, now, now + patience)
+        waiter = Waiter(number, message, ask, size, since, since + patience)
         self._all[number] = waiter
         self._bytes += size
         query = ask.query

@@ -75,6 +75,13 @@ class Sticky:
             self.forgotten += 1
         return place
 
+    def route_of(self, key: Hashable) -> bytes | None:
+        """Return the route id a key was given; `None` if it has none. Changes nothing.
+
+        The route may have left since; `pick` would give the key another then.
+        """
+        return self._routes.get(key)
+
     def _place(self, route_id: bytes, candidates: Sequence[Candidate]) -> int | None:
         """Return where a route is among the candidates; `None` if it is not."""
         place = self._places.get(route_id)

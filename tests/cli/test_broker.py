@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from onward.actors.broker import BrokerOptions
 from onward.cli import _broker, main
-from onward.cli._broker import serve
+from onward.cli._broker import Listening, serve
 from onward.cli._client import ask_broker
 from onward.cli._run import Stop
 from onward.cli._status import CommandError, Status
-from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket import LinkOptions, UnixOptions, WebSocketOptions
 from tests.support.commands import TIMEOUT, printed
 
 ANY = "rsocket+tcp://127.0.0.1:0"
+WS = "rsocket+ws://127.0.0.1:0/rsocket"
 
 
 async def test_it_serves_at_each_uri_and_ends_with_totals() -> None:
@@ -53,15 +56,15 @@ async def test_it_stops_while_it_starts() -> None:
     assert "stopped" not in output.getvalue()
 
 
-def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, LinkOptions]:
+def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, Listening]:
     """Return the options that the command serves with."""
-    seen = list[tuple[BrokerOptions, LinkOptions]]()
+    seen = list[tuple[BrokerOptions, Listening]]()
 
     async def see(
-        _stop: Stop, _uris: list[str], options: BrokerOptions, links: LinkOptions, *, quiet: bool
+        _stop: Stop, _uris: list[str], options: BrokerOptions, listening: Listening, *, quiet: bool
     ) -> None:
         assert not quiet
-        seen.append((options, links))
+        seen.append((options, listening))
 
     monkeypatch.setattr(_broker, "serve", see)
     assert main(["broker", *words]) == Status.OK
@@ -69,14 +72,73 @@ def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, 
 
 
 def test_its_limits_are_the_library_s_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert flags(monkeypatch=monkeypatch) == (BrokerOptions(), LinkOptions())
+    assert flags(monkeypatch=monkeypatch) == (BrokerOptions(), Listening())
 
 
 def test_its_limits_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--no-management", "--max-connections", "7", "--no-route-timeout", "0")
-    options, links = flags(*words, monkeypatch=monkeypatch)
+    options, listening = flags(*words, monkeypatch=monkeypatch)
     assert options == BrokerOptions(no_route_timeout=0.0, management=False)
-    assert links == LinkOptions(max_connections=7)
+    assert listening == Listening(LinkOptions(max_connections=7))
+
+
+def test_who_may_connect_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--listen", WS, "--origin", "https://a.example", "--origin", "http://b.example:81")
+    _, listening = flags(*words, monkeypatch=monkeypatch)
+    origins = ("https://a.example", "http://b.example:81")
+    assert listening.options(WS)["websocket"] == WebSocketOptions(origins=origins)
+    assert "websocket" not in listening.options(ANY)
+    path = "rsocket+unix:///run/a"
+    _, listening = flags("--listen", path, "--mode", "0660", monkeypatch=monkeypatch)
+    assert listening.options(path)["unix"] == UnixOptions(0o660)
+
+
+def test_leases_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--no-lease", "--lease-requests", "9", "--lease-time", "2.5")
+    _, listening = flags(*words, monkeypatch=monkeypatch)
+    assert listening.links == LinkOptions(lease=False, lease_requests=9, lease_time=2.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--origin", "https://a.example"), "--origin goes with --listen rsocket+ws://"),
+        (("--mode", "600"), "--mode goes with --listen rsocket+unix://"),
+        (("--listen", WS, "--origin", "https://a.example/path"), "https://a.example/path"),
+        (("--lease-time", "0"), "lease_time"),
+    ],
+)
+def test_what_fits_no_listener_has_status_2(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["broker", *words]) == Status.USAGE
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["", "8", "rw", "1000", "-1", "00660"])
+def test_a_mode_is_in_octal(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["broker", f"--mode={mode}"])
+    assert ended.value.code == Status.USAGE
+    assert f"{mode!r} is not 0 to 777 in octal" in capsys.readouterr().err
+
+
+async def test_it_is_asked_by_any_of_its_listeners() -> None:
+    stop = Stop()
+    with printed() as output, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "socket"
+        uris = [ANY, WS, f"rsocket+unix://{path}"]
+        listening = Listening(unix=UnixOptions(0o640))
+        serving = asyncio.create_task(serve(stop, uris, listening=listening, quiet=True))
+        uris = [(await output.line()).removeprefix("listening ") for _ in uris]
+        assert path.stat().st_mode & 0o777 == 0o640
+        for at, uri in enumerate(uris):
+            figures = await ask_broker(uri, "statistics", TIMEOUT)
+            assert [each["uri"] for each in figures["listeners"]] == uris
+            assert figures["listeners"][at]["streams"] == figures["streams"] == 1
+            assert figures["listeners"][at]["connections"] == 1
+        stop.wish()
+        await serving
 
 
 def test_how_it_chooses_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +179,8 @@ async def test_it_can_keep_its_table_to_itself() -> None:
 async def test_it_takes_so_many_connections_and_no_more() -> None:
     stop = Stop()
     with printed() as output:
-        links = LinkOptions(max_connections=1)
-        serving = asyncio.create_task(serve(stop, [ANY], links=links, quiet=True))
+        listening = Listening(LinkOptions(max_connections=1))
+        serving = asyncio.create_task(serve(stop, [ANY], listening=listening, quiet=True))
         uri = (await output.line()).removeprefix("listening ")
         host, _, port = uri.removeprefix("rsocket+tcp://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -59,8 +59,9 @@ def test_a_wrong_uri_has_status_2(uri: str, capsys: pytest.CaptureFixture[str]) 
 def test_nobody_there_has_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     uri = "rsocket+tcp://127.0.0.1:1"
     assert main(["routes", "--broker", uri]) == Status.FAILED
-    told = f"onward routes: cannot connect to {uri}: Connection refused\n"
-    assert capsys.readouterr().err == told
+    told = capsys.readouterr().err
+    assert told.startswith(f"onward routes: {uri}: cannot connect: ")
+    assert told.count("\n") == 1
 
 
 def test_a_peer_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +96,7 @@ def test_a_peer_that_is_no_broker(greeting: bytes, capsys: pytest.CaptureFixture
         assert main(["routes", "--broker", uri, "--timeout", str(TIMEOUT)]) == Status.FAILED
         thread.join()
     told = capsys.readouterr().err
-    assert told.startswith(f"onward routes: {uri} does not answer as a broker does: ")
+    assert told.startswith(f"onward routes: {uri}")
     assert told.count("\n") == 1
 
 

@@ -9,7 +9,8 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Final
 
 from ...actors import Mailbox, Node, Worker
@@ -48,6 +49,7 @@ class ListenerStatistics:
         refused_handshakes: Handshakes that came to nothing since the start, by reason:
             `too late`, `too long`, `not understood`, `not a WebSocket`, `path`, `origin`,
             `no room`, `stopped`, or `given up` by the peer.
+        streams: Streams now, of all connections and of both sides: requests that have not ended.
     """
 
     connections: int
@@ -59,6 +61,7 @@ class ListenerStatistics:
     closed: dict[str, int]
     handshakes: int = 0
     refused_handshakes: dict[str, int] = field(default_factory=dict[str, int])
+    streams: int = 0
 
 
 class _ListenerWorker(Worker):
@@ -92,6 +95,7 @@ class RSocketListener(Listener):
         self._dropped: Counter[str] = Counter()
         self._closed: Counter[str] = Counter()
         self._gone: asyncio.Event = asyncio.Event()
+        self._withdraw: Callable[[], None] | None = None
 
     async def open(self) -> None:
         """Listen.
@@ -99,6 +103,7 @@ class RSocketListener(Listener):
         Raises:
             OSError: It cannot be listened there.
             NodeStopped: The node stopped meanwhile.
+            LimitReached: The broker has as many listeners as it may.
         """
         # The worker first: it is the parent of the connections' workers.
         self._address = await self._node.start(lambda: self._worker)
@@ -106,11 +111,12 @@ class RSocketListener(Listener):
             self._server = server = await self._bind()
             if not self._node.has(self._address):
                 raise NodeStopped(self._node.name)
+            self._uri = self._shown(server)
+            self._withdraw = self._broker.report(self._uri, lambda: asdict(self.statistics()))
             await server.start_serving()
         except BaseException:
             await self._abandon()
             raise
-        self._uri = self._shown(server)
 
     @abstractmethod
     async def _bind(self) -> asyncio.Server:
@@ -133,7 +139,13 @@ class RSocketListener(Listener):
         if server is not None:
             server.close()
             self._unbound()
+        self._report_no_more()
         await self._stop_worker()
+
+    def _report_no_more(self) -> None:
+        withdraw, self._withdraw = self._withdraw, None
+        if withdraw is not None:
+            withdraw()
 
     async def _stop_worker(self) -> None:
         if self._address is not None and self._node.has(self._address):
@@ -226,6 +238,7 @@ class RSocketListener(Listener):
         finally:
             for link in list(self._links):
                 link.abort()
+            self._report_no_more()
             await self._stop_worker()
 
     def statistics(self) -> ListenerStatistics:
@@ -240,6 +253,7 @@ class RSocketListener(Listener):
             refused=self._refused + sum(session.refused for session in sessions),
             dropped=dict(dropped),
             closed=dict(self._closed),
+            streams=sum(len(link.core.streams) for link in self._links),
         )
 
 

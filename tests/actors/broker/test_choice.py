@@ -304,9 +304,15 @@ def test_nobody_is_next_if_chance_decides_or_all_are() -> None:
     assert world.choice.failed == 0
 
 
-def test_nobody_is_said_to_be_next_if_a_sticky_key_may_decide() -> None:
+def test_who_is_next_for_a_sticky_key() -> None:
     world, candidates = World(), some(3)
     assert world.preview(sticky(1), candidates) == 0
     assert world.pick(sticky(1), candidates) == 0
-    assert world.preview(sticky(1), candidates) is None
+    assert [world.preview(sticky(user), candidates) for user in (1, 2, 1)] == [0, 1, 0]
+    assert world.choice.stuck(world.ask(sticky(1)), candidates) == 0
+    assert world.choice.stuck(world.ask(sticky(2)), candidates) is None
+    # Where it stayed has left: the method would choose anew.
+    assert world.choice.stuck(world.ask(sticky(1)), candidates[1:]) is None
+    assert world.preview(sticky(1), candidates[1:]) == 1
+    assert world.preview(sticky(1), candidates) == 0
     assert world.preview("service=a", candidates) == 1

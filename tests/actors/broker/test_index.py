@@ -340,6 +340,27 @@ async def test_waiting_requests_are_released_in_order_by_the_join() -> None:
 
 
 @in_memory
+async def test_who_waits_again_does_so_no_longer_than_at_first() -> None:
+    async with world(BrokerOptions(no_route_timeout=5)) as w:
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, ASKED, b"1"))
+        await asyncio.sleep(3)
+
+        def gone_again(*_: object) -> None:
+            return None
+
+        # As if the first one to be released made the destination leave.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(w.broker.index, "choose", gone_again)
+            (await w.destination()).die()
+            await w.loop.idle()
+        assert w.broker.statistics().oldest_wait == pytest.approx(3, abs=0.01)
+        await asyncio.sleep(2.1)
+        assert [code for _, code, _ in errors(await requester.received())] == [REJECTED]
+        await w.settled()
+
+
+@in_memory
 async def test_default_tags_release_as_well() -> None:
     async with world() as w:
         requester, route_id = await w.requester(), w.new_id()

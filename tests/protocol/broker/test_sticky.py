@@ -61,6 +61,16 @@ def test_the_key_unused_for_longest_is_forgotten() -> None:
     assert sticky.forgotten == 2
 
 
+def test_to_look_where_a_key_is_changes_nothing() -> None:
+    sticky = Sticky(RoundRobin(), max_sticky=2)
+    assert [pick(sticky, key, 1, 2, 3) for key in "ab"] == [1, 2]
+    assert (sticky.route_of("a"), sticky.route_of("c")) == ((1).to_bytes(16), None)
+    # Not used by being looked at: it is still the one to be forgotten.
+    assert pick(sticky, "c", 1, 2, 3) == 3
+    assert sticky.route_of("a") is None
+    assert (len(sticky), sticky.forgotten) == (2, 1)
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_the_limit_is_at_least_one(limit: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):

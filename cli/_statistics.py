@@ -1,0 +1,96 @@
+"""`onward statistics`: the figures of a running broker and of each of its listeners."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ._arguments import Commands
+from ._broker import add_broker
+from ._run import Stop, run
+from ._show import printable, table
+from ._status import CommandError
+
+__all__ = ["add_command", "show"]
+
+_DESCRIPTION: Final = """\
+Print the figures of a running broker and of each of its listeners: what is there now, and what
+has been since the start.
+"""
+
+_COLUMNS: Final = {
+    "connections": "CONNECTIONS",
+    "handshakes": "HANDSHAKES",
+    "streams": "STREAMS",
+    "accepted": "ACCEPTED",
+    "turned_away": "TURNED AWAY",
+    "requests": "REQUESTS",
+    "refused": "REFUSED",
+}
+_REASONS: Final = {
+    "closed": "connections closed",
+    "dropped": "frames dropped",
+    "refused_handshakes": "handshakes refused",
+}
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "statistics", help="print the figures of a running broker", description=_DESCRIPTION
+    )
+    add_broker(parser)
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.set_defaults(command=_command)
+
+
+def _command(arguments: argparse.Namespace) -> None:
+    async def ask(stop: Stop) -> None:
+        # The client library takes its time to import; the other commands go without.
+        from ._client import ask_broker
+
+        figures = await stop.unless(ask_broker(arguments.broker, "statistics", arguments.timeout))
+        print(json.dumps(figures, indent=2) if arguments.json else show(figures))
+
+    run(ask)
+
+
+def show(figures: Any) -> str:
+    """Lay out the broker's answer.
+
+    Raises:
+        CommandError: It is no such answer.
+    """
+    try:
+        own = {name: value for name, value in figures.items() if name != "listeners"}
+        listeners = figures["listeners"]
+        width = max(map(len, own))
+        lines = [
+            printable(f"{name.replace('_', ' '):<{width}}  {_figure(value):>8}")
+            for name, value in own.items()
+        ]
+        if listeners:
+            rows = [(each["uri"], *(int(each[name]) for name in _COLUMNS)) for each in listeners]
+            lines += ["", table(("LISTENER", *_COLUMNS.values()), rows)]
+            lines += _reasons(listeners)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CommandError("the broker's answer does not tell its figures") from error
+    return "\n".join(lines)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f} s" if isinstance(value, float) else str(int(value))
+
+
+def _reasons(listeners: Any) -> Iterator[str]:
+    """Yield what was counted by reason, of all listeners together."""
+    for name, what in _REASONS.items():
+        counts: dict[str, int] = {}
+        for each in listeners:
+            for reason, count in each[name].items():
+                counts[reason] = counts.get(reason, 0) + int(count)
+        if counts:
+            shown = ", ".join(f"{count} {reason}" for reason, count in counts.items())
+            yield printable(f"{what}: {shown}")
