@@ -21,7 +21,19 @@ Ask a running broker where a request would go: which destinations carry the tags
 among them and which one is next, and what the nearest others lack. Nothing is sent.
 """
 
-_OTHERS: Final = ("ROUTE", "SERVICE", "LACKS", "HAS INSTEAD")
+_COLUMNS: Final = tuple(HEADINGS.index(name) for name in ("ROUTE", "SERVICE", "TAGS", "PEER"))
+_OTHERS: Final = ("   ROUTE", "SERVICE", "WHY NOT")
+
+MAX_ROWS: Final = 10
+"""Most destinations of each kind on the screen; `--json` has more."""
+
+_METHODS: Final = {
+    "roundrobin": "round-robin",
+    "leastoutstanding": "least-outstanding",
+    "peakewma": "peak-ewma",
+    "boundedring": "bounded-ring",
+}
+"""The broker's methods as people write them; others it says in normal form."""
 
 
 def add_command(commands: Commands) -> None:
@@ -97,30 +109,48 @@ def show(found: Any) -> str:
 
 
 def _lines(found: Any) -> list[str]:
-    matches, matching = int(found["matches"]), found["matching"]
-    how = f"{found['routing']}, by {found['method']}" if found["method"] else found["routing"]
+    matches, matching = int(found["matches"]), found["matching"][:MAX_ROWS]
     lines = [
-        printable(f"{found['query']}  ({how})"),
-        f"{matches} of {int(found['routes'])} destinations match",
+        printable(f"{found['query']}  ({_how(found)})"),
+        f"{matches} of {int(found['routes'])} destinations match{_but(found, matches)}",
     ]
     if matching:
-        marked = [("=> " if row["route"] == found["next"] else "   ", row) for row in matching]
-        rows = [(mark + str(line(row)[0]), *line(row)[1:]) for mark, row in marked]
-        lines += ["", table((f"   {HEADINGS[0]}", *HEADINGS[1:]), rows)]
+        to_all = found["routing"] == "multicast"
+        rows = [_matching(row, chosen=to_all or row["route"] == found["next"]) for row in matching]
+        first, *others = (HEADINGS[at] for at in _COLUMNS)
+        lines += ["", table((f"   {first}", *others), rows)]
     if matches > len(matching):
-        lines.append(f"... and {matches - len(matching)} more")
+        lines.append(f"   ... and {matches - len(matching)} more")
     if found["others"]:
-        lines += ["", "the nearest that do not match:", table(_OTHERS, _others(found["others"]))]
+        rows = [_other(each) for each in found["others"][:MAX_ROWS]]
+        lines += ["", "the nearest that do not match:", table(_OTHERS, rows)]
     return lines
 
 
-def _others(others: Any) -> list[tuple[str, ...]]:
-    return [
-        (
-            str(each["route"]["route"]),
-            str(each["route"]["service"]),
-            " ".join(each["missing"]) or "-",
-            " ".join(each["different"]) or "-",
-        )
-        for each in others
-    ]
+def _how(found: Any) -> str:
+    """Say how a destination is chosen."""
+    how = str(found["routing"])
+    if found["method"]:
+        how += f", by {_METHODS.get(found['method'], found['method'])}"
+    return f"{how}; its key was there before" if found.get("sticky") else how
+
+
+def _but(found: Any, matches: int) -> str:
+    """Say what the marks of the rows do not say."""
+    if not matches:
+        return ": it would wait for one, or be rejected"
+    undecided = found["next"] is None and found["routing"] != "multicast"
+    return "; which one gets it is up to chance" if undecided else ""
+
+
+def _matching(row: Any, *, chosen: bool) -> tuple[str | int, ...]:
+    cells = line(row)
+    first, *others = (cells[at] for at in _COLUMNS)
+    return (f"{'=> ' if chosen else '   '}{first}", *others)
+
+
+def _other(each: Any) -> tuple[str, ...]:
+    lacks = [f"no {tag}" for tag in each["missing"]]
+    lacks += [f"has {tag}" for tag in each["different"]]
+    route = each["route"]
+    return f"   {route['route']}", str(route["service"]), ", ".join(lacks)

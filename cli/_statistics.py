@@ -68,7 +68,7 @@ def show(figures: Any) -> str:
         listeners = figures["listeners"]
         width = max(map(len, own))
         lines = [
-            printable(f"{name.replace('_', ' '):<{width}}  {_figure(value):>8}")
+            printable(f"{name.replace('_', ' '):<{width}}  {_figure(value):>8}".rstrip())
             for name, value in own.items()
         ]
         if listeners:
@@ -81,7 +81,7 @@ def show(figures: Any) -> str:
 
 
 def _figure(value: float) -> str:
-    return f"{value:.3f} s" if isinstance(value, float) else str(int(value))
+    return f"{value:.1f} s" if isinstance(value, float) else str(int(value))
 
 
 def _reasons(listeners: Any) -> Iterator[str]:

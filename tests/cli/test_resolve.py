@@ -14,30 +14,26 @@ from onward.cli._status import CommandError, Status
 def test_it_says_where_a_request_would_go(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resolve", "service=store", "--broker", broker]) == Status.OK
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "service=store  (unicast, by roundrobin)"
+    assert lines[0] == "service=store  (unicast, by round-robin)"
     assert lines[1] == "1 of 2 destinations match"
     assert lines[4].startswith("=> ")
     assert lines[4].split()[2:5] == ["store", "region=eu", "local"]
-    assert lines[-1].split()[1:] == [
-        "onward.management",
-        "-",
-        "service=onward.management",
-    ]
+    assert lines[-1].split()[1:] == ["onward.management", "has", "service=onward.management"]
 
 
 def test_it_says_what_is_missing(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["service=store", "region=us", "zone=1"]
     assert main(["resolve", *words, "--broker", broker]) == Status.OK
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "0 of 2 destinations match"
-    assert lines[5].split()[1:] == ["store", "zone=1", "region=eu"]
+    assert lines[1] == "0 of 2 destinations match: it would wait for one, or be rejected"
+    assert lines[5].split()[1:] == ["store", "no", "zone=1,", "has", "region=eu"]
 
 
 @pytest.mark.parametrize(
     ("words", "query", "how"),
     [
         (["--multicast"], "@multicast service=store user=7", "multicast"),
-        (["--sticky", "user"], "@sticky=user service=store user=7", "unicast, by roundrobin"),
+        (["--sticky", "user"], "@sticky=user service=store user=7", "unicast, by round-robin"),
         (["--shard", "user"], "@shard=user service=store user=7", "shard, by rendezvous"),
         (
             ["--shard", "user", "--method", "jump"],
@@ -96,5 +92,43 @@ def test_what_there_is_no_room_for() -> None:
     assert show(found).splitlines() == [
         "service=a  (multicast)",
         "7 of 9 destinations match",
-        "... and 7 more",
+        "   ... and 7 more",
     ]
+
+
+ROW: dict[str, object] = {
+    "route": "r",
+    "service": "a",
+    "tags": {},
+    "peer": "p",
+    "outstanding": 0,
+    "requests": 0,
+    "latency": 0.0,
+    "busy": False,
+    "since": 1_700_000_000.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "how", "but", "marks"),
+    [
+        ({"next": "r1", "sticky": True}, "unicast, by own; its key was there before", "", " =>"),
+        ({"next": None}, "unicast, by own", "; which one gets it is up to chance", "  "),
+        ({"routing": "multicast", "method": "", "next": None}, "multicast", "", "=>=>"),
+    ],
+)
+def test_who_gets_it(answer: dict[str, object], how: str, but: str, marks: str) -> None:
+    found: dict[str, object] = {
+        "query": "service=a",
+        "routing": "unicast",
+        "method": "own",
+        "sticky": False,
+        "matching": [{**ROW, "route": "r0"}, {**ROW, "route": "r1"}],
+        "others": [],
+        "matches": 2,
+        "routes": 2,
+        **answer,
+    }
+    lines = show(found).splitlines()
+    assert lines[:2] == [f"service=a  ({how})", f"2 of 2 destinations match{but}"]
+    assert "".join(each[:2].strip() or " " for each in lines[4:]) == marks

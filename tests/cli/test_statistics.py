@@ -49,7 +49,7 @@ def test_what_is_counted_by_reason() -> None:
         "connections closed: 2 by the peer, 5 silent",
         "frames dropped: 1 unknown_type",
     ]
-    assert "0.250 s" in printed
+    assert "0.2 s" in printed
 
 
 def test_a_broker_that_does_not_listen() -> None:
