@@ -48,10 +48,15 @@ async def brokered(folder: str, record: Record) -> None:
             for scheme in ("rsocket+tcp", "rsocket+ws", "rsocket+unix")
         ]
         record.cast.add("broker", "the broker", "onward broker", "all three", "routed all of it")
-        await one.run(tcp, record)
-        await shops.run(
-            f"rsocket+tcp://{tcp}", f"rsocket+ws://{ws}", f"rsocket+unix://{unix}", record
-        )
+        async with processes.routes(f"rsocket+tcp://{tcp}") as routes:
+            await one.run(tcp, routes, record)
+            await shops.run(
+                f"rsocket+tcp://{tcp}",
+                f"rsocket+ws://{ws}",
+                f"rsocket+unix://{unix}",
+                routes,
+                record,
+            )
         await broker.stop()
 
 

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 
-from .processes import Child, Requester, program, until_routes
+from .processes import Child, Requester, Routes, program
 from .stage import Record, check, heading, say, shown, signatures
 
 
@@ -46,7 +46,7 @@ async def interactions(requester: Requester, alpha: Child, beta: Child, record: 
     record.done.add("request/channel", 3, "3 elements", shown(signed))
 
 
-async def takeover(requester: Requester, broker: str, alpha: Child, record: Record) -> None:
+async def takeover(requester: Requester, routes: Routes, alpha: Child, record: Record) -> None:
     """Kill a destination with a request in its hands, and go on with the other."""
     heading("One destination is killed, the other takes over")
     held = asyncio.create_task(
@@ -60,7 +60,7 @@ async def takeover(requester: Requester, broker: str, alpha: Child, record: Reco
     check(str(error).startswith("CANCELED"), f"the request in alpha's hands got {error!r}")
     record.done.add("... while alpha is killed", 1, "CANCELED", "broker: in doubt")
 
-    await until_routes(broker, "echo", "instance", {"beta"})
+    await routes.until("echo", "instance", {"beta"})
     signed = Counter[str]()
     for text in ("five", "six", "seven"):
         signed += signatures(await requester.ask("request/response", text, to="service=echo"))
@@ -68,16 +68,16 @@ async def takeover(requester: Requester, broker: str, alpha: Child, record: Reco
     record.done.add("... after that", 3, "3 answers", shown(signed))
 
 
-async def run(tcp: str, record: Record) -> None:
+async def run(tcp: str, routes: Routes, record: Record) -> None:
     """Run this part against a broker.
 
     Args:
         tcp: Where the broker listens for TCP, host:port.
+        routes: Its table.
         record: Gets what was done.
     """
     heading("Two destinations and a requester come to the broker")
     host, _, port = tcp.rpartition(":")
-    broker = f"rsocket+tcp://{tcp}"
     async with AsyncExitStack() as stack:
         alpha, beta = [
             await stack.enter_async_context(
@@ -89,10 +89,10 @@ async def run(tcp: str, record: Record) -> None:
             program("requester", "requester.py", host, port, show=lambda _line: False)
         )
         requester = Requester(asking)
-        await until_routes(broker, "echo", "instance", {"alpha", "beta"})
+        await routes.until("echo", "instance", {"alpha", "beta"})
 
         await interactions(requester, alpha, beta, record)
-        await takeover(requester, broker, alpha, record)
+        await takeover(requester, routes, alpha, record)
         await asking.end_of_input()
         await beta.stop()
 

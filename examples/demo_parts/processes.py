@@ -12,13 +12,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from onward.actors.broker import MANAGEMENT_SERVICE
+from onward.transports.client import Client, connect
+
 from .stage import DemoFailed, check, say
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "demo_processes"
 ONWARD = (sys.executable, "-m", "onward.cli")
 
-WAIT = 15.0
-"""Seconds that one step may take."""
+WAIT = 30.0
+"""Seconds that one step may take. Most of it is for a machine that is busy with other things:
+there it can take an interpreter half of that to start."""
+
+OFTEN = 0.1
+"""Seconds from one look at the broker's table to the next."""
 
 MANY = 12
 """Most data of a request, or answers to it, that are all printed."""
@@ -178,22 +185,42 @@ def _short(texts: Any) -> str:
 
 async def printed(*command: str) -> str:
     """Run an `onward` command to its end, and return what it prints."""
-    process = await asyncio.create_subprocess_exec(
-        *ONWARD, *command, stdout=asyncio.subprocess.PIPE
-    )
-    output, _ = await process.communicate()
-    check(process.returncode == 0, f"onward {command[0]} failed")
-    return output.decode()
+    async with child(command[0], *ONWARD, *command, show=lambda _line: False) as process:
+        await process.ended()
+        return "\n".join(process.lines)
 
 
-async def until_routes(broker: str, service: str, tag: str, names: set[str]) -> None:
-    """Wait until the broker has these destinations of a service, by a tag, and no others."""
-    found: set[str] = set()
-    try:
-        async with asyncio.timeout(WAIT):
-            while found != names:
-                rows = json.loads(await printed("routes", "--json", "--broker", broker))
-                found = {row["tags"][tag] for row in rows if row["service"] == service}
-    except TimeoutError:
-        raise DemoFailed(f"the broker's table has {found}, not {names}") from None
-    say("broker", f"has the destinations {', '.join(sorted(names))}")
+class Routes:
+    """The broker's table, asked for over one connection.
+
+    To run `onward routes` for each look would take longer than what is waited for.
+
+    Args:
+        client: A client of the broker.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def until(self, service: str, tag: str, names: set[str]) -> None:
+        """Wait until these are the destinations of a service, by a tag, and no others."""
+        found: set[str] = set()
+        try:
+            async with asyncio.timeout(WAIT):
+                while True:
+                    answer = await self._client.request(f"service={MANAGEMENT_SERVICE}", b"routes")
+                    rows = json.loads(answer.data)
+                    found = {row["tags"][tag] for row in rows if row["service"] == service}
+                    if found == names:
+                        break
+                    await asyncio.sleep(OFTEN)
+        except TimeoutError:
+            raise DemoFailed(f"the broker's table has {found}, not {names}") from None
+        say("broker", f"has the destinations {', '.join(sorted(names))}")
+
+
+@asynccontextmanager
+async def routes(broker: str) -> AsyncGenerator[Routes]:
+    """Connect to a broker, given by its URI, to look at its table."""
+    async with connect(broker) as client:
+        yield Routes(client)

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from .processes import Child, Requester, printed, program, until_routes
+from .processes import Child, Requester, Routes, printed, program
 from .stage import Record, check, heading, say, say_bars, shown, signatures
 
 TOWNS: tuple[str, ...] = ("berlin", "lyon", "quito")
@@ -31,12 +31,14 @@ class Shops:
         broker: The broker's URIs, by the town that uses it.
         open: The shops that are open, by town.
         requester: Who asks.
+        routes: The broker's table.
         stack: Ends them all.
     """
 
     broker: dict[str, str]
     open: dict[str, Child]
     requester: Requester
+    routes: Routes
     stack: AsyncExitStack
 
     async def start(self, town: str) -> None:
@@ -44,7 +46,7 @@ class Shops:
         self.open[town] = await self.stack.enter_async_context(process)
 
     async def until_open(self) -> None:
-        await until_routes(self.broker["berlin"], "shop", "town", set(self.open))
+        await self.routes.until("shop", "town", set(self.open))
 
     async def all_say(self, line: str) -> None:
         for shop in self.open.values():
@@ -157,8 +159,8 @@ async def sharding(shops: Shops, record: Record) -> None:
     record.done.add("... lyon opens again", len(USERS), back, "all as before")
 
 
-async def run(tcp: str, ws: str, unix: str, record: Record) -> None:
-    """Run this part against a broker, given by its URIs."""
+async def run(tcp: str, ws: str, unix: str, routes: Routes, record: Record) -> None:
+    """Run this part against a broker, given by its URIs and its table."""
     heading("Three shops come: by TCP, by WebSocket and by Unix socket")
     ways = {"TCP": tcp, "WebSocket": ws, "Unix": unix}
     async with AsyncExitStack() as stack:
@@ -166,7 +168,7 @@ async def run(tcp: str, ws: str, unix: str, record: Record) -> None:
             program("customer", "customer.py", ws, show=lambda _line: False)
         )
         broker = dict(zip(TOWNS, ways.values(), strict=True))
-        shops = Shops(broker, {}, Requester(asking), stack)
+        shops = Shops(broker, {}, Requester(asking), routes, stack)
         for town in TOWNS:
             await shops.start(town)
         await shops.until_open()
