@@ -84,7 +84,7 @@ class TagIndexWorker(Worker):
         self._weight_key = parse_key(options.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
-        self._thread = 0
+        self._thread_id = 0
         self._unicast = self._multicast = Address(0, b"")
         self.merging = MergeRules(
             window=options.multicast_window,
@@ -96,7 +96,7 @@ class TagIndexWorker(Worker):
 
     def on_start(self) -> None:
         """Start the forwarders and become the rule for tag queries."""
-        self._thread = threading.get_ident()
+        self._thread_id = threading.get_ident()
         own, mailbox = self.address.value, Mailbox(limit=self._options.max_mailbox)
         self._unicast = self.spawn(
             lambda: Unicast(self), address=Address(0, own + b"/unicast"), mailbox=mailbox
@@ -131,7 +131,7 @@ class TagIndexWorker(Worker):
             NoRoute: Nobody carries the tags, and the message cannot wait.
         """
         onward, back, payload, source, context = message
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread_id:
             # The table belongs to the loop's thread: by way of the mailbox, and its limit.
             onward = (self.address, *onward)
             self.node.route(_new(Message, (onward, back, payload, source, context)))

@@ -10,7 +10,7 @@ for it: look at `stream.closed` before answering.
 
 The loop in `_receive_frames` runs for every frame of every connection and is written for
 speed: one look-up finds the stream, one finds the transition, and a frame is made without
-calling `Frame.__init__`. All that is rare is in methods of its own.
+calling any function of ours. All that is rare is in methods of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ __all__ = ["Connection"]
 _unpack_u32: Final = Struct(">I").unpack_from
 _receive_step: Final = RECEIVE.get
 _start_step: Final = START.get
-_new: Final = object.__new__
 _PREFIXED_HEADER: Final = LENGTH_SIZE + HEADER_SIZE
 _PARITY_BITS: Final = 0x80000001
 _OPEN: Final = ConnectionState.OPEN
@@ -151,7 +150,7 @@ class Connection(Control):
                 break
             pos = stop
 
-            frame = _new(Frame)
+            frame = Frame()
             frame.buffer = data
             frame.start = start
             frame.end = stop
@@ -192,7 +191,7 @@ class Connection(Control):
         end: int = LENGTH_SIZE + (high << 16 | low)
         if end > len(data) or end < _PREFIXED_HEADER or end - LENGTH_SIZE > self.limits.max_setup:
             return 0
-        self._receive_setup(Frame(data, LENGTH_SIZE, end, stream_id, word), events)
+        self._receive_setup(Frame.of(data, LENGTH_SIZE, end, stream_id, word), events)
         return end
 
     def _keep_tail(self, data: bytes, pos: int) -> None:
@@ -225,7 +224,7 @@ class Connection(Control):
             self._ignore_request(stream_id)
             return
         state, actions = step
-        frame.stream = stream = _new(Stream)
+        frame.stream = stream = Stream()
         stream.id = stream_id
         stream.kind = frame.type
         stream.requester = False

@@ -84,22 +84,36 @@ class Frame:
 
     __slots__ = ("buffer", "end", "start", "stream", "stream_id", "type", "word")
 
-    def __init__(
-        self,
+    # There is no `__init__`: a connection makes two frames for each request, and to call one
+    # would cost more than all else that is done with a frame. It sets the attributes itself.
+    buffer: bytes
+    start: int
+    end: int
+    stream_id: int
+    type: int
+    word: int
+    stream: Stream
+
+    @classmethod
+    def of(
+        cls,
         buffer: bytes,
         start: int,
         end: int,
         stream_id: int,
         word: int,
         stream: Stream = CONNECTION_STREAM,
-    ) -> None:
-        self.buffer = buffer
-        self.start = start
-        self.end = end
-        self.stream_id = stream_id
-        self.word = word
-        self.type = word >> 10
-        self.stream = stream
+    ) -> Frame:
+        """Return a frame; its type is that of `word`, the rest is as in `Frame`."""
+        frame = cls()
+        frame.buffer = buffer
+        frame.start = start
+        frame.end = end
+        frame.stream_id = stream_id
+        frame.word = word
+        frame.type = word >> 10
+        frame.stream = stream
+        return frame
 
     @property
     def flags(self) -> int:
@@ -245,7 +259,7 @@ class Frame:
         if first == 0 and self.end == len(self.buffer):
             return self
         buffer = self.buffer[first : self.end]
-        return Frame(buffer, LENGTH_SIZE, len(buffer), self.stream_id, self.word, self.stream)
+        return Frame.of(buffer, LENGTH_SIZE, len(buffer), self.stream_id, self.word, self.stream)
 
     def __repr__(self) -> str:
         return (
@@ -299,7 +313,7 @@ def split_frames(
         if pos > size:
             return frames, data[start - LENGTH_SIZE :]
         _, _, stream_id, word = unpack_header(data, start - LENGTH_SIZE)
-        frames.append(Frame(data, start, pos, stream_id & 0x7FFFFFFF, word))
+        frames.append(Frame.of(data, start, pos, stream_id & 0x7FFFFFFF, word))
     return frames, data[pos:]
 
 

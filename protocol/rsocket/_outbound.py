@@ -36,7 +36,6 @@ __all__ = ["Outbound"]
 _pack_u32: Final = Struct(">I").pack_into
 _unpack_u32: Final = Struct(">I").unpack_from
 _send_step: Final = SEND.get
-_new: Final = object.__new__
 _OPEN: Final = ConnectionState.OPEN
 
 
@@ -121,8 +120,7 @@ class Outbound:
         if number > MAX_STREAM_ID or number in streams:
             number = self._free_id(number)
         self._next_id = number + 2
-        # As in `Connection._receive_unbound`: a call of `__init__` costs more than all this.
-        stream = streams[number] = _new(Stream)
+        stream = streams[number] = Stream()
         stream.id = number
         stream.kind = kind
         stream.requester = True

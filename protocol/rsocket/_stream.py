@@ -39,23 +39,15 @@ class Stream:
         "user",
     )
 
-    def __init__(
-        self,
-        id: int,  # noqa: A002 - the specification's word
-        kind: int,
-        requester: bool,
-        state: int,
-        send_credit: int = 0,
-        receive_credit: int = 0,
-    ) -> None:
-        self.id = id
-        self.kind = kind
-        self.requester = requester
-        self.state = state
-        self.send_credit = send_credit
-        self.receive_credit = receive_credit
-        self.peer: Any = None
-        self.user: Any = None
+    # As in `Frame` there is no `__init__`: a connection sets the attributes itself.
+    id: int
+    kind: int
+    requester: bool
+    state: int
+    send_credit: int
+    receive_credit: int
+    peer: Any
+    user: Any
 
     @property
     def closed(self) -> bool:
@@ -69,6 +61,16 @@ class Stream:
         )
 
 
-CONNECTION_STREAM: Final = Stream(0, 0, requester=False, state=CLOSED)
+def _connection_stream() -> Stream:
+    stream = Stream()
+    stream.id = stream.kind = 0
+    stream.requester = False
+    stream.state = CLOSED
+    stream.send_credit = stream.receive_credit = 0
+    stream.peer = stream.user = None
+    return stream
+
+
+CONNECTION_STREAM: Final = _connection_stream()
 """What `Frame.stream` is for frames of the connection itself, and for frames that no
 connection has accepted. It is shared: leave its `peer` and `user` alone."""

@@ -385,4 +385,4 @@ class Branch(FrameExchange):
 
 def _frame_of(raw: bytes) -> Frame:
     """Return the frame that these bytes are, with their length before it."""
-    return Frame(raw, 3, len(raw), int.from_bytes(raw[3:7]), int.from_bytes(raw[7:9]))
+    return Frame.of(raw, 3, len(raw), int.from_bytes(raw[3:7]), int.from_bytes(raw[7:9]))

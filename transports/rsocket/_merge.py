@@ -312,7 +312,7 @@ class Merge:
             word = frame.word & ~(COMPLETE | FOLLOWS) | NEXT
             raw = bytearray(frame.buffer[frame.start - 3 : frame.end])
             raw[7:9] = word.to_bytes(2)
-            frame = Frame(bytes(raw), 3, len(raw), frame.stream_id, word)
+            frame = Frame.of(bytes(raw), 3, len(raw), frame.stream_id, word)
         self._relay(frame)
         self._talking = branch if more_follow(frame) else None
 

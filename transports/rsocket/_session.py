@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...actors.broker import Ask, Registration
 from ...protocol import (
@@ -87,6 +87,8 @@ class Session:
     Args:
         link: The connection.
     """
+
+    __deletable__: ClassVar = ["_link"]  # for mypyc
 
     def __init__(self, link: Link) -> None:
         self._link = link

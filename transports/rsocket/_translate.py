@@ -113,4 +113,4 @@ def _frame(raw: bytes, flags: int) -> Frame:
     word = int.from_bytes(raw[7:9]) | flags
     if flags:
         raw = raw[:7] + word.to_bytes(2) + raw[9:]
-    return Frame(raw, 3, len(raw), int.from_bytes(raw[3:7]), word)
+    return Frame.of(raw, 3, len(raw), int.from_bytes(raw[3:7]), word)
