@@ -3,6 +3,8 @@
 #
 #   make demo      the main job: a broker, clients and routed workers, through real sockets
 #   make test      every test, and the coverage gates
+#   make compiled   a wheel with the broker's hot path compiled by mypyc; needs a C compiler
+#   make test-compiled   the tests of what is compiled, against that build
 #   make peers     the tests with other people's clients and brokers, and a table of who met whom
 #   make check     formatter, linter, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
@@ -22,11 +24,14 @@ endif
 VENV := .venv
 BIN := $(VENV)/bin
 SETUP := tools/environment.py
+# What is compiled, and what is made of it.
+COMPILED_TESTS := tests/transports/rsocket tests/protocol/rsocket tests/protocol/broker \
+	tests/actors tests/pykka tests/cli
 # Workers of the test run: a number, or auto for one on each core.
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test peers check bench bench-quick soak fuzz format docs serve clean
+.PHONY: help demo test compiled test-compiled peers check bench bench-quick soak fuzz format docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -46,6 +51,14 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses=$(JOBS) --cov --cov-branch --cov-report=
 	$(BIN)/coverage json --quiet -o build/coverage.json
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
+
+compiled: $(VENV)/.check
+	$(BIN)/python tools/compile.py
+
+# About a minute and a half, and as long to compile: not a part of `make test`.
+test-compiled: compiled
+	PYTHONPATH=build/compiled/site $(BIN)/onward --version | grep compiled
+	PYTHONPATH=build/compiled/site $(BIN)/python -m pytest --numprocesses=$(JOBS) $(COMPILED_TESTS)
 
 peers: $(VENV)/.test
 	$(BIN)/python -m pytest tests/peers --verbose

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from threading import get_ident
-from typing import Any, Final, TypeAlias, TypeGuard, cast
+from typing import Any, ClassVar, Final, TypeAlias, TypeGuard, cast
 
 from ..protocol import (
     LOCAL,
@@ -346,7 +346,7 @@ class Router(RunQueue):
 
 
 class _LateAnswer(UnknownAddress):
-    reason = LATE_ANSWER
+    reason: ClassVar[str] = LATE_ANSWER
 
 
 async def _put_when_room(full: RoomLater) -> None:

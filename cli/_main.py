@@ -11,6 +11,7 @@ from typing import Final
 from ..protocol import OnwardError
 from . import _broker, _message, _node, _resolve, _routes, _statistics, _watch
 from ._status import CommandError, Status, status_of
+from ._version import Version
 
 __all__ = ["main"]
 
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=Version)
     commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
     _broker.add_command(commands)
     _node.add_command(commands)

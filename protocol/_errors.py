@@ -38,6 +38,8 @@ defined beside their codecs and join the tree there.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 __all__ = [
     "AddressError",
     "AddressInUse",
@@ -203,7 +205,7 @@ class DeliveryError(OnwardError):
         detail: More about the reason; may be empty.
     """
 
-    reason = "not delivered"
+    reason: ClassVar[str] = "not delivered"
 
     def __init__(self, target: object = "", detail: str = "") -> None:
         super().__init__(target, detail)

@@ -6,13 +6,14 @@ import json
 import random
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onward.transports import Backoff, TcpOptions
-from tools import coverage_gates, docs_limits
+from tools import compile as compiling, coverage_gates, docs_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -145,3 +146,17 @@ def test_the_benchmark_runner_sums_up(
         check=False,
     )
     assert (run.returncode, run.stdout.splitlines()[-1]) == (status, closing)
+
+
+def test_what_is_compiled_exists() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    modules: list[str] = config["tool"]["onward"]["compile"]["modules"]
+    assert modules == sorted(set(modules))
+    folders = [name.removeprefix("onward.").replace(".", "/") + ".py" for name in modules]
+    assert [file for file in folders if not (ROOT / file).is_file()] == []
+
+
+def test_compiling_without_a_compiler_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(SystemExit, match="there is no C compiler"):
+        compiling.main([])

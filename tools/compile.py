@@ -1,4 +1,4 @@
-"""Build the compiled wheel: `python tools/compile.py [--unpack-only]`.
+"""Build the compiled wheel: `python tools/compile.py`.
 
 The modules that `[tool.onward.compile]` of pyproject.toml names are compiled by mypyc; all others
 are as they are in the wheel of pure Python. One source makes both: what mypyc compiles is
@@ -12,6 +12,7 @@ benchmarks of this repository run what is compiled.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ import sys
 import sysconfig
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,9 +52,9 @@ mypy_path = $MYPY_CONFIG_FILE_DIR
 """
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Build the wheel, unpack it, and say how to use it."""
-    argparse.ArgumentParser(description="Build the compiled wheel.").parse_args()
+    argparse.ArgumentParser(description="Build the compiled wheel.").parse_args(arguments)
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())
     compiler = find_compiler()
     if compiler is None:
@@ -71,8 +73,6 @@ def main() -> None:
 
 def find_compiler() -> str | None:
     """Return the C compiler that setuptools will use, if it is on the machine."""
-    import os
-
     named = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     command = str(named).split()[0]
     return shutil.which(command) or (command if sys.platform == "win32" else None)

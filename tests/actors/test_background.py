@@ -16,6 +16,7 @@ from onward.actors import (
     new_event_loop,
 )
 from onward.protocol import Address, Message, NodeStopped, UnknownAddress
+from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop
 from tests.support.workers import Echo, Failing, Recorder
 
@@ -107,6 +108,7 @@ def test_a_handler_that_exits_does_not_end_the_loop(caplog: pytest.LogCaptureFix
     assert "which goes on" in caplog.text
 
 
+@interpreted
 def test_a_node_that_does_not_stop_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with Node.in_background("left") as background:
         background.start(Failing, address="failing")

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from subprocess import Popen
 
@@ -16,6 +17,7 @@ import pytest
 from onward.cli import main
 from onward.cli._status import Status
 from tests.support.commands import TIMEOUT, Far, onward
+from tests.support.compiled import COMPILED
 
 COMMANDS = ("broker", "node", "send", "request", "routes")
 
@@ -42,6 +44,14 @@ def test_help_names_every_command_and_exit_status(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr().out
     assert [command for command in COMMANDS if f"    {command} " not in printed] == []
     assert [status for status in Status if f"\n  {status.value}  " not in printed] == []
+
+
+def test_the_version_says_whether_it_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    kind = "compiled" if COMPILED else "pure Python"
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert capsys.readouterr().out == f"onward {version('onward')} ({kind}, Python {python})\n"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from uuid import UUID
 
 from ...actors.broker import Exchange, Interaction, Request, route_of
@@ -45,7 +45,7 @@ INTERACTIONS: Final = {
 class DestinationSlow(NotDelivered):
     """The destination's socket is above `high_water`; it is given nothing new until it reads."""
 
-    reason = "does not keep up"
+    reason: ClassVar[str] = "does not keep up"
 
 
 def text_of(error: Exception) -> str:

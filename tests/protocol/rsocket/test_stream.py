@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onward.protocol.rsocket import CLOSED, CONNECTION_STREAM, FrameType, Stream
+from onward.protocol.rsocket import CONNECTION_STREAM, FrameType
 from tests.support.rsocket_core import joined
 
 
@@ -16,7 +16,7 @@ def test_a_stream_says_where_it_is() -> None:
 
 
 def test_new_streams_have_nothing_attached() -> None:
-    for stream in (*joined(FrameType.REQUEST_CHANNEL)[2:], Stream(1, 4, True, CLOSED)):
+    for stream in (*joined(FrameType.REQUEST_CHANNEL)[2:], CONNECTION_STREAM):
         assert stream.peer is None
         assert stream.user is None
 

@@ -16,6 +16,7 @@ from onward.actors.broker import Broker
 from onward.protocol import Address, NodeStopped, NotDelivered
 from onward.transports.rsocket import LinkOptions
 from onward.transports.rsocket._listener import TcpListener
+from tests.support.compiled import interpreted
 from tests.support.rsocket_peer import (
     KEEPALIVE,
     RR,
@@ -312,6 +313,7 @@ async def test_warnings_of_a_kind_are_counted_after_the_first(
 # --- an end that is put off -----------------------------------------------------------------
 
 
+@interpreted
 @in_memory
 async def test_a_connection_that_does_not_go_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as w:
