@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 
 import pytest
 
 from onward.actors import Node
-from onward.actors.broker import Broker, BrokerOptions
+from onward.actors.broker import (
+    MANAGEMENT_SERVICE,
+    ApplicationError,
+    Broker,
+    BrokerOptions,
+    Handlers,
+    Request,
+)
 from onward.cli import main
-from onward.cli._client import WINDOW, watch_broker
+from onward.cli._client import WINDOW, ask_broker, watch_broker
 from onward.cli._status import CommandError, Status
 from onward.cli._watch import show
 from tests.support.commands import TIMEOUT, onward
@@ -59,6 +67,28 @@ async def test_it_tells_what_happens_until_the_broker_stops() -> None:
         await node.stop_worker("broker")
         with pytest.raises(CommandError):
             await last
+
+
+async def test_a_service_that_tells_nothing_or_fails() -> None:
+    handlers = Handlers()
+
+    @handlers.stream
+    async def ends(request: Request) -> AsyncGenerator[bytes]:
+        if request.data != b"watch":
+            yield request.data
+
+    @handlers.response
+    async def fails(request: Request) -> bytes:
+        raise ApplicationError(0x301, "not today")
+
+    async with Node() as node:
+        broker = await Broker.attach(node, BrokerOptions(management=False))
+        broker.serve(handlers, service=MANAGEMENT_SERVICE)
+        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        with pytest.raises(CommandError, match="says no more: it has stopped"):
+            await anext(watch_broker(listener.uri, TIMEOUT))
+        with pytest.raises(CommandError, match=r"does not answer as .*not today"):
+            await ask_broker(listener.uri, "routes", TIMEOUT)
 
 
 def test_it_ends_when_it_is_told_to() -> None:

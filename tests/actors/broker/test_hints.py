@@ -106,7 +106,7 @@ async def test_a_sticky_key_stays_and_those_without_take_turns() -> None:
 async def test_two_keys_of_a_shard_are_one(method: str) -> None:
     async with world() as w:
         requester, peers = await several(w)
-        hints = ((SHARD_KEY, "user"), (SHARD_KEY, "shop"))
+        hints: tuple[tuple[int | str, str], ...] = ((SHARD_KEY, "user"), (SHARD_KEY, "shop"))
         if method:
             hints = (*hints, (SHARD_METHOD, method))
         asked = [
