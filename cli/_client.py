@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from ..actors.broker import MANAGEMENT_SERVICE
 from ..protocol import LinkDown, LinkLost, OnwardError, RequestTimeout
 from ..transports.client import Client, ClientOptions, RequestRejected, connect
+from ._arguments import no_log
 from ._status import CommandError, Status
 
 __all__ = ["ask_broker", "watch_broker"]
@@ -144,7 +145,9 @@ def _overheard() -> Generator[asyncio.Future[str]]:
     logger.addHandler(handler)
     logger.propagate = False
     try:
-        yield first
+        # The package logs tracebacks of what is no news here.
+        with no_log("pyrsocket"):
+            yield first
     finally:
         logger.removeHandler(handler)
         logger.propagate = before

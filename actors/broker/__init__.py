@@ -1,6 +1,6 @@
 """The broker's workers: tag index, routes, forwarder, and the broker that holds them."""
 
-from ._broker import Broker, BrokerStatistics, Registration
+from ._broker import Broker, Registration
 from ._events import BrokerEvent, EventKind, Events, Subscription
 from ._exchange import Exchange, MergeRules, Merging, exchange_of
 from ._explain import Mismatch, Resolution
@@ -18,6 +18,7 @@ from ._index import TagIndexWorker
 from ._management import MANAGEMENT_SERVICE
 from ._multicast import Multicast
 from ._options import BrokerOptions
+from ._reports import BrokerStatistics
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from ._selector import Ask, Selector
 from ._served import ServiceWorker

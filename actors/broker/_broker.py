@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
@@ -31,59 +30,19 @@ from ._handlers import Handlers
 from ._index import TagIndexWorker, readable
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
-from ._reports import Figures, Reports
+from ._reports import BrokerStatistics, Figures, Reports
 from ._route import BrokerRoute, Destination, RouteStatistics
 
 if TYPE_CHECKING:
     from .._dead_letters import DeadLetter
     from .._node import Node
 
-__all__ = ["Broker", "BrokerStatistics", "Registration"]
+__all__ = ["Broker", "Registration"]
 
 DEFAULT_ADDRESS: Final = "broker"
 
 RESERVED_SERVICES: Final = "onward."
 """Service names that begin so are for workers of the broker's node."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStatistics:
-    """A broker at one moment.
-
-    Attributes:
-        routes: Destinations in the table.
-        waiting: Requests that wait for a destination.
-        waiting_bytes: The bytes those hold together.
-        oldest_wait: How long the oldest of them has waited, in seconds; 0 if none waits.
-        waited: Requests that have waited since the start.
-        rejected: Requests that nobody could take, since the start.
-        lost: Requests that were on their way to a destination, or with a worker of this
-            node, when it left or failed; since the start.
-        unknown_methods: Requests for a method nobody knows, which got the default; since the
-            start.
-        failed_methods: Requests on which a method failed, and any destination was taken;
-            since the start.
-        sticky_forgotten: Sticky keys whose destination a limit made forget, since the start.
-        multicast_skipped: Destinations that were to have a multicast and could not take it,
-            since the start.
-        multicast_left: Destinations that were gone before they had answered a multicast in
-            full, since the start.
-        watchers: Subscriptions to the events.
-    """
-
-    routes: int
-    waiting: int
-    waiting_bytes: int
-    oldest_wait: float
-    waited: int
-    rejected: int
-    lost: int
-    unknown_methods: int
-    failed_methods: int
-    sticky_forgotten: int
-    multicast_skipped: int
-    multicast_left: int
-    watchers: int
 
 
 def _checked(service: str, route_id: UUID | None) -> UUID:

@@ -1,19 +1,60 @@
-"""What the parts of a program tell the broker about themselves, such as its listeners."""
+"""The broker's figures, and what listeners and other parts tell it about themselves."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from .._errors import LimitReached
 
-__all__ = ["Figures", "Reports"]
+__all__ = ["BrokerStatistics", "Figures", "Reports"]
 
 _logger = logging.getLogger("onward.actors.broker")
 
 Figures = Callable[[], Mapping[str, Any]]
 """Returns figures at this moment, by name, as JSON can say them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatistics:
+    """A broker at one moment.
+
+    Attributes:
+        routes: Destinations in the table.
+        waiting: Requests that wait for a destination.
+        waiting_bytes: The bytes those hold together.
+        oldest_wait: How long the oldest of them has waited, in seconds; 0 if none waits.
+        waited: Requests that have waited since the start.
+        rejected: Requests that nobody could take, since the start.
+        lost: Requests that were on their way to a destination, or with a worker of this
+            node, when it left or failed; since the start.
+        unknown_methods: Requests for a method nobody knows, which got the default; since the
+            start.
+        failed_methods: Requests on which a method failed, and any destination was taken;
+            since the start.
+        sticky_forgotten: Sticky keys whose destination a limit made forget, since the start.
+        multicast_skipped: Destinations that were to have a multicast and could not take it,
+            since the start.
+        multicast_left: Destinations that were gone before they had answered a multicast in
+            full, since the start.
+        watchers: Subscriptions to the events.
+    """
+
+    routes: int
+    waiting: int
+    waiting_bytes: int
+    oldest_wait: float
+    waited: int
+    rejected: int
+    lost: int
+    unknown_methods: int
+    failed_methods: int
+    sticky_forgotten: int
+    multicast_skipped: int
+    multicast_left: int
+    watchers: int
 
 
 class Reports:

@@ -17,7 +17,7 @@ from onward.cli._client import ask_broker
 from onward.cli._routes import show
 from onward.cli._run import Stop
 from onward.cli._status import CommandError, Status
-from tests.support.commands import TIMEOUT
+from tests.support.commands import TIMEOUT, onward
 from tests.support.workers import Echo
 
 
@@ -61,6 +61,15 @@ def test_nobody_there_has_status_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["routes", "--broker", uri]) == Status.FAILED
     told = capsys.readouterr().err
     assert told.startswith(f"onward routes: {uri}: cannot connect: ")
+    assert told.count("\n") == 1
+
+
+def test_a_process_says_it_in_one_line() -> None:
+    # In a process of its own, where nobody else takes what is logged.
+    with onward("routes", "--broker", "rsocket+unix:///nowhere/socket") as process:
+        _, told = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == Status.FAILED
+    assert told.startswith("onward routes: rsocket+unix:///nowhere/socket: cannot connect: ")
     assert told.count("\n") == 1
 
 
