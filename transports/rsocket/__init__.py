@@ -1,9 +1,9 @@
 """RSocket for the broker: listeners whose connections bring in destinations and requesters."""
 
-from ._request import DestinationSlow
 from ._listener import ListenerStatistics, RSocketListener
 from ._local import DestinationError
 from ._options import LinkOptions, UnixOptions, WebSocketOptions
+from ._request import DestinationSlow
 from ._transport import RSocketTcpTransport, RSocketTransport
 from ._unix import RSocketUnixTransport
 from ._ws import RSocketWebSocketTransport
