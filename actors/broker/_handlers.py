@@ -186,8 +186,8 @@ class HandlerTable(Generic[H]):
 
         Raises:
             ValueError: There is one for that already.
-            TypeError: It is no coroutine function, or no asynchronous generator function,
-                where it has to be one.
+            TypeError: It is a function, yet no coroutine function, or no asynchronous
+                generator function, where it has to be one.
         """
         if not isinstance(route, str):
             return self._add("", route)
@@ -196,10 +196,13 @@ class HandlerTable(Generic[H]):
     def _add(self, route: str, handler: H) -> H:
         name = self._interaction.value
         yields = self._interaction in (Interaction.STREAM, Interaction.CHANNEL)
-        # Callable objects are neither; they are taken at their word.
         if inspect.iscoroutinefunction(handler) if yields else inspect.isasyncgenfunction(handler):
             wanted = "a generator: it yields" if yields else "no generator: it returns its answer"
             raise TypeError(f"a handler of {name} is {wanted}")
+        # Callable objects are neither; they are taken at their word.
+        wanted_kind = inspect.isasyncgenfunction if yields else inspect.iscoroutinefunction
+        if inspect.isroutine(handler) and not wanted_kind(handler):
+            raise TypeError(f"a handler of {name} is made with `async def`")
         if route in self._by_route:
             raise ValueError(f"there is a handler of {name} for {route!r} already")
         self._by_route[route] = handler

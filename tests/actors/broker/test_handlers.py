@@ -295,6 +295,19 @@ def test_generators_where_they_have_to_be(handlers: Handlers) -> None:
         handlers.channel(wrong)
 
 
+def test_functions_that_cannot_wait_are_refused_at_once(handlers: Handlers) -> None:
+    def plain(_request: Request) -> bytes:
+        return b""
+
+    wrong: Any = plain
+    for add in (handlers.response, handlers.fire_and_forget, handlers.metadata_push):
+        with pytest.raises(TypeError, match="`async def`"):
+            add(wrong)
+    for table in (handlers.stream("x"), handlers.channel("x")):
+        with pytest.raises(TypeError, match="`async def`"):
+            table(wrong)
+
+
 # --- streams ----------------------------------------------------------------------------------
 
 
@@ -335,10 +348,11 @@ async def test_an_iterator_that_cannot_be_closed_will_do(
             self.left -= 1
             return b"%d" % self.left
 
-    def two(_request: Request) -> AsyncIterator[bytes]:
-        return Two()
+    class Handler:
+        def __call__(self, _request: Request) -> AsyncIterator[bytes]:
+            return Two()
 
-    handlers.stream(two)
+    handlers.stream(Handler())
     handling = await start(handlers, outlet, Interaction.STREAM)
     handling.credit(9)
     await handling.wait()
