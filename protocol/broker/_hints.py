@@ -10,7 +10,7 @@ ADDRESS. Where the specification is silent, decisions 9, 12 and 13 of the archit
 - A value names a tag by its literal key, if the request has such a tag; else as people write
   keys, by the short name or either of the long ones (`parse_key`).
 - A ShardKey that names no tag is an error, a MUST of the section. A StickyRouteKey that does is
-  passed over: it is a hint, like an unknown method.
+  passed over: it is a hint, like an unknown method. So are those that leave no tag to ask for.
 - Of several LBMethod, ShardMethod or no-route entries the first counts.
 - The reference dialect has no metadata list. LBMethod is read from the tags and stays among
   them; a shard request is refused.
@@ -104,9 +104,9 @@ def query_of_address(
     """Return what an ADDRESS asks for.
 
     Raises:
-        BrokerFrameError: It has no tags besides those that choose; it is a shard request
-            without a ShardKey, with one that is not UTF-8 or names none of its tags, or in
-            the reference dialect; or its no-route entry cannot be read.
+        BrokerFrameError: It has no tags; it is a shard request without a ShardKey, with one
+            that is not UTF-8 or names none of its tags, with none besides those that choose,
+            or in the reference dialect; or its no-route entry cannot be read.
     """
     return _ask(address.routing, address.encrypted, address.metadata, address.tags, dialect)
 
@@ -132,6 +132,9 @@ def _ask(
         method = _method(metadata, _SHARD_METHOD)
         names = _shard_names(metadata, tags)
     query, keys = divide(tags, names)
+    if not query and routing is RoutingType.UNICAST:
+        # All that is asked for would be what chooses: the hint is none, and passed over.
+        query, keys = frozenset(tags), ()
     if not query:
         raise BrokerFrameError("tags", "an ADDRESS needs one besides those that choose")
     return AddressQuery(routing, encrypted, query, method, keys, _no_route(metadata))

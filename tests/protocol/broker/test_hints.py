@@ -185,9 +185,8 @@ def test_a_shard_key_that_is_no_text_is_an_error_that_says_so() -> None:
     assert str(error) == "ShardKey: not UTF-8"
 
 
-@pytest.mark.parametrize(("routing", "key"), [(SHARD, SHARD_KEY), (UNICAST, STICKY)])
-def test_a_tag_is_left_to_ask_for(routing: RoutingType, key: int) -> None:
-    assert "besides those that choose" in str(refused(routing, (ADA,), ((key, b"user"),)))
+def test_a_tag_is_left_to_ask_for() -> None:
+    assert "besides those that choose" in str(refused(SHARD, (ADA,), ((SHARD_KEY, b"user"),)))
 
 
 def test_the_reference_dialect_has_no_shards() -> None:
@@ -207,6 +206,11 @@ def test_a_sticky_key_chooses_and_is_not_asked_for() -> None:
 def test_a_sticky_key_that_names_no_tag_is_passed_over(name: bytes) -> None:
     assert asked(UNICAST, (ORDERS, ADA), ((STICKY, name),)).keys == ()
     assert asked(UNICAST, (ORDERS, ADA), ((STICKY, name), (STICKY, b"user"))).keys == (ADA,)
+
+
+def test_sticky_keys_that_leave_no_tag_to_ask_for_are_passed_over() -> None:
+    found = asked(UNICAST, (ADA,), ((STICKY, b"user"), (LB_METHOD, b"random")))
+    assert found == AddressQuery(UNICAST, False, frozenset((ADA,)), "random")
 
 
 def test_keys_matter_only_to_the_requests_they_are_for() -> None:
