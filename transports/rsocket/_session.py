@@ -15,6 +15,7 @@ from ...protocol import (
     ProtocolError,
 )
 from ...protocol.broker import (
+    ID_SIZE,
     MAX_VALUE_SIZE,
     AddressFrame,
     BrokerFrameError,
@@ -153,6 +154,9 @@ class Session:
 
     def _register(self, setup: RouteSetup) -> None:
         link = self._link
+        if setup.route_id == bytes(ID_SIZE):
+            # As the origin of a request, zeros say that there is no route.
+            raise BrokerFrameError("route id", "all zeros, which stand for none")
         # Meanwhile there is none: a peer that repeats its ROUTE_SETUP does not evict itself.
         before, self.registration = self.registration, None
         try:
