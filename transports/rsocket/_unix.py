@@ -8,7 +8,7 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Generator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from struct import Struct
 from typing import Any, ClassVar, Final, cast
@@ -25,6 +25,11 @@ __all__ = ["RSocketUnixTransport"]
 
 MAX_PATH: Final = 107
 """Most bytes of a socket's path, on Linux; less elsewhere."""
+
+LOCK_PATIENCE: Final = 2.0
+"""Seconds to wait for another broker that is just starting to listen at the same path."""
+LOCK_RETRY: Final = 0.02
+"""Seconds after which is looked again whether it has done so."""
 
 _CREDENTIALS: Final = Struct("3i")
 
@@ -55,7 +60,7 @@ class UnixListener(RSocketListener):
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             made.setblocking(False)
-            with _alone(self._path.parent):
+            async with _alone(self._path):
                 _clear(self._path)
                 made.bind(str(self._path))
             # Nobody can connect before it listens.
@@ -150,23 +155,59 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    """Let nobody else replace a socket in this folder meanwhile.
+@contextlib.asynccontextmanager
+async def _alone(path: Path) -> AsyncGenerator[None]:
+    """Let nobody else replace the socket at this path meanwhile.
 
     Two brokers that start at once could otherwise each take the other's file for a dead one's.
+    What is locked is a file of its own, `<path>.lock`, for this user alone: who can merely look
+    into the folder cannot stop a broker from starting.
 
     Raises:
-        OSError: Somebody else is just doing so, or there is no such folder.
+        OSError: Somebody else has been doing so for `LOCK_PATIENCE`, the lock is another user's,
+            or there is no such folder.
+    """
+    lock = Path(f"{path}.lock")
+    loop = asyncio.get_running_loop()
+    until = loop.time() + LOCK_PATIENCE
+    while (held := _lock(lock)) is None:
+        if loop.time() >= until:
+            text = "somebody else has been starting to listen there for too long"
+            raise OSError(errno.EADDRINUSE, text, str(lock))
+        await asyncio.sleep(LOCK_RETRY)
+    try:
+        yield
+    finally:
+        _unlock(lock, held)
+
+
+def _lock(lock: Path) -> int | None:
+    """Make and lock a file; return its descriptor, or `None` if somebody else has it.
+
+    Raises:
+        OSError: It cannot be made or opened.
     """
     import fcntl  # not on every system, as Unix sockets are not
 
-    opened = os.open(folder, os.O_RDONLY)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened = os.open(lock, flags, 0o600)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
+    except BlockingIOError:
         os.close(opened)
+        return None
+    made = os.fstat(opened)
+    if _identity(lock) == (made.st_dev, made.st_ino):
+        return opened
+    # It was opened just before who had it took it away: others may have locked another by now.
+    os.close(opened)
+    return None
+
+
+def _unlock(lock: Path, held: int) -> None:
+    """Remove a file that is locked, while it still is, so that it is not another's."""
+    lock.unlink(missing_ok=True)
+    os.close(held)
 
 
 def _clear(path: Path) -> None:

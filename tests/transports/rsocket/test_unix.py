@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import socket
 import stat
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
@@ -17,8 +18,14 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
-from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
-from onward.transports.rsocket._unix import MAX_PATH, _clear, parse_unix_uri
+from onward.transports.rsocket import (
+    LinkOptions,
+    RSocketListener,
+    UnixOptions,
+    WebSocketOptions,
+    _unix,
+)
+from onward.transports.rsocket._unix import LOCK_RETRY, MAX_PATH, _clear, parse_unix_uri
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -57,6 +64,18 @@ async def listening(
         assert isinstance(listener, RSocketListener)
         assert listener.uri == uri
         yield broker, listener
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock of a path, as a broker does that is just starting."""
+    file = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+        Path(f"{path}.lock").unlink()
+    finally:
+        os.close(file)
 
 
 async def next_frame(reader: asyncio.StreamReader) -> bytes:
@@ -192,17 +211,59 @@ async def test_no_such_folder(path: Path) -> None:
             pass
 
 
-async def test_two_that_begin_at_once(path: Path) -> None:
+async def test_two_that_begin_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_unix, "LOCK_PATIENCE", 0.0)
+    with locked(path), pytest.raises(OSError, match=r"somebody else .*s\.lock"):
+        async with listening(path):
+            pass
+    async with listening(path):
+        assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+async def test_the_second_waits_a_little_for_the_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    with contextlib.ExitStack() as first:
+        first.enter_context(locked(path))
+
+        async def sleep(seconds: float) -> None:
+            nonlocal looks
+            assert seconds == LOCK_RETRY
+            looks += 1
+            if looks == 3:
+                first.close()
+
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        async with listening(path):
+            assert looks == 3
+
+
+async def test_a_lock_that_was_taken_away_is_none(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Path] = []
+    lock = fcntl.flock
+
+    def after(file: int, operation: int) -> None:
+        lock(file, operation)
+        if not taken:
+            taken.append(Path(f"{path}.lock"))
+            taken[0].unlink()  # as who had it before does
+
+    monkeypatch.setattr(fcntl, "flock", after)
+    async with listening(path):
+        assert taken
+
+
+async def test_who_can_look_into_the_folder_does_not_stop_a_broker(path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
-        with pytest.raises(BlockingIOError):
-            async with listening(path):
-                pass
+        async with listening(path):
+            pass
     finally:
         os.close(folder)
-    async with listening(path):
-        pass
 
 
 async def test_a_server_that_cannot_be_made_leaves_no_file(
