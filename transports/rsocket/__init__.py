@@ -3,7 +3,7 @@
 from ._listener import ListenerStatistics, RSocketListener
 from ._local import DestinationError
 from ._options import LinkOptions, UnixOptions, WebSocketOptions
-from ._request import DestinationSlow
+from ._request import DestinationSlow, DestinationUnleased
 from ._transport import RSocketTcpTransport, RSocketTransport
 from ._unix import RSocketUnixTransport
 from ._ws import RSocketWebSocketTransport
@@ -11,6 +11,7 @@ from ._ws import RSocketWebSocketTransport
 __all__ = [
     "DestinationError",
     "DestinationSlow",
+    "DestinationUnleased",
     "LinkOptions",
     "ListenerStatistics",
     "RSocketListener",

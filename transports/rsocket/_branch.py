@@ -20,7 +20,7 @@ from ...protocol.rsocket import (
     Stream,
     payload_frames,
 )
-from ._request import INTERACTIONS, WITH_CREDIT, FrameExchange, more_follow
+from ._request import INTERACTIONS, WITH_CREDIT, FrameExchange, completes, more_follow
 from ._served import Served
 
 if TYPE_CHECKING:
@@ -206,8 +206,13 @@ class Branch(FrameExchange):
         if kind == _FNF:
             if not self._middle:
                 self.merging.on_taken(self)
-        elif kind == _CHANNEL and frame.word & COMPLETE and not self._middle:
+        elif kind == _CHANNEL and not self._middle and self._is_last(frame):
             self.stop_input_here()
+
+    def _is_last(self, frame: Frame) -> bool:
+        """Say whether an element that ends with a frame is the last of a channel's requester."""
+        merge = self.merging
+        return bool(frame.word & COMPLETE) or merge.final
 
     def stop_input_here(self) -> None:
         """Note that the destination gets no more elements."""
@@ -251,10 +256,9 @@ class Branch(FrameExchange):
         exchange = merge.exchange
         request = exchange.request()
         interaction = INTERACTIONS[exchange.kind]
-        complete = bool(exchange.frames[-1].word & COMPLETE)
         served = Served(self, merge.link.options.max_request)
         self.to = served
-        if exchange.kind == _CHANNEL and complete:
+        if completes(exchange.frames):
             self.input_open = False
         handling = served.start(handlers, interaction, request, complete=not self.input_open)
         merge.on_placed()

@@ -169,6 +169,10 @@ class StreamExchange(FrameExchange):
             self.end(link.now if answered else 0.0)
             # As `unlink` does; no worker has been given a way back.
             target.peer = stream.peer = None
+            if self.held:
+                near.starved.discard(self)
+            if stream.state != CLOSED:
+                self._end_also(link, stream)
         elif self.held:
             self.refill()
 
@@ -193,6 +197,14 @@ class StreamExchange(FrameExchange):
         if target.state == CLOSED:
             self.end()
             self.unlink()
+            if stream.state != CLOSED:
+                self._end_also(link, stream)
+
+    @staticmethod
+    def _end_also(link: Link, stream: Stream) -> None:
+        """End the one side of a request whose other side is over: nothing would end it later."""
+        link.core.terminate(stream, ErrorCode.CANCELED, "the other side of the stream is over")
+        link.flush_soon()
 
     def _break_off(self, link: Link, target: Stream) -> None:
         """End the far side of a stream whose near side sent what cannot be passed on."""
@@ -237,6 +249,7 @@ class StreamExchange(FrameExchange):
         cycle collector, which costs more than a request does.
         """
         if self.stream is not None:
+            self.link.starved.discard(self.stream.peer)
             self.stream.peer = None
         if self.taken is not None:
             self.taken.peer = None
@@ -248,8 +261,8 @@ class StreamExchange(FrameExchange):
         """Answer with an error, if the request is of a kind that has answers, and end."""
         self.end()
         stream = self.stream
-        if stream is not None and not stream.closed and stream.kind != _FNF:
-            self.link.core.send_error(stream, code, text)
+        if stream is not None and not stream.closed:
+            self.link.core.terminate(stream, code, text)
             self.link.flush_soon()
         self.unlink()
 

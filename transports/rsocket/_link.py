@@ -39,7 +39,7 @@ from ...protocol.rsocket import (
 from .._log import SeldomLogger, shown
 from ._flow import BULK, Flow
 from ._options import LinkOptions
-from ._request import DestinationSlow
+from ._request import DestinationSlow, DestinationUnleased
 from ._session import REQUESTS, Session
 from ._unfinished import UnfinishedFrames
 
@@ -180,7 +180,7 @@ class Link(Flow):
             self._check_free()
         leases = self.leases
         if leases is not None and not leases.taken.available(self.time()):
-            raise DestinationSlow("the destination", "it has leased no more requests")
+            raise DestinationUnleased("the destination")
         try:
             stream = core.open(kind)
         except LocalProtocolError as error:

@@ -30,7 +30,7 @@ from ...protocol.rsocket import (
 )
 from ._branch import Branch
 from ._channel import ChannelInput
-from ._request import FRAME_COST, more_follow
+from ._request import FRAME_COST, completes, more_follow
 
 if TYPE_CHECKING:
     from ._exchange import StreamExchange
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Merge"]
 
+_CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _ERROR: Final = int(FrameType.ERROR)
 _PAYLOAD: Final = int(FrameType.PAYLOAD)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
@@ -62,6 +63,7 @@ class Merge:
         branches: The destinations that are not done.
         begun: Whether there will be no more branches.
         whole: Whether the request's own frames have all come.
+        final: Whether they are all that a channel's requester sends, as the first says.
         held: Bytes held for the requester and for slow destinations.
     """
 
@@ -78,6 +80,7 @@ class Merge:
         "begun",
         "branches",
         "exchange",
+        "final",
         "held",
         "input",
         "link",
@@ -93,6 +96,8 @@ class Merge:
         self.stream = stream = exchange.stream
         last = exchange.frames[-1]
         self.whole = not more_follow(last)
+        first = exchange.frames[0]
+        self.final = exchange.kind == _CHANNEL and bool(first.word & COMPLETE)
         self.held = 0
         self.branches: dict[Branch, None] = {}
         self.begun = False
@@ -106,7 +111,7 @@ class Merge:
         self._finished = False
         self._left = False
         self._refusal: OnwardError = NotDelivered("the destination", "it has just left")
-        self.input = ChannelInput(self, ended=self.whole and bool(last.word & COMPLETE))
+        self.input = ChannelInput(self, ended=self.whole and completes(exchange.frames))
         exchange.withdraw = self.close
         if stream is not None:
             stream.peer = self
@@ -167,7 +172,7 @@ class Merge:
         """Pass on one more frame of the request itself, and keep it for who comes late."""
         exchange = self.exchange
         self.whole = not more_follow(frame)
-        if self.whole and frame.word & COMPLETE:
+        if self.whole and completes([exchange.frames[0], frame]):
             self.input.ended = True
         late = False
         for branch in tuple(self.branches):

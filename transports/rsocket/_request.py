@@ -19,8 +19,10 @@ __all__ = [
     "INTERACTIONS",
     "WITH_CREDIT",
     "DestinationSlow",
+    "DestinationUnleased",
     "FrameExchange",
     "code_of",
+    "completes",
     "more_follow",
     "request_of",
     "text_of",
@@ -48,6 +50,12 @@ class DestinationSlow(NotDelivered):
     reason: ClassVar[str] = "does not keep up"
 
 
+class DestinationUnleased(NotDelivered):
+    """The destination honours leases, and has leased no more requests just now."""
+
+    reason: ClassVar[str] = "has leased no more requests"
+
+
 def text_of(error: Exception) -> str:
     """Return what a requester is told: its tags or the field at fault, never our internals."""
     if isinstance(error, NotDelivered) and type(error) not in (NotDelivered, NoRoute):
@@ -62,6 +70,18 @@ def more_follow(frame: Frame) -> bool:
     if frame.type == FrameType.PAYLOAD and frame.word & COMPLETE:
         return False  # "implicitly ignores the F flag"
     return bool(frame.word & FOLLOWS)
+
+
+def completes(frames: list[Frame]) -> bool:
+    """Say whether a whole request is also all that its requester sends.
+
+    A channel's first frame may say so, and so may the last of its fragments; frames of other
+    requests mean nothing by it.
+    """
+    first = frames[0]
+    return first.type == FrameType.REQUEST_CHANNEL and bool(
+        (first.word | frames[-1].word) & COMPLETE
+    )
 
 
 def code_of(error: Exception) -> int:

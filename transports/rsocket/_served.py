@@ -12,7 +12,6 @@ from ...actors.broker import Handlers, Interaction, Request
 from ...protocol import PayloadTooBig
 from ...protocol.rsocket import (
     CLOSED,
-    COMPLETE,
     MAX_REQUEST_N,
     ErrorCode,
     Frame,
@@ -21,7 +20,7 @@ from ...protocol.rsocket import (
     RSocketError,
     Stream,
 )
-from ._request import INTERACTIONS, WITH_CREDIT
+from ._request import INTERACTIONS, WITH_CREDIT, completes
 
 if TYPE_CHECKING:
     from ...actors.broker import Handling
@@ -197,7 +196,7 @@ class ServedStream:
         exchange, stream = self._exchange, self._stream
         request = exchange.request()
         interaction = INTERACTIONS[exchange.kind]
-        complete = exchange.kind == _CHANNEL and bool(exchange.frames[-1].word & COMPLETE)
+        complete = completes(exchange.frames)
         exchange.frames.clear()
         if stream is not None and interaction.answered:
             stream.peer = self

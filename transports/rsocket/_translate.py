@@ -24,7 +24,7 @@ from ...protocol.rsocket import (
     request_frames,
 )
 from ._metadata import Form
-from ._request import WITH_CREDIT, more_follow
+from ._request import WITH_CREDIT, completes, more_follow
 
 __all__ = ["translated"]
 
@@ -75,11 +75,13 @@ def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Fr
             b"".join(bytes(frame.data or b"") for frame in frames),
             metadata,
             initial_n=first.initial_request_n if kind in WITH_CREDIT else 1,
-            complete=kind == _CHANNEL and not more and bool(last.word & COMPLETE),
+            complete=not more and completes(frames),
             mtu=max(_SMALLEST, largest),
         )
     ]
     made[0] = _frame(made[0].buffer, first.word & _KEPT_FLAGS)
+    if more and kind == _CHANNEL:  # its last fragment need not say it again
+        made[0] = _frame(made[0].buffer, first.word & COMPLETE)
     if more:
         made[-1] = _frame(made[-1].buffer, FOLLOWS)
     return made, left_out

@@ -22,6 +22,7 @@ from tests.support.rsocket_peer import (
     asked_for,
     cancel,
     elements,
+    error,
     errors,
     frame,
     in_memory,
@@ -595,4 +596,23 @@ async def test_what_is_over_or_under_way_can_be_asked_for_again() -> None:
         await w.loop.idle()
         link._rest()
         link.abort()
+        await w.settled()
+
+
+@in_memory
+async def test_a_stream_that_is_over_waits_for_no_socket() -> None:
+    async with world(options=LinkOptions(high_water=1000, low_water=100)) as w:
+        requester, destination = await w.pair()
+        for stream, last in ((1, payload(2, b"", C)), (3, error(4, 0x201, b"no"))):
+            await requester.ask(request(STREAM, stream, asked_for("a"), n=1000))
+            requester.stop_reading()
+            frames = [payload(stream + 1, bytes(100)) for _ in range(50)]
+            await destination.ask(*frames)
+            await destination.ask(*frames)
+            assert requester.link.starved
+            await destination.ask(last)
+            assert not requester.link.starved
+            requester.read_on()
+        await w.loop.idle()
+        await requester.received()
         await w.settled()
