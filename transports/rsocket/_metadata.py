@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol.broker import DIALECTS, MIME_BROKER_FRAME, Dialect
-from ...protocol.rsocket import COMPOSITE_MIME, find_entry
+from ...protocol.broker import DIALECTS, HEADER_SIZE, Dialect, FrameType, frame_type
+from ...protocol.rsocket import COMPOSITE_MIME, entry_finder
 
-__all__ = ["FORMS", "Form", "MetadataShape"]
+__all__ = [
+    "ADDRESS",
+    "EITHER",
+    "FORMS",
+    "ROUTE_SETUP",
+    "Form",
+    "MetadataShape",
+    "find_broker_frame",
+]
 
 
 class Form:
@@ -34,45 +42,72 @@ FORMS: Final = {
 }
 
 
+ADDRESS: Final = frozenset({FrameType.ADDRESS})
+"""What a request is routed by."""
+ROUTE_SETUP: Final = frozenset({FrameType.ROUTE_SETUP})
+"""What makes a connection a destination."""
+EITHER: Final = ADDRESS | ROUTE_SETUP
+"""What a metadata push may be about."""
+
+_MIMES: Final = tuple(DIALECTS)
+_find: Final = entry_finder(*_MIMES)
+
+
 class MetadataShape:
     """Where one peer puts broker frames: among entries of metadata, or as all of it.
 
-    Attributes:
-        form: How the frame that was found last was wrapped, as far as is known; until then
-            the way that is likely. `None` if the peer's metadata cannot hold any.
+    Args:
+        metadata_mime: What its SETUP says that its metadata are.
     """
 
-    __slots__ = ("_composite", "form")
+    __slots__ = ("_alone", "_composite")
 
     def __init__(self, metadata_mime: str) -> None:
         self._composite = metadata_mime == COMPOSITE_MIME
-        mime = MIME_BROKER_FRAME if self._composite else metadata_mime.encode("ascii", "replace")
-        self.form = FORMS.get((self._composite, mime))
+        self._alone = FORMS.get((False, metadata_mime.encode("ascii", "replace")))
 
-    @property
-    def dialect(self) -> Dialect:
-        """The dialect of the peer's frames."""
-        return self.form.dialect if self.form is not None else Dialect.REFERENCE
+    def find(
+        self, buffer: bytes, start: int, end: int, wanted: frozenset[FrameType]
+    ) -> tuple[int, int, Form] | None:
+        """Return where the first broker frame of a type is, in any dialect, and how it is wrapped.
 
-    def find(self, buffer: bytes, span: tuple[int, int]) -> tuple[int, int] | None:
-        """Return the offsets of the broker frame in some metadata; `None` if there is none.
+        What came before on the connection does not matter: the same bytes always mean the
+        same. A frame that is alone is what it is, be it of another type.
 
         Args:
             buffer: The bytes the metadata lies in.
-            span: Offsets of the metadata.
+            start: Offset of the metadata.
+            end: Offset after them.
+            wanted: The types. A frame too short to have one counts: it is one that is broken.
 
         Raises:
             MalformedComposite: The metadata is not a list of entries.
+            BrokerFrameError: A frame before it is of a type that nobody knows.
         """
-        form = self.form
-        if form is None or not self._composite:
-            return None if form is None else span
-        start, end = span
-        found = find_entry(buffer, form.mime, start, end)
-        if found is None:
-            for mime in DIALECTS:
-                found = find_entry(buffer, mime, start, end)
-                if found is not None:
-                    self.form = FORMS[True, mime]
-                    break
-        return found
+        if not self._composite:
+            return None if self._alone is None else (start, end, self._alone)
+        found = find_broker_frame(buffer, start, end, wanted)
+        return None if found is None else (found[1], found[2], FORMS[True, _MIMES[found[0]]])
+
+
+def find_broker_frame(
+    metadata: bytes, start: int, end: int, wanted: frozenset[FrameType]
+) -> tuple[int, int, int] | None:
+    """Return the offsets of the first broker frame of a type among entries, after its dialect.
+
+    It is the one rule of what counts where there are several; `unwrap_metadata`, by which
+    handlers learn what they were asked for, has the same for an ADDRESS.
+
+    Returns:
+        Which of the MIME types of broker frames, and the offsets of the frame; or `None`.
+
+    Raises:
+        MalformedComposite: The metadata is not a list of entries.
+        BrokerFrameError: A frame before it is of a type that nobody knows.
+    """
+    while (found := _find(metadata, start, end)) is not None:
+        _, content, start = found
+        size = start - content
+        if size < HEADER_SIZE or frame_type(metadata[content:start]) in wanted:
+            return found
+    return None

@@ -40,7 +40,7 @@ from ...protocol.rsocket import (
 from .._log import shown
 from ._exchange import StreamExchange
 from ._leases import Leases
-from ._metadata import Form, MetadataShape
+from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Session:
         self._link = link
         self._shape = MetadataShape("")
         # Metadata of requests to what they ask for and how; cleared whole at the limit.
-        self._known: dict[bytes, tuple[Ask, Form | None]] = {}
+        self._known: dict[bytes, tuple[Ask, Form]] = {}
         # Requests in fragments, and at least as many bytes as are kept of them.
         self._gathering: set[StreamExchange] = set()
         self._gathered = 0
@@ -134,25 +134,28 @@ class Session:
         try:
             span = frame.metadata_range
             if span is not None:
-                self._on_broker_frame(frame.buffer, span)
+                self._on_broker_frame(frame.buffer, span, ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
             _logger.info("%s: setup rejected: %s", self._link.peer_name, shown(str(error)))
             # What came with it in one piece may have ended the connection already.
             self._rejected = True
             self._link.close("setup refused", str(error), ErrorCode.REJECTED_SETUP)
 
-    def _on_broker_frame(self, buffer: bytes, span: tuple[int, int]) -> bool:
-        """Register the route if the metadata holds a ROUTE_SETUP; say whether it did."""
-        found = self._shape.find(buffer, span)
+    def _on_broker_frame(
+        self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]
+    ) -> bool:
+        """Register the route if the first such frame is a ROUTE_SETUP; say whether it is."""
+        found = self._shape.find(buffer, *span, wanted)
         if found is None:
             return False
-        raw = buffer[found[0] : found[1]]
+        start, end, form = found
+        raw = buffer[start:end]
         if not raw or frame_type(raw) != BrokerFrameType.ROUTE_SETUP:
             return False
-        self._register(RouteSetup.parse(raw, self._shape.dialect))
+        self._register(RouteSetup.parse(raw, form.dialect), form)
         return True
 
-    def _register(self, setup: RouteSetup) -> None:
+    def _register(self, setup: RouteSetup, form: Form) -> None:
         link = self._link
         if setup.route_id == bytes(ID_SIZE):
             # As the origin of a request, zeros say that there is no route.
@@ -170,7 +173,7 @@ class Session:
         except DeliveryError:
             self.registration = before
             raise
-        link.form = self._shape.form
+        link.form = form
         self._service = setup.service_name
         self._asking = None
         if before is not None:
@@ -189,7 +192,7 @@ class Session:
             return
         exchange = StreamExchange(self._link, None, _PUSH, frame)
         try:
-            if not self._on_broker_frame(frame.buffer, span):
+            if not self._on_broker_frame(frame.buffer, span, EITHER):
                 self._send(exchange, self._ask(exchange, frame))
         except (ProtocolError, DeliveryError) as error:
             # A push has no answer; the peer would not know what an ERROR was about.
@@ -248,18 +251,17 @@ class Session:
         ask, exchange.form = known
         return ask
 
-    def _read_ask(self, metadata: bytes) -> tuple[Ask, Form | None]:
+    def _read_ask(self, metadata: bytes) -> tuple[Ask, Form]:
         """Find the ADDRESS in some metadata; return what it asks for and how it is wrapped.
 
         Raises:
             ProtocolError: There is no ADDRESS, or it is broken.
         """
-        shape = self._shape
-        found = shape.find(metadata, (0, len(metadata)))
+        found = self._shape.find(metadata, 0, len(metadata), ADDRESS)
         if found is None:
             raise BrokerFrameError("metadata", "the request has no ADDRESS")
-        raw = metadata[found[0] : found[1]]
-        return self._link.broker.index.ask(raw, shape.dialect), shape.form
+        start, end, form = found
+        return self._link.broker.index.ask(metadata[start:end], form.dialect), form
 
     def _send(self, exchange: StreamExchange, ask: Ask) -> None:
         """Send a request on its way.

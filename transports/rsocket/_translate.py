@@ -18,12 +18,11 @@ from ...protocol.rsocket import (
     Frame,
     FrameType,
     composite_entry,
-    find_entry,
     iterate_composite,
     metadata_push_frame,
     request_frames,
 )
-from ._metadata import Form
+from ._metadata import ADDRESS, Form, find_broker_frame
 from ._request import WITH_CREDIT, completes, more_follow
 
 __all__ = ["translated"]
@@ -91,10 +90,10 @@ def _translate(metadata: bytes, source: Form, target: Form) -> tuple[bytes, int]
     """Return metadata in another form, and how many entries that form has no place for."""
     start, end, left_out = 0, len(metadata), 0
     if source.composite:
-        found = find_entry(metadata, source.mime)
+        found = find_broker_frame(metadata, 0, end, ADDRESS)
         if found is None:
             raise AssertionError("a request is routed by its ADDRESS")
-        start, end = found
+        _, start, end = found
     address = translate_address(metadata[start:end], source.dialect, target.dialect)
     if not target.composite:
         if source.composite:

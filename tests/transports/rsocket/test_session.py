@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, Handlers, Request
+from onward.protocol.broker import TagList
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
@@ -31,6 +32,7 @@ from tests.support.rsocket_peer import (
     asked_for,
     cancel,
     composite,
+    elements,
     error,
     errors,
     frame,
@@ -119,6 +121,70 @@ async def test_one_peer_may_use_all_dialects() -> None:
             entry = composite((mime, address("a", mime=mime)))
             assert await requester.ask(request(FNF, 1 + 2 * number, entry)) == []
         assert len(await destination.received()) == 6
+
+
+def two_addresses(first: bytes, second: bytes) -> bytes:
+    """Return metadata with an ADDRESS for `first`, then one for `second` in another dialect."""
+    wanted, other = address(first.decode()), address(second.decode(), mime=FORWARDING)
+    return composite((BROKER_FRAME, wanted), (FORWARDING, other))
+
+
+@in_memory
+async def test_the_first_address_counts_whatever_came_before() -> None:
+    seen: list[TagList] = []
+    handlers = Handlers()
+
+    @handlers.response
+    async def answer(asked: Request) -> bytes:
+        seen.append(asked.tags)
+        return b""
+
+    async with world() as w:
+        requester, b = await w.requester(), await w.destination("b")
+        w.broker.serve(handlers, service="a")
+        # This peer has last said what it asks for in the dialect of the second ADDRESS.
+        spoken = composite((FORWARDING, address("b", mime=FORWARDING)))
+        await requester.ask(request(FNF, 1, spoken))
+        assert len(await b.received()) == 1
+        assert elements(await requester.ask(request(RR, 3, two_addresses(b"a", b"b")))) == [b""]
+        assert seen == [((1, "a"),)]
+        assert await b.received() == []
+        await requester.ask(request(FNF, 5, two_addresses(b"b", b"a")))
+        (got,) = await b.received()
+        assert got == request(FNF, 4, two_addresses(b"b", b"a"))
+        await w.settled()
+
+
+@pytest.mark.parametrize("mime", MIMES)
+@in_memory
+async def test_other_broker_frames_before_the_address_are_passed_over(mime: bytes) -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        alone = w.connect()
+        await alone.ask(setup(route_setup(w.new_id(), "alone"), mime=BROKER_FRAME))
+        entries = (BROKER_FRAME, route_setup(ROUTE, "z")), (mime, address("a", mime=mime))
+        await requester.ask(request(FNF, 1, composite(*entries)))
+        (got,) = await destination.received()
+        told = (BROKER_FRAME, address("a"))
+        assert got == request(FNF, 2, composite(entries[0], told))
+        # A destination whose metadata are a lone frame gets the ADDRESS, not what is before it.
+        wanted = composite(entries[0], (mime, address("alone", mime=mime)))
+        await requester.ask(request(FNF, 3, wanted))
+        assert await alone.received() == [request(FNF, 2, address("alone"))]
+        assert w.services() == ["a", "alone"]
+
+
+@in_memory
+async def test_a_push_is_what_its_first_broker_frame_says() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        asked, joins = (BROKER_FRAME, address("a")), (BROKER_FRAME, route_setup(ROUTE, "z"))
+        assert await requester.ask(push(composite(asked, joins))) == []
+        assert len(await destination.received()) == 1
+        assert w.services() == ["a"]
+        assert await requester.ask(push(composite(joins, asked))) == []
+        assert await destination.received() == []
+        assert w.services() == ["a", "z"]
 
 
 @in_memory
@@ -439,7 +505,7 @@ async def test_a_push_without_metadata_is_ignored() -> None:
         (composite((BROKER_FRAME, address("a")[:20])), INVALID, "origin route id"),
         (composite((BROKER_FRAME, address("a")[:-1])), INVALID, "tag value: 1 bytes needed"),
         (composite((BROKER_FRAME, address("a") + b"!")), INVALID, "1 bytes after its end"),
-        (composite((BROKER_FRAME, route_setup(ROUTE, "a"))), INVALID, "frame type: 0x01 is not"),
+        (composite((BROKER_FRAME, route_setup(ROUTE, "a"))), INVALID, "the request has no ADDRESS"),
         (composite((BROKER_FRAME, address({1: "\x00"})[:-1] + b"\xff")), INVALID, "not UTF-8"),
         (
             composite((BROKER_FRAME, address({f"k{i}": "v" for i in range(257)}))),
