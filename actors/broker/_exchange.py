@@ -23,22 +23,29 @@ class MergeRules:
     Attributes:
         window: Most elements that each destination may be ahead of the requester, and the
             requester of the slowest destination in a channel.
-        max_held: Most bytes held for one request because of that. If answers exceed it, the
-            request is CANCELED; if elements of the requester do, the destination that they
-            wait for longest counts as gone.
-        patience: How long a destination may hold up a channel for the others, in seconds;
-            then it counts as gone.
+        max_held: Most bytes of answers held for one request because of that; then it is
+            CANCELED. And most bytes of the requester's elements; then the destination that
+            most of them wait for counts as gone.
+        max_total: Most bytes held for all requests together. The one that would exceed it is
+            CANCELED.
+        patience: How long a destination may hold up a channel for the others, or not read
+            what is held for it, in seconds; then it counts as gone.
         fail_on_leave: Whether a destination that is gone ends the request with an error.
         skipped: Destinations that could not take a request they were chosen for, so far.
         left: Destinations that were gone before they had answered in full, so far.
+        overflowed: Requests that were ended because too much would have been held, so far.
+        held: Bytes held for all requests together now.
     """
 
     window: int = 32
-    max_held: int = 8 * 1024 * 1024
+    max_held: int = 16 * 1024 * 1024
+    max_total: int = 256 * 1024 * 1024
     patience: float = 5.0
     fail_on_leave: bool = False
     skipped: int = 0
     left: int = 0
+    overflowed: int = 0
+    held: int = 0
 
 
 class Merging(Protocol):

@@ -89,6 +89,7 @@ class TagIndexWorker(Worker):
         self.merging = MergeRules(
             window=options.multicast_window,
             max_held=options.max_held,
+            max_total=options.max_held_total,
             patience=options.multicast_patience,
             fail_on_leave=options.multicast_on_leave == "error",
         )

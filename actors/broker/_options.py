@@ -28,6 +28,7 @@ _NOT_NEGATIVE: Final = (
     "max_waiting_bytes",
     "max_placed",
     "max_held",
+    "max_held_total",
     "multicast_patience",
     "tombstone_seconds",
 )
@@ -73,9 +74,15 @@ class BrokerOptions:
             answered in full: `quiet` goes on with the others, `error` ends it CANCELED.
         multicast_window: Most elements that a destination of a multicast may be ahead of the
             requester, and the requester of the slowest destination in a channel.
-        max_held: Most bytes held for one multicast because of that; then it is CANCELED.
-        multicast_patience: How long, in seconds, a destination may hold up the others in a
-            multicast channel; then it counts as gone.
+        max_held: Most bytes of answers held for one multicast because of that; then it is
+            CANCELED. Each destination is given credit for its share of them, by the largest
+            element it has sent, and for one element at least: so as many elements as there are
+            destinations must fit. And most bytes of the requester's elements held for slow
+            destinations; then the slowest counts as gone.
+        max_held_total: Most bytes held for all multicasts together. The one that would exceed
+            it is CANCELED.
+        multicast_patience: How long, in seconds, a destination of a multicast may hold up the
+            others, or not read what is held for it; then it counts as gone.
         latency_decay: After how many seconds without a slower answer an old latency counts no
             more than a third.
         weight_tag: The key of the tag that says a destination's weight, as people write keys.
@@ -110,7 +117,8 @@ class BrokerOptions:
     max_placed: int = 1_000_000
     multicast_on_leave: Literal["quiet", "error"] = "quiet"
     multicast_window: int = 32
-    max_held: int = 8 * 1024 * 1024
+    max_held: int = 16 * 1024 * 1024
+    max_held_total: int = 256 * 1024 * 1024
     multicast_patience: float = 5.0
     latency_decay: float = LATENCY_DECAY
     weight_tag: str = "weight"

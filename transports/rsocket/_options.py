@@ -37,6 +37,9 @@ class LinkOptions:
             Over it: INVALID.
         max_gathered: Most bytes of all such requests of one peer together, with what the
             objects cost that hold them. One more fragment has its request REJECTED.
+        max_multicast_held: Most bytes held for all multicasts that one peer has asked for, with
+            what the objects cost that hold them. The multicast that would exceed it is
+            CANCELED.
         frame_timeout: How long a frame may take from its first byte to its last, in seconds,
             before the connection is closed; time in which it is not read does not count.
         max_unfinished: Most bytes that the connections of one listener together keep of
@@ -68,6 +71,7 @@ class LinkOptions:
     max_gather: int = 1024 * 1024
     max_request: int = 8 * 1024 * 1024
     max_gathered: int = 16 * 1024 * 1024
+    max_multicast_held: int = 32 * 1024 * 1024
     frame_timeout: float = 30.0
     max_unfinished: int = 256 * 1024 * 1024
     drain_timeout: float = 2.0
@@ -82,6 +86,7 @@ class LinkOptions:
             "max_answer",
             "max_gather",
             "max_request",
+            "max_multicast_held",
             "max_unfinished",
             "lease_requests",
         ):
