@@ -27,7 +27,7 @@ from ._events import BrokerEvent
 from ._exchange import Exchange, exchange_of
 from ._explain import Resolution, explain
 from ._handlers import Handlers
-from ._index import TagIndexWorker, readable
+from ._index import TagIndexWorker
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
 from ._reports import BrokerStatistics, Figures, Reports
@@ -369,5 +369,6 @@ class Broker(Worker):
             sticky_forgotten=index.choice.forgotten,
             multicast_skipped=index.merging.skipped,
             multicast_left=index.merging.left,
+            multicast_overflowed=index.merging.overflowed,
             watchers=len(self.events),
         )

@@ -39,6 +39,8 @@ class BrokerStatistics:
             since the start.
         multicast_left: Destinations that were gone before they had answered a multicast in
             full, since the start.
+        multicast_overflowed: Multicasts that were ended because too much would have been held
+            for them, since the start.
         watchers: Subscriptions to the events.
     """
 
@@ -54,6 +56,7 @@ class BrokerStatistics:
     sticky_forgotten: int
     multicast_skipped: int
     multicast_left: int
+    multicast_overflowed: int
     watchers: int
 
 

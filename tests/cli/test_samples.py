@@ -97,6 +97,7 @@ FIGURES = {
     "sticky_forgotten": 0,
     "multicast_skipped": 0,
     "multicast_left": 0,
+    "multicast_overflowed": 0,
     "watchers": 0,
     "streams": 1,
     "listeners": [LISTENER, {**LISTENER, "uri": "rsocket+unix:///run/onward.sock", "streams": 0}],
