@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from _nats import nats_shape
 from _rawload import Shape, rsocket_shape
 
 __all__ = [
+    "COMPILED",
     "JAVA",
     "NATS",
     "ONWARD",
@@ -27,13 +28,19 @@ __all__ = [
     "Missing",
     "OtherPrograms",
     "Rival",
+    "onward_at",
     "raise_file_limit",
     "start",
 ]
 
 HERE = Path(__file__).resolve().parent
-ONWARD, JAVA, NATS, RELAY = "onward", "java", "nats", "relay"
+ONWARD, COMPILED, JAVA, NATS, RELAY = "onward", "compiled", "java", "nats", "relay"
+COMPILED_SITE = HERE.parent / "build" / "compiled" / "site"
+"""Where `make compiled` puts Onward as its wheel has it."""
+SOURCES = ("protocol", "actors", "transports", "cli")
 
+AS_BROKER = ("broker", "--listen", "rsocket+tcp://127.0.0.1:0")
+LISTENING_AT = re.compile(r"listening (rsocket\+\S+)")
 LISTENING = re.compile(r"listening rsocket\+tcp://127\.0\.0\.1:(\d+)")
 NATS_LISTENING = re.compile(r"Listening for client connections on 127\.0\.0\.1:(\d+)")
 NATS_OPTIONS = 'listen: "127.0.0.1:-1"\nping_interval: "1h"\n'
@@ -57,12 +64,14 @@ class Rival:
         pid: Its process.
         port: On 127.0.0.1.
         shape: Makes the shape of request/response that it understands, for some data.
+        note: What is to be known of it; empty as a rule.
     """
 
     name: str
     pid: int
     port: int
     shape: Callable[[bytes], Shape] = rsocket_shape
+    note: str = ""
 
 
 class OtherPrograms:
@@ -115,18 +124,56 @@ def raise_file_limit(files: int) -> int:
 
 
 @contextmanager
-def _running(command: Sequence[str], listening: re.Pattern[str]) -> Generator[tuple[int, int]]:
+def onward_at(*wanted: str) -> Generator[tuple[int, tuple[str, ...]]]:
+    """Start Onward's broker with several listeners, and end it.
+
+    Args:
+        wanted: Where it listens, each by another scheme; port 0 for any.
+
+    Yields:
+        Its process id, and where it listens.
+
+    Raises:
+        RuntimeError: It ended without saying where it listens.
+    """
+    command = [*_command(), "broker"]
+    for each in wanted:
+        command += ("--listen", each)
+    with _started(command) as process:
+        yield process.pid, tuple(_said(process, LISTENING_AT) for _ in wanted)
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], listening: re.Pattern[str], environment: Mapping[str, str] | None = None
+) -> Generator[tuple[int, int]]:
     """Run a command that prints where it listens; yield its process id and its port."""
+    with _started(command, environment) as process:
+        yield process.pid, int(_said(process, listening))
+
+
+def _said(process: subprocess.Popen[str], wanted: re.Pattern[str]) -> str:
+    """Return what the next line that has it says."""
+    for line in process.stdout or ():
+        if found := wanted.search(line):
+            return found[1]
+    raise RuntimeError(f"{process.args!r} did not listen")
+
+
+@contextmanager
+def _started(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> Generator[subprocess.Popen[str]]:
+    """Run a command, with some more in its environment, and end it."""
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **(environment or {})},
     ) as process:
         try:
-            for line in process.stdout or ():
-                if found := listening.search(line):
-                    break
-            else:
-                raise RuntimeError(f"{command[0]} did not listen")
-            yield process.pid, int(found[1])
+            yield process
         finally:
             process.terminate()
             try:
@@ -135,14 +182,50 @@ def _running(command: Sequence[str], listening: re.Pattern[str]) -> Generator[tu
                 process.kill()
 
 
-@contextmanager
-def _onward() -> Generator[Rival]:
+def _command() -> list[str]:
+    """Return the command that is Onward's."""
     # Another version can be named, say of a second checkout, to compare two.
     given = os.environ.get("ONWARD")
-    onward = shlex.split(given) if given else [str(Path(sys.executable).with_name("onward"))]
-    command = [*onward, "broker", "--listen", "rsocket+tcp://127.0.0.1:0"]
-    with _running(command, LISTENING) as (pid, port):
-        yield Rival(ONWARD, pid, port)
+    return shlex.split(given) if given else [str(Path(sys.executable).with_name("onward"))]
+
+
+@contextmanager
+def _onward() -> Generator[Rival]:
+    given = os.environ.get("ONWARD")
+    note = f"onward is what ONWARD names: {given}" if given else ""
+    with _running([*_command(), *AS_BROKER], LISTENING) as (pid, port):
+        yield Rival(ONWARD, pid, port, note=note)
+
+
+@contextmanager
+def _compiled() -> Generator[Rival]:
+    built = [path.stat().st_mtime for path in COMPILED_SITE.rglob("*.so")]
+    if not built:
+        raise Missing("it is not built: make compiled")
+    environment = {"PYTHONPATH": str(COMPILED_SITE)}
+    onward = str(Path(sys.executable).with_name("onward"))
+    version = subprocess.run(
+        [onward, "--version"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    if "compiled" not in version:
+        raise Missing(f"what is in {COMPILED_SITE} is {version.strip()}")
+    with _running([onward, *AS_BROKER], LISTENING, environment) as (pid, port):
+        yield Rival(COMPILED, pid, port, note=_older_than_sources(min(built)))
+
+
+def _older_than_sources(built: float) -> str:
+    """Say that what is compiled was made before a source changed, if it was."""
+    root = HERE.parent
+    newer = sum(
+        path.stat().st_mtime > built for folder in SOURCES for path in (root / folder).rglob("*.py")
+    )
+    if not newer:
+        return ""
+    return f"compiled is older than {newer} of the source files: make compiled"
 
 
 @contextmanager
@@ -179,4 +262,4 @@ def _java() -> Generator[Rival]:
         raise Missing(str(missing)) from None
 
 
-_STARTERS = {ONWARD: _onward, JAVA: _java, NATS: _nats, RELAY: _relay}
+_STARTERS = {ONWARD: _onward, COMPILED: _compiled, JAVA: _java, NATS: _nats, RELAY: _relay}

@@ -8,37 +8,50 @@ import struct
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from _soakpeer import Fate, Peer
+from _soakpeer import CREDIT, Fate, Peer
 from _wire import (
     CANCEL,
     COMPLETE,
     ERROR,
     NEXT,
+    NO_ROUTE,
+    PAYLOAD,
+    PAYLOAD_COMPLETE,
+    PAYLOAD_NEXT,
     REQUEST_N,
+    SHARD_KEY,
+    STICKY_ROUTE_KEY,
     STREAM_ID,
+    Hint,
     Interaction,
     Routing,
     frame,
+    hinted_frame,
+    push_frame,
     request_frame,
-    shard_frame,
 )
 
-__all__ = ["PATIENCE", "SERVICE", "Requester", "Tally"]
+__all__ = ["PATIENCE", "RARE", "SERVICE", "Requester", "Tally"]
 
 SERVICE: Final = "soak"
+RARE: Final = "soak-rare"
+"""A service that somebody offers now and then: its requests wait."""
 USERS: Final = 50
 PATIENCE: Final = 20.0
 """Seconds after which a request that nobody cancels is overdue. The broker waits 5 for a route."""
-CREDIT: Final = 8
+WAITS: Final = (b"reject", b"0.5", b"3")
+"""What a request of the rare service says of that."""
 REMEMBERED: Final = 10_000
 """Streams remembered as ended by us: what comes for them was on its way."""
 MOST_ELEMENTS: Final = 60
 SIZES: Final = (8, 8, 8, 64, 1024, 20_000)
 FATES: Final = (Fate.ANSWER,) * 12 + (Fate.ANSWER_LATE,) * 4 + (Fate.FAIL, Fate.FORGET)
-
-PAYLOAD: Final = 0x2800
+CANCELLED: Final = 0.05
+"""Share of the requests that are cancelled though they will be answered."""
+FLAGS: Final = range(7, 9)
+"""Where type and flags are, in a frame with its length before it."""
 
 
 @dataclass(slots=True)
@@ -46,14 +59,16 @@ class Tally:
     """What became of all requests.
 
     Attributes:
-        sent: By kind.
+        sent: Requests that have an end, by kind.
         ends: By kind and how it ended: `answered`, an error's code, `cancelled` by the
             requester, or `left`: the requester closed its connection meanwhile.
+        told: Requests without an answer, by kind: what has come of them, destinations say.
         wrong: What should not have happened.
     """
 
     sent: Counter[str] = field(default_factory=Counter[str])
     ends: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    told: Counter[str] = field(default_factory=Counter[str])
     wrong: Counter[str] = field(default_factory=Counter[str])
 
     @property
@@ -64,12 +79,37 @@ class Tally:
 
 @dataclass(slots=True)
 class _Call:
+    """A request that has not ended.
+
+    Attributes:
+        kind: Its kind.
+        data: What it said; each answer has to say the same.
+        due: When it is overdue.
+        merged: Whether several destinations answer, each with all elements.
+        credit: Elements that may come.
+        left: Elements still to come.
+        flows: Whether credit has to be given.
+        to_send: Elements of a channel that have not been sent.
+        may_send: How many of them the destination wants.
+        open: Whether the destination waits for more of a channel.
+    """
+
     kind: str
     data: bytes
     due: float
     merged: bool
     credit: int = 1
     left: int = 1
+    flows: bool = False
+    to_send: int = 0
+    may_send: int = 0
+    open: bool = False
+
+
+class _Kind(NamedTuple):
+    name: str
+    weight: int
+    make: Callable[[bytes], bytes]
 
 
 class Requester(Peer):
@@ -88,59 +128,85 @@ class Requester(Peer):
         self._next = 1
         self._calls: dict[int, _Call] = {}
         self._ended: deque[int] = deque(maxlen=REMEMBERED)
-        self._kinds: tuple[tuple[str, int, Callable[[bytes], bytes]], ...] = (
-            ("response", 8, _asks(Interaction.RESPONSE)),
-            ("stream", 3, _asks(Interaction.STREAM)),
-            ("fire-and-forget", 3, _asks(Interaction.FIRE_AND_FORGET)),
-            ("shard response", 3, self._shard),
-            ("multicast response", 2, _asks(Interaction.RESPONSE, Routing.MULTICAST)),
-            ("multicast stream", 1, _asks(Interaction.STREAM, Routing.MULTICAST)),
-            ("multicast fire-and-forget", 1, _asks(Interaction.FIRE_AND_FORGET, Routing.MULTICAST)),
+        self._kinds = (
+            _Kind("response", 8, _asks(Interaction.RESPONSE)),
+            _Kind("stream", 3, _asks(Interaction.STREAM)),
+            _Kind("channel", 3, _asks(Interaction.CHANNEL)),
+            _Kind("fire-and-forget", 3, _asks(Interaction.FIRE_AND_FORGET)),
+            _Kind("push", 1, _pushes(Routing.UNICAST)),
+            _Kind("shard response", 3, self._shard),
+            _Kind("sticky response", 2, self._sticky),
+            _Kind("response that waits", 1, self._waits),
+            _Kind("multicast response", 2, _asks(Interaction.RESPONSE, Routing.MULTICAST)),
+            _Kind("multicast stream", 1, _asks(Interaction.STREAM, Routing.MULTICAST)),
+            _Kind("multicast channel", 1, _asks(Interaction.CHANNEL, Routing.MULTICAST)),
+            _Kind(
+                "multicast fire-and-forget",
+                1,
+                _asks(Interaction.FIRE_AND_FORGET, Routing.MULTICAST),
+            ),
+            _Kind("multicast push", 1, _pushes(Routing.MULTICAST)),
         )
-        self._weights = [weight for _, weight, _ in self._kinds]
+        self._weights = [kind.weight for kind in self._kinds]
 
     def ask(self) -> None:
         """Send a request of some kind, and perhaps cancel it soon."""
         chance = self._chance
-        kind, _, make = chance.choices(self._kinds, self._weights)[0]
+        name, _, make = chance.choices(self._kinds, self._weights)[0]
+        merged = name.startswith("multicast")
+        if name.endswith(("forget", "push")):
+            data = bytes([Fate.ANSWER, merged]) + bytes(chance.choice(SIZES))
+            self._tell(name, make(data))
+            return
         fate = chance.choice(FATES)
         elements = chance.randint(1, MOST_ELEMENTS)
-        size = chance.choice(SIZES) if "stream" not in kind else 8
-        data = bytes([fate, elements]) + bytes(size)
-        stream_id, self._next = self._next, self._next + 2
-        written = bytearray(make(data))
-        written[STREAM_ID.start : STREAM_ID.stop] = stream_id.to_bytes(4)
-        self._tally.sent[kind] += 1
-        self.send(bytes(written))
-        if "forget" in kind:
-            self._tally.ends[kind, "sent"] += 1
-            return
+        flows = name.endswith(("stream", "channel"))
+        data = bytes([fate, elements]) + bytes(8 if flows else chance.choice(SIZES))
         loop = asyncio.get_running_loop()
-        call = _Call(kind, data, loop.time() + PATIENCE, "multicast" in kind)
-        if "stream" in kind:
-            call.credit, call.left = CREDIT, elements
+        call = _Call(name, data, loop.time() + PATIENCE, merged)
+        written = bytearray(make(data))
+        if flows:
+            call.credit, call.left, call.flows = CREDIT, elements, True
+        if name.endswith("channel"):
+            call.to_send = elements - 1
+            call.open = bool(call.to_send)
+            if not call.open:
+                written[FLAGS.stop - 1] |= COMPLETE
+        stream_id = self._take_id(written)
+        self._tally.sent[name] += 1
         self._calls[stream_id] = call
-        if fate is Fate.FORGET or chance.random() < 0.05:
+        self.send(bytes(written))
+        if fate is Fate.FORGET or chance.random() < CANCELLED:
             loop.call_later(chance.uniform(0, 0.2), self._cancel, stream_id)
+
+    def tell_counted(self) -> None:
+        """Send one fire-and-forget and one push that destinations count apart."""
+        data = bytes([Fate.COUNT, 0])
+        make = _asks(Interaction.FIRE_AND_FORGET)
+        self._tell("counted fire-and-forget", make(data))
+        self._tell("counted push", push_frame(SERVICE, data))
 
     def on_frame(self, kind: int, type_and_flags: int, stream_id: int, body: bytes) -> None:
         call = self._calls.get(stream_id)
         if call is None:
             if stream_id not in self._ended:
                 self._tally.wrong["a frame of a stream that has ended"] += 1
-            return
-        if kind == ERROR:
+        elif kind == ERROR:
             self._end(stream_id, f"error {int.from_bytes(body[:4]):#x}", remember=False)
-            return
-        if kind != PAYLOAD:
-            self._tally.wrong[f"frame type {kind >> 10:#x}"] += 1
-            return
-        if type_and_flags & NEXT:
-            self._on_element(stream_id, call, body)
-        if type_and_flags & COMPLETE:
-            if not call.merged and call.left:
-                self._tally.wrong[f"{call.kind}: complete before the last element"] += 1
-            self._end(stream_id, "answered", remember=False)
+        elif kind == PAYLOAD:
+            if type_and_flags & NEXT:
+                self._on_element(stream_id, call, body)
+            if type_and_flags & COMPLETE:
+                self._on_complete(stream_id, call)
+        elif kind == REQUEST_N and call.kind.endswith("channel"):
+            call.may_send += int.from_bytes(body)
+            self._send_elements(stream_id, call)
+        elif kind == CANCEL and call.kind.endswith("channel"):
+            if not call.merged:
+                self._tally.wrong[f"{call.kind}: cancelled"] += 1
+            call.open = False
+        else:
+            self._tally.wrong[f"{call.kind}: frame type {kind >> 10:#x}"] += 1
 
     def overdue(self, now: float) -> list[str]:
         """Return the kinds of the requests that should have ended."""
@@ -164,6 +230,20 @@ class Requester(Peer):
             self._tally.wrong["the broker closed the connection"] += 1
             self._end(stream_id, "left")
 
+    def _tell(self, name: str, written: bytes) -> None:
+        """Send a request without an answer."""
+        self._tally.told[name] += 1
+        stamped = bytearray(written)
+        if not name.endswith("push"):
+            self._take_id(stamped)
+        self.send(bytes(stamped))
+
+    def _take_id(self, written: bytearray) -> int:
+        """Give a request the next stream id, and return it."""
+        stream_id, self._next = self._next, self._next + 2
+        written[STREAM_ID.start : STREAM_ID.stop] = stream_id.to_bytes(4)
+        return stream_id
+
     def _on_element(self, stream_id: int, call: _Call, body: bytes) -> None:
         if not call.credit or (not call.left and not call.merged):
             self._tally.wrong[f"{call.kind}: an element too many"] += 1
@@ -172,13 +252,35 @@ class Requester(Peer):
             self._tally.wrong[f"{call.kind}: other data than sent"] += 1
         call.credit -= 1
         call.left = max(0, call.left - 1)
-        if call.credit <= CREDIT // 2 and "stream" in call.kind:
+        if call.flows and call.credit <= CREDIT // 2:
             call.credit += CREDIT
             self.send(frame(stream_id, REQUEST_N, struct.pack(">I", CREDIT)))
 
+    def _on_complete(self, stream_id: int, call: _Call) -> None:
+        if not call.merged and (call.left or call.open):
+            self._tally.wrong[f"{call.kind}: complete before the last element"] += 1
+        if call.open:
+            # All destinations have left; the other direction is for us to end.
+            self.send(frame(stream_id, PAYLOAD_COMPLETE, b""))
+        self._end(stream_id, "answered", remember=call.open)
+
+    def _send_elements(self, stream_id: int, call: _Call) -> None:
+        """Send what the destination wants of a channel."""
+        if not call.open:
+            return
+        while call.may_send and call.to_send:
+            call.may_send -= 1
+            call.to_send -= 1
+            self.send(frame(stream_id, PAYLOAD_NEXT, call.data))
+        if not call.to_send:
+            call.open = False
+            self.send(frame(stream_id, PAYLOAD_COMPLETE, b""))
+
     def _cancel(self, stream_id: int) -> None:
-        if stream_id in self._calls:
+        if call := self._calls.get(stream_id):
             self.send(frame(stream_id, CANCEL, b""))
+            if call.open:  # CANCEL ends but the destination's direction
+                self.send(frame(stream_id, PAYLOAD_COMPLETE, b""))
             self._end(stream_id, "cancelled")
 
     def _end(self, stream_id: int, how: str, *, remember: bool = True) -> None:
@@ -188,11 +290,26 @@ class Requester(Peer):
             self._ended.append(stream_id)
 
     def _shard(self, data: bytes) -> bytes:
-        return shard_frame(SERVICE, "user", str(self._chance.randrange(USERS)), data)
+        hint = Hint(SHARD_KEY, b"user", Routing.SHARD)
+        return hinted_frame(SERVICE, data, hint, str(self._chance.randrange(USERS)))
+
+    def _sticky(self, data: bytes) -> bytes:
+        hint = Hint(STICKY_ROUTE_KEY, b"user")
+        return hinted_frame(SERVICE, data, hint, str(self._chance.randrange(USERS)))
+
+    def _waits(self, data: bytes) -> bytes:
+        return hinted_frame(RARE, data, Hint(NO_ROUTE, self._chance.choice(WAITS)))
 
 
 def _asks(interaction: Interaction, routing: Routing = Routing.UNICAST) -> Callable[[bytes], bytes]:
     def make(data: bytes) -> bytes:
         return request_frame(SERVICE, data, interaction, routing, elements=CREDIT)
+
+    return make
+
+
+def _pushes(routing: Routing) -> Callable[[bytes], bytes]:
+    def make(data: bytes) -> bytes:
+        return push_frame(SERVICE, data[:2], routing)
 
     return make

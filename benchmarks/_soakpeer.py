@@ -1,52 +1,39 @@
-"""One end of a soak: an RSocket connection of raw frames on asyncio, and what it keeps of streams.
-
-Run as a program it is a destination, in a process of its own so that it can be killed:
-
-    python benchmarks/_soakpeer.py PORT SERVICE SEED      prints `ready` once it is registered
-
-The first byte of a request's data says what is to become of it (`Fate`).
-"""
+"""One end of a soak: an RSocket connection of raw frames, by TCP, Unix socket or WebSocket."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import sys
 from abc import abstractmethod
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
+from _soakws import WebSocket
 from _wire import (
-    CANCEL,
     ERROR,
     KEEPALIVE,
     KEEPALIVE_RESPOND,
-    PAYLOAD_NEXT,
-    PAYLOAD_NEXT_COMPLETE,
-    REQUEST_N,
+    METADATA_PUSH,
     TYPE,
-    Interaction,
     frame,
     frames_of,
     setup_frame,
 )
 
-__all__ = ["APPLICATION_ERROR", "Fate", "Peer"]
+__all__ = ["CREDIT", "Fate", "Peer", "dial", "open_to"]
 
-APPLICATION_ERROR: Final = 0x301
-LONGEST_DELAY: Final = 0.05
-"""In seconds: how long a slow answer takes at most."""
-PAYLOAD: Final = 0x2800
+CREDIT: Final = 8
+"""Elements that either end of a stream or a channel lets the other send at a time."""
 
 
 class Fate(IntEnum):
-    """What a destination does with a request."""
+    """What a destination does with a request; the first byte of its data."""
 
     ANSWER = ord("a")
     ANSWER_LATE = ord("l")
     FAIL = ord("f")
     FORGET = ord("n")
+    COUNT = ord("q")
+    """Of a request without an answer, when nobody leaves: count it apart from the others."""
 
 
 class Peer(asyncio.Protocol):
@@ -54,6 +41,7 @@ class Peer(asyncio.Protocol):
 
     Args:
         name: The service name it registers.
+        lease: Whether it says when requests may come.
 
     Attributes:
         ready: Done when the broker has taken the route; fails if it closes before.
@@ -62,16 +50,17 @@ class Peer(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, lease: bool = False) -> None:
         self.name = name
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.lost = False
+        self._lease = lease
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
-        self.send(setup_frame(self.name) + frame(0, KEEPALIVE_RESPOND, bytes(8)))
+        self.send(setup_frame(self.name, lease=self._lease) + frame(0, KEEPALIVE_RESPOND, bytes(8)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
@@ -92,6 +81,8 @@ class Peer(asyncio.Protocol):
                 self.on_frame(kind, type_and_flags, stream_id, data[start:end])
             elif kind == KEEPALIVE and not self.ready.done():
                 self.ready.set_result(None)
+            elif kind == METADATA_PUSH & TYPE:
+                self.on_push(data[start:end])
             elif kind == ERROR:
                 self.on_refused(data[start + 4 : end].decode(errors="replace"))
         self._rest = data[end:]
@@ -100,102 +91,39 @@ class Peer(asyncio.Protocol):
     def on_frame(self, kind: int, type_and_flags: int, stream_id: int, body: bytes) -> None:
         """Take a frame of a stream."""
 
+    def on_push(self, body: bytes) -> None:
+        """Take a metadata push."""
+        raise AssertionError(f"a metadata push for {self.name}")
+
     def on_refused(self, text: str) -> None:
         """Take an error of the whole connection."""
         raise AssertionError(f"the broker ended a connection: {text}")
 
 
-@dataclass(slots=True)
-class _Flow:
-    """A stream this destination answers: elements left to send, and credit for them."""
-
-    data: bytes
-    left: int
-    credit: int
+_Peer = TypeVar("_Peer", bound=Peer)
 
 
-class Destination(Peer):
-    """Answers requests as their data says.
+async def dial(uri: str, peer: _Peer) -> _Peer:
+    """Connect a peer to a listener of the broker, and wait until it is registered.
 
     Args:
-        name: Its service.
-        chance: Decides how late late answers are.
+        uri: `rsocket+tcp://host:port`, `rsocket+ws://host:port` or `rsocket+unix:///path`.
+        peer: Who it is.
     """
-
-    def __init__(self, name: str, chance: random.Random) -> None:
-        super().__init__(name)
-        self._chance = chance
-        self._flows: dict[int, _Flow] = {}
-        self._awaited: set[int] = set()
-        self.ended = asyncio.get_running_loop().create_future()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self.ended.set_result(None)
-
-    def on_frame(self, kind: int, type_and_flags: int, stream_id: int, body: bytes) -> None:
-        if kind == Interaction.RESPONSE & TYPE:
-            self._on_request(stream_id, _data_of(body))
-        elif kind == Interaction.STREAM & TYPE:
-            data = _data_of(body[4:])
-            self._flows[stream_id] = _Flow(data, data[1], int.from_bytes(body[:4]))
-            self._on_request(stream_id, data)
-        elif kind == REQUEST_N:
-            if flow := self._flows.get(stream_id):
-                flow.credit += int.from_bytes(body)
-                if stream_id not in self._awaited:
-                    self._answer(stream_id, flow.data)
-        elif kind in (CANCEL, ERROR):
-            self._flows.pop(stream_id, None)
-            self._awaited.discard(stream_id)
-
-    def _on_request(self, stream_id: int, data: bytes) -> None:
-        fate = Fate(data[0])
-        if fate is Fate.FAIL:
-            self._flows.pop(stream_id, None)
-            self.send(frame(stream_id, ERROR, APPLICATION_ERROR.to_bytes(4) + b"as asked"))
-        elif fate is Fate.ANSWER:
-            self._answer(stream_id, data)
-        else:
-            self._awaited.add(stream_id)
-            if fate is Fate.ANSWER_LATE:
-                late = self._chance.uniform(0, LONGEST_DELAY)
-                asyncio.get_running_loop().call_later(late, self._answer_late, stream_id, data)
-
-    def _answer_late(self, stream_id: int, data: bytes) -> None:
-        if stream_id in self._awaited:
-            self._awaited.discard(stream_id)
-            self._answer(stream_id, data)
-
-    def _answer(self, stream_id: int, data: bytes) -> None:
-        flow = self._flows.get(stream_id)
-        if flow is None:
-            self.send(frame(stream_id, PAYLOAD_NEXT_COMPLETE, data))
-            return
-        while flow.credit and flow.left:
-            flow.credit -= 1
-            flow.left -= 1
-            last = PAYLOAD_NEXT if flow.left else PAYLOAD_NEXT_COMPLETE
-            self.send(frame(stream_id, last, data))
-        if not flow.left:
-            del self._flows[stream_id]
-
-
-def _data_of(body: bytes) -> bytes:
-    """Return what follows the metadata."""
-    return body[3 + int.from_bytes(body[:3]) :]
-
-
-async def main() -> None:
-    """Be a destination until the broker closes the connection."""
-    port, name, seed = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    loop = asyncio.get_running_loop()
-    chance = random.Random(seed)
-    _, peer = await loop.create_connection(lambda: Destination(name, chance), "127.0.0.1", port)
+    await open_to(uri, peer)
     await peer.ready
-    print("ready", flush=True)
-    await peer.ended
+    return peer
 
 
-if __name__ == "__main__":
-    asyncio.run(main())
+async def open_to(uri: str, peer: Peer) -> None:
+    """Connect a peer to a listener of the broker."""
+    scheme, _, where = uri.partition("://")
+    loop = asyncio.get_running_loop()
+    if scheme == "rsocket+unix":
+        await loop.create_unix_connection(lambda: peer, where)
+        return
+    host, _, port = where.rstrip("/").rpartition(":")
+    if scheme == "rsocket+ws":
+        await loop.create_connection(lambda: WebSocket(peer, host), host, int(port))
+    else:
+        await loop.create_connection(lambda: peer, host, int(port))

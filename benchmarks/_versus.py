@@ -13,10 +13,13 @@ from _harness import noise
 from _idle import SETTLING, collect_garbage, idle_connections, resident_bytes
 from _mixedload import MixedLoad, Rated, Scenario, open_mixed_load
 from _rawload import Window, cpu_seconds, open_load
+from _report import Report
 from _rivals import JAVA, NATS, RELAY, Rival, start
 
 __all__ = ["Idle", "Latency", "Samples", "Size", "cpu_costs", "idle_cost", "latencies", "quantile"]
 
+LONGEST = 3
+"""How many times the least warm-up is the most."""
 AGREE = 0.05
 """Two windows whose costs differ by no more have settled."""
 PREPARED = 256 * 1024 * 1024
@@ -33,8 +36,8 @@ class Size:
     Attributes:
         windows: Windows of each broker, in turn.
         window: Seconds of one.
-        warm_up: Least seconds of load before the first window, for all but Java. Twice as many are
-            the most, if windows do not agree until then.
+        warm_up: Least seconds of load before the first window, for all but Java. Three times as
+            many are the most, if windows do not agree until then, which is said.
         java_warm_up: The same for Java, the first time it gets any load.
         java_again: The same for Java, for each other kind of load.
         rate_window: Seconds of a window at a fixed rate.
@@ -120,7 +123,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def cpu_costs(
-    scenario: Scenario, rivals: Sequence[Rival], size: Size, warm: set[str]
+    scenario: Scenario, rivals: Sequence[Rival], size: Size, warm: set[str], report: Report
 ) -> dict[str, Samples]:
     """Measure the CPU seconds of each broker for a request, in windows that take turns.
 
@@ -129,6 +132,7 @@ def cpu_costs(
         rivals: The brokers; those that have no such load are left out.
         size: How much.
         warm: The brokers that have had load; those measured are added.
+        report: Where it is noted that a broker was not warm.
 
     Raises:
         Refused: A broker answered the load with an error.
@@ -143,7 +147,7 @@ def cpu_costs(
             if rival.name == NATS and size.quick and NATS in warm:
                 continue
             load = stack.enter_context(_open(rival, scenario))
-            rate = _settle(rival, load, scenario, size, warm)
+            rate = _settle(rival, load, scenario, size, warm, report)
             running.append((rival, load, _window_of(scenario, rate, size.window)))
             costs[rival.name] = Samples()
         for _ in range(size.windows):
@@ -156,7 +160,11 @@ def cpu_costs(
 
 
 def latencies(
-    scenario: Scenario, rivals: Sequence[Rival], shares: Sequence[float], size: Size
+    scenario: Scenario,
+    rivals: Sequence[Rival],
+    shares: Sequence[float],
+    size: Size,
+    report: Report,
 ) -> list[tuple[float, float, Mapping[str, Latency]]]:
     """Measure how long requests take at rates that are shares of the slowest broker's best.
 
@@ -169,7 +177,7 @@ def latencies(
         best: list[float] = []
         for rival in rivals:
             load = stack.enter_context(open_mixed_load(rival.port, scenario))
-            best.append(_settle(rival, load, scenario, size, {JAVA}))
+            best.append(_settle(rival, load, scenario, size, {JAVA}, report))
             loads[rival.name] = load
         for share in shares:
             rate = min(best) * share
@@ -182,14 +190,14 @@ def latencies(
     return found
 
 
-def idle_cost(name: str, scenario: Scenario, size: Size) -> Idle:
+def idle_cost(name: str, scenario: Scenario, size: Size, report: Report) -> Idle:
     """Start a broker afresh and measure it with many connections on which nothing happens."""
     with start(name) as rival, _open(rival, scenario) as load:
         load.run(FIRST_REQUESTS)
-        before = _memory(rival)
+        before = _memory(rival, report)
         with idle_connections(rival.port, size.idle):
-            each = (_memory(rival) - before) / size.idle
-            rate = _settle(rival, load, scenario, size, set())
+            each = (_memory(rival, report) - before) / size.idle
+            rate = _settle(rival, load, scenario, size, set(), report)
             requests = _window_of(scenario, rate, size.window)
             cost = Samples()
             for _ in range(size.windows):
@@ -213,23 +221,36 @@ def _open(rival: Rival, scenario: Scenario) -> Generator[Load]:
             yield mixed
 
 
-def _settle(rival: Rival, load: Load, scenario: Scenario, size: Size, warm: set[str]) -> float:
-    """Run a load until its cost changes no more; return its requests for each second."""
+def _settle(
+    rival: Rival, load: Load, scenario: Scenario, size: Size, warm: set[str], report: Report
+) -> float:
+    """Run a load until its cost changes no more; return its requests for each second.
+
+    If that is not so after `LONGEST` times the least warm-up, that is noted.
+    """
     least = size.warm_up
     if rival.name == JAVA:
         least = size.java_again if JAVA in warm else size.java_warm_up
     warm.add(rival.name)
     started = time.perf_counter()
     requests, rate, last = min(FIRST_REQUESTS, 2 * scenario.in_flight), 0.0, 0.0
-    while (took := time.perf_counter() - started) < 2 * least:
+    differ = 1.0
+    while (took := time.perf_counter() - started) < LONGEST * least:
         before = cpu_seconds(rival.pid)
         window = load.run(requests)
         cost = (cpu_seconds(rival.pid) - before) / requests
         rate = window.requests / window.seconds
         if took >= least and abs(cost - last) <= AGREE * cost:
             break
+        differ = abs(cost - last) / cost if cost else 0.0
         last = cost
         requests = _window_of(scenario, rate, size.window)
+    else:
+        if not size.quick:  # a quick run measures nothing
+            report.note(
+                f"{rival.name}, {scenario.name}: not settled after {took:.0f} s of load, "
+                f"the last two windows differ by {differ:.0%}"
+            )
     return rate
 
 
@@ -238,8 +259,10 @@ def _window_of(scenario: Scenario, rate: float, seconds: float) -> int:
     return max(scenario.in_flight, min(most, round(rate * seconds)))
 
 
-def _memory(rival: Rival) -> int:
-    if rival.name == JAVA:
-        collect_garbage(rival.pid)
+def _memory(rival: Rival, report: Report) -> int:
+    if rival.name == JAVA and not collect_garbage(rival.pid):
+        note = "java's memory has its garbage in it: there is no jcmd to collect it, or it failed"
+        if note not in report.notes:
+            report.note(note)
     time.sleep(SETTLING)
     return resident_bytes(rival.pid)

@@ -13,20 +13,26 @@ import sys
 import uuid
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
+    "NO_ROUTE",
+    "SHARD_KEY",
+    "STICKY_ROUTE_KEY",
     "STREAM_ID",
+    "Hint",
     "Interaction",
     "Routing",
     "columns",
     "element_frame",
     "frame",
     "frames_of",
+    "hinted_frame",
+    "lease_frame",
     "numbers",
+    "push_frame",
     "request_frame",
     "setup_frame",
-    "shard_frame",
     "stamp",
 ]
 
@@ -39,18 +45,24 @@ OCTETS: Final = b"application/octet-stream"
 ROUTE_SETUP_HEADER: Final = bytes.fromhex("000000010400")
 ADDRESS_HEADER: Final = bytes.fromhex("0000000114")
 SERVICE_NAME: Final = 0x81
-SHARD_KEY: Final = 0x9B
-SHARD: Final = 0x20
+SHARD_KEY: Final = bytes([0x9B])
+STICKY_ROUTE_KEY: Final = bytes([0x9D])
+NO_ROUTE: Final = bytes([0xFC, 0, 1])
+"""Onward's own key, number 1 of those of a broker: what to do while nobody offers the service."""
 FOLLOWS: Final = 0x80
 """In the length of a value: another pair follows."""
 
 # Frame type (6 bits) and flags (10 bits), RSocket 1.0, "Frame Types".
 SETUP_WITH_METADATA: Final = 0x0500
+WITH_LEASE: Final = 0x0040
+LEASE: Final = 0x0800
 KEEPALIVE_RESPOND: Final = 0x0C80
 KEEPALIVE: Final = 0x0C00
 REQUEST_N: Final = 0x2000
 CANCEL: Final = 0x2400
 ERROR: Final = 0x2C00
+METADATA_PUSH: Final = 0x3100
+PAYLOAD: Final = 0x2800
 PAYLOAD_COMPLETE: Final = 0x2840
 PAYLOAD_NEXT: Final = 0x2820
 PAYLOAD_NEXT_COMPLETE: Final = 0x2860
@@ -74,6 +86,7 @@ class Interaction(IntEnum):
     RESPONSE = 0x1100
     FIRE_AND_FORGET = 0x1500
     STREAM = 0x1900
+    CHANNEL = 0x1D00
 
 
 class Routing(IntEnum):
@@ -81,6 +94,21 @@ class Routing(IntEnum):
 
     UNICAST = 0x80
     MULTICAST = 0x40
+    SHARD = 0x20
+
+
+class Hint(NamedTuple):
+    """An entry of the metadata list of an ADDRESS, and the routing it goes with.
+
+    Attributes:
+        key: As it is on the wire.
+        value: Likewise; with a tag of this name if there is one.
+        routing: Who is to have the request.
+    """
+
+    key: bytes
+    value: bytes
+    routing: Routing = Routing.UNICAST
 
 
 def frame(stream_id: int, type_and_flags: int, body: bytes) -> bytes:
@@ -89,17 +117,21 @@ def frame(stream_id: int, type_and_flags: int, body: bytes) -> bytes:
     return _length(header + body) + header + body
 
 
-def setup_frame(name: str) -> bytes:
-    """Return SETUP with a ROUTE_SETUP of a new route in its composite metadata."""
+def setup_frame(name: str, *, lease: bool = False) -> bytes:
+    """Return SETUP with a ROUTE_SETUP of a new route in its composite metadata.
+
+    Args:
+        name: The service.
+        lease: Whether requests may be sent only as `lease_frame` allows.
+    """
     metadata = _broker_entry(
         ROUTE_SETUP_HEADER + uuid.uuid4().bytes + bytes([len(name)]) + name.encode()
     )
     version = struct.pack(">HH", 1, 0)
     keepalive = struct.pack(">II", SELDOM, SELDOM)
     mime_types = b"".join(bytes([len(each)]) + each for each in (COMPOSITE, OCTETS))
-    return frame(
-        0, SETUP_WITH_METADATA, version + keepalive + mime_types + _length(metadata) + metadata
-    )
+    kind = SETUP_WITH_METADATA | (WITH_LEASE if lease else 0)
+    return frame(0, kind, version + keepalive + mime_types + _length(metadata) + metadata)
 
 
 def request_frame(
@@ -117,22 +149,41 @@ def request_frame(
         data: The request's data.
         interaction: What is asked for.
         routing: Whether one or all destinations are to have it.
-        elements: The first credit, if it is a stream.
+        elements: The first credit, if it is a stream or a channel.
     """
-    name = service.encode()
-    tags = bytes([SERVICE_NAME, len(name)]) + name
-    metadata = _broker_entry(ADDRESS_HEADER + bytes([routing]) + uuid.uuid4().bytes + tags)
-    credit = struct.pack(">I", elements) if interaction is Interaction.STREAM else b""
+    metadata = _address(service, routing)
+    flows = interaction in (Interaction.STREAM, Interaction.CHANNEL)
+    credit = struct.pack(">I", elements) if flows else b""
     return frame(0, interaction, credit + _length(metadata) + metadata + data)
 
 
-def shard_frame(service: str, tag: str, value: str, data: bytes) -> bytes:
-    """Return REQUEST_RESPONSE for the one destination of a service that a tag's value chooses."""
-    name, key, chosen = service.encode(), tag.encode(), value.encode()
-    metadata_list = bytes([SHARD_KEY, len(key)]) + key
-    tags = bytes([SERVICE_NAME, FOLLOWS | len(name)]) + name
-    tags += bytes([len(key)]) + key + bytes([len(chosen)]) + chosen
-    address = ADDRESS_HEADER + bytes([SHARD]) + uuid.uuid4().bytes + metadata_list + tags
+def push_frame(service: str, data: bytes, routing: Routing = Routing.UNICAST) -> bytes:
+    """Return METADATA_PUSH to a service, with data as the last entry of its metadata."""
+    entry = bytes([len(OCTETS) - 1]) + OCTETS + _length(data) + data
+    return frame(0, METADATA_PUSH, _address(service, routing) + entry)
+
+
+def lease_frame(milliseconds: int, requests: int) -> bytes:
+    """Return LEASE: so many requests may be sent within this time."""
+    return frame(0, LEASE, struct.pack(">II", milliseconds, requests))
+
+
+def hinted_frame(service: str, data: bytes, hint: Hint, tag: str = "") -> bytes:
+    """Return REQUEST_RESPONSE with a hint, in the specification's own dialect.
+
+    Args:
+        service: The service name.
+        data: The request's data.
+        hint: In the metadata list of the ADDRESS.
+        tag: The value of the tag that the hint names; none by default.
+    """
+    name = service.encode()
+    metadata_list = hint.key + bytes([len(hint.value)]) + hint.value
+    tags = bytes([SERVICE_NAME, (FOLLOWS if tag else 0) | len(name)]) + name
+    if tag:
+        tags += bytes([len(hint.value)]) + hint.value + bytes([len(tag)]) + tag.encode()
+    header = ADDRESS_HEADER + bytes([hint.routing]) + uuid.uuid4().bytes
+    address = header + metadata_list + tags
     metadata = bytes([len(FORWARDING) - 1]) + FORWARDING + _length(address) + address
     return frame(0, Interaction.RESPONSE, _length(metadata) + metadata + data)
 
@@ -187,6 +238,12 @@ def numbers(octets: bytes | array.array[int]) -> array.array[int]:
     if sys.byteorder == "little":
         turned.byteswap()
     return turned
+
+
+def _address(service: str, routing: Routing) -> bytes:
+    name = service.encode()
+    tags = bytes([SERVICE_NAME, len(name)]) + name
+    return _broker_entry(ADDRESS_HEADER + bytes([routing]) + uuid.uuid4().bytes + tags)
 
 
 def _broker_entry(broker_frame: bytes) -> bytes:

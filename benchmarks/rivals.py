@@ -2,7 +2,8 @@
 
 All get the same load of raw frames in the same run and in turn (`_rawload.py`, `_mixedload.py`;
 nats-server an equal one of its own protocol). The Java broker, rsocket-broker 0.3.0, has the JVM's
-own defaults and is warmed up until two windows agree within 5 %, for at least ten seconds. The
+own defaults and is warmed up until two windows agree within 5 %, for at least ten seconds; if
+they do not within thirty, it is measured all the same, and a line at the end says so. The
 bare relay (`_relay.py`) patches stream ids and does nothing else: no broker in Python on this
 loop can cost less. What is not on the machine is left out, and it is said why.
 
@@ -11,8 +12,9 @@ at a fixed rate in an open loop, the same for both brokers: shares of what the s
 *Memory* is what so many idle connections, each a route, add to a freshly started broker.
 
 Targets: 1.5 times the requests of the Java broker for each CPU second, as many as nats-server
-at 64 in flight, a p99 no worse than Java's, no request refused at rates that both manage, at most
-20 KiB for an idle connection and half of Java's.
+at 64 in flight, a p99 no worse than Java's, no request refused at rates that all manage, at most
+20 KiB for an idle connection and half of Java's. They are held by pure Python and, where `make
+compiled` has been run, by the compiled build as well: `onward` and `compiled` in the table.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from contextlib import ExitStack
 from _mixedload import ELEMENTS, Refused, Scenario
 from _report import Report
 from _rivals import (
+    COMPILED,
     JAVA,
     NATS,
     ONWARD,
@@ -90,8 +93,11 @@ CPU_RATIO, NATS_RATIO, P99_RATIO = 1.5, 1.0, 1.0
 REFUSED = 0.0
 """In percent: at rates that both brokers manage no request is to fail."""
 IDLE_LIMIT, IDLE_RATIO = 20 * 1024, 0.5
-COLUMNS = (ONWARD, JAVA, NATS, RELAY)
+COLUMNS = (ONWARD, COMPILED, JAVA, NATS, RELAY)
 RIVALS = COLUMNS[1:]
+OURS = (ONWARD, COMPILED)
+BROKERS = (*OURS, JAVA)
+"""Those that all kinds of load go through, and whose latencies and memory are measured."""
 
 Costs = Mapping[str, Samples]
 
@@ -121,15 +127,18 @@ class Table:
     def latency_heading(self) -> None:
         """Say what the columns of `latency` are."""
         line = f"{'latency, in µs, at requests/s':<46}"
-        for name in (ONWARD, JAVA):
-            line += f"{name + ' p50':>12}{'p99':>8}{'':>6}{'p99.9':>8}{'':>6}"
+        for name in BROKERS:
+            line += f"{name + ' p50':>13}{'p99':>8}{'':>6}{'p99.9':>8}{'':>6}"
         self._add(f"{line}{'p99 ratio':>10}")
 
     def latency(self, name: str, rate: float, found: Mapping[str, Latency]) -> None:
-        """Show how long requests take at a rate."""
+        """Show how long requests take at a rate; the ratio is of pure Python to Java."""
         line = f"  {name:<34}{rate:>10,.0f}"
-        for latency in found.values():
-            line += f"{latency.p50.median * 1e6:>12.0f}"
+        for broker in BROKERS:
+            if (latency := found.get(broker)) is None:
+                line += "-".rjust(13) + " " * 28
+                continue
+            line += f"{latency.p50.median * 1e6:>13.0f}"
             line += _microseconds(latency.p99, 8, 0) + _microseconds(latency.p999, 8, 0)
         if JAVA in found:
             line += f"{found[ONWARD].p99.over(found[JAVA].p99):>9.2f}x"
@@ -161,6 +170,10 @@ def start_all(names: Sequence[str], stack: ExitStack, report: Report) -> list[Ri
         except Missing as missing:
             report.note(f"{name} is left out: {missing}")
             print(report.notes[-1], flush=True)
+        else:
+            if rivals[-1].note:
+                report.note(rivals[-1].note)
+                print(report.notes[-1], flush=True)
     return rivals
 
 
@@ -179,7 +192,7 @@ def measure_cpu(
         if scenario.routing in refused:
             continue
         try:
-            costs = cpu_costs(scenario, rivals, size, warm)
+            costs = cpu_costs(scenario, rivals, size, warm, report)
         except Refused as error:
             refused.add(scenario.routing)
             report.note(f"{scenario.routing.name.lower()} is left out: {error}")
@@ -189,12 +202,15 @@ def measure_cpu(
         table.cpu(scenario.name, costs)
         for name, cost in costs.items():
             report.figure(f"{scenario.name}: {name}", cost.median * 1e6, "µs", cost.noise)
-        ours = costs[ONWARD]
-        report.noise = max(report.noise, ours.noise)
-        if JAVA in costs:
-            hold(report, f"{scenario.name}: requests / Java's", costs[JAVA].over(ours), CPU_RATIO)
-        if NATS in costs and scenario is STANDARD:
-            hold(report, f"{scenario.name}: requests / NATS's", costs[NATS].over(ours), NATS_RATIO)
+        report.noise = max(report.noise, costs[ONWARD].noise)
+        for name in OURS:
+            if name not in costs:
+                continue
+            label = f"{named(scenario.name, name)}: requests"
+            if JAVA in costs:
+                hold(report, f"{label} / Java's", costs[JAVA].over(costs[name]), CPU_RATIO)
+            if NATS in costs and scenario is STANDARD:
+                hold(report, f"{label} / NATS's", costs[NATS].over(costs[name]), NATS_RATIO)
     return measured
 
 
@@ -207,12 +223,12 @@ def measure_latency(
 ) -> None:
     """Measure each scenario's latency, and hold p99 against Java's."""
     table.latency_heading()
-    compared = [rival for rival in rivals if rival.name in (ONWARD, JAVA)]
+    compared = [rival for rival in rivals if rival.name in BROKERS]
     for scenario in scenarios:
         if scenario.uniform and scenario.in_flight != STANDARD.in_flight and scenario.size == 64:
             continue  # a rate says how many are in flight
         shares = SHARES.get(scenario, OTHER_SHARES)
-        for share, rate, found in latencies(scenario, compared, shares, size):
+        for share, rate, found in latencies(scenario, compared, shares, size, report):
             label = scenario.name.partition(",")[0] if scenario.uniform else scenario.name
             table.latency(label, rate, found)
             at = f"{label} at {share:.0%}"
@@ -225,16 +241,19 @@ def measure_latency(
                     report.figure(
                         f"{at}: {what}, {name}", samples.median * 1e6, "µs", samples.noise
                     )
-            refused = max(found[ONWARD].refused.values)
-            report.target(f"{at}: refused", refused * 100, "%", at_most=REFUSED)
-            if JAVA in found:
-                ratio = found[ONWARD].p99.over(found[JAVA].p99)
-                report.target(f"{at}: p99 / Java's", ratio, "x", at_most=P99_RATIO)
+            for name in OURS:
+                if name not in found:
+                    continue
+                refused = max(found[name].refused.values)
+                report.target(f"{named(at, name)}: refused", refused * 100, "%", at_most=REFUSED)
+                if JAVA in found:
+                    ratio = found[name].p99.over(found[JAVA].p99)
+                    report.target(f"{named(at, name)}: p99 / Java's", ratio, "x", at_most=P99_RATIO)
 
 
 def measure_idle(names: Sequence[str], size: Size, table: Table, report: Report) -> None:
     """Measure idle connections with brokers of their own."""
-    found = {name: idle_cost(name, STANDARD, size) for name in names}
+    found = {name: idle_cost(name, STANDARD, size, report) for name in names}
     table.idle(size.idle, found)
     for name, idle in found.items():
         report.figure(f"idle connection: {name}", idle.each, "B")
@@ -244,11 +263,19 @@ def measure_idle(names: Sequence[str], size: Size, table: Table, report: Report)
             "µs",
             idle.request.noise,
         )
-    ours = found[ONWARD].each
-    report.target("idle connection", ours, "B", at_most=IDLE_LIMIT)
-    if JAVA in found:
-        ratio = ours / found[JAVA].each
-        report.target("idle connection / Java's", ratio, "x", at_most=IDLE_RATIO)
+    for name in OURS:
+        if name not in found:
+            continue
+        label = named("idle connection", name)
+        report.target(label, found[name].each, "B", at_most=IDLE_LIMIT)
+        if JAVA in found:
+            ratio = found[name].each / found[JAVA].each
+            report.target(f"{label} / Java's", ratio, "x", at_most=IDLE_RATIO)
+
+
+def named(label: str, name: str) -> str:
+    """Say of which of ours a figure is."""
+    return label if name == ONWARD else f"{name}, {label}"
 
 
 def hold(report: Report, name: str, ratio: float, at_least: float) -> None:
@@ -275,14 +302,17 @@ def main() -> None:
         rivals = start_all(names, stack, report)
         measured = measure_cpu(rivals, size, table, report)
         measure_latency(measured, rivals, size, table, report)
-        running = [rival.name for rival in rivals if rival.name in (ONWARD, JAVA)]
+        running = [rival.name for rival in rivals if rival.name in BROKERS]
     measure_idle(running, size, table, report)
     share = others.share()
     report.figure("CPU of the machine that other programs used", share * 100, "%")
     print(report.figures[-1])
     if share > QUIET:
         report.note("the machine was not quiet: read no latencies, and repeat the run")
-        print(report.notes[-1])
+    if report.notes:
+        print("notes")
+    for text in report.notes:
+        print(f"  {text}")
     print(f"targets (noise {report.noise:.1%})")
     for target in report.targets:
         print(f"  {target}".rstrip())

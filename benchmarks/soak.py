@@ -1,19 +1,25 @@
 """A long run with everything that comes and goes: does each request end, and does memory stay?
 
-Requesters send requests of all kinds and routings (response, stream, fire-and-forget; unicast,
-shard, multicast), cancel some, and leave while others are open. Destinations are processes of
-their own, which answer, answer late, fail, or say nothing; they are killed (-9) or leave, and new
-ones come. What happens is drawn from a seed; when exactly it happens is up to the machine.
+Requesters send requests of all kinds and routings (response, stream, channel, fire-and-forget,
+metadata push; unicast, shard, sticky, multicast; some wait for a service that is seldom there),
+cancel some, and leave while others are open. Destinations are processes of their own, which
+answer, answer late, fail, or say nothing, every third with leases; they are killed (-9) or leave,
+and new ones come. All of them come by TCP, WebSocket and Unix socket in turn. What happens is
+drawn from a seed; when exactly it happens is up to the machine.
 
 Held, and the exit status is 1 if one is not:
 
 - Each request ends: requests sent = answers + errors + those cancelled or left by us. What is
   not cancelled ends within 20 s; nothing comes for a stream that has ended; no element without
-  credit, and no other data than those sent.
-- Nothing is left in the broker: no request outstanding with a route, none waiting, no route of
-  a destination that has gone, no stream in the table of any connection.
-- Memory is flat: after a fifth of the time (at least 20 s) it grows by at most 256 KiB a minute.
-  A run of less than two minutes says nothing about that, and is not held to it.
+  credit, in either direction, no request without a lease, and no other data than those sent.
+- No more requests without an answer come out than went in. At the end, when nobody leaves or is
+  killed any more, as many come out as go in.
+- Nothing is left in the broker when all requests have ended, while everybody is still there: no
+  stream in the table of any connection, no request outstanding with a route, none waiting. And
+  then, when all have left, no route of any of them.
+- Memory is flat: after a fifth of the time (at least 20 s) it grows by at most 64 KiB a minute,
+  or 256 in a run of less than eight minutes, whose slope says less. A run of less than two
+  minutes says nothing about it, and is not held to it.
 
     python benchmarks/soak.py --minutes 10 --seed 1
 """
@@ -22,24 +28,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import signal
-import statistics
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 from _idle import resident_bytes
 from _report import Report
-from _rivals import ONWARD, Rival, raise_file_limit, start
-from _soakload import PATIENCE, SERVICE, Requester, Tally
-from _soakpeer import Peer
-from _wire import ERROR, request_frame
+from _rivals import onward_at, raise_file_limit
+from _soakcheck import Question, growth, held_by_requests, routes_of_the_gone
+from _soakload import PATIENCE, RARE, SERVICE, Requester, Tally
+from _soakpeer import dial
 
 DESTINATIONS, REQUESTERS = 4, 12
 TICK = 0.02
@@ -49,41 +56,26 @@ ASKS = 12
 SECONDS_TO_LEAVE = 0.5
 """Mean time from one requester's leaving to the next one's."""
 SECONDS_TO_DIE = 2.0
-"""The same of destinations."""
-WARM_UP, LEAST_WARM_UP = 0.2, 20.0
-"""Share of the run, and seconds, before memory is looked at."""
+"""The same of destinations; and how long the rare service is there, or not."""
+LEASING = 3
+"""One in so many destinations has leases."""
+COUNTED = 200
+"""Requests of each kind without an answer that are sent when nobody leaves."""
 LEAST_MINUTES = 2.0
 """A shorter run says nothing about memory."""
-GROWTH = 256.0
-"""Most growth of the broker's memory, in KiB a minute."""
-SETTLING = 10.0
-"""Seconds the broker is given at the end to forget who has left."""
+LONG_MINUTES = 8.0
+GROWTH, SHORT_GROWTH = 64.0, 256.0
+"""Most growth of the broker's memory, in KiB a minute: in a long run, and in a shorter one."""
 FILES = 4096
-MANAGEMENT = "onward.management"
 
 
-class Question(Peer):
-    """Asks the broker's management."""
+@dataclass(slots=True)
+class Destination:
+    """A destination's process, what it says has come, and the task that reads that."""
 
-    def __init__(self) -> None:
-        super().__init__("soak-observer")
-        self._next = 1
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-
-    async def ask(self, what: str) -> Any:
-        """Return the answer, read from JSON."""
-        stream_id, self._next = self._next, self._next + 2
-        written = request_frame(MANAGEMENT, what.encode())
-        answer = self._answers[stream_id] = asyncio.get_running_loop().create_future()
-        self.send(written[:3] + stream_id.to_bytes(4) + written[7:])
-        async with asyncio.timeout(PATIENCE):
-            return await answer
-
-    def on_frame(self, kind: int, type_and_flags: int, stream_id: int, body: bytes) -> None:
-        if kind == ERROR:
-            self._answers.pop(stream_id).set_exception(RuntimeError(body[4:].decode()))
-        else:
-            self._answers.pop(stream_id).set_result(json.loads(body))
+    process: Process
+    counts: Counter[str]
+    reading: asyncio.Task[None]
 
 
 @dataclass(slots=True)
@@ -91,21 +83,29 @@ class Soak:
     """A run: who is there, and what was seen.
 
     Attributes:
-        broker: The broker.
+        pid: The broker's process.
+        uris: Where it listens; who comes takes them in turn.
         chance: Decides everything that is not decided by time.
         tally: What became of the requests.
+        received: Requests without an answer that destinations which have gone said came, by kind.
         memory: Seconds since the start, and the broker's memory in bytes.
     """
 
-    broker: Rival
+    pid: int
+    uris: Sequence[str]
     chance: random.Random
     tally: Tally = field(default_factory=Tally)
+    received: Counter[str] = field(default_factory=Counter[str])
     memory: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
     killed: int = 0
     left: int = 0
     _requesters: list[Requester] = field(default_factory=list[Requester])
-    _destinations: list[Process] = field(default_factory=list[Process])
-    _names: int = 0
+    _destinations: list[Destination] = field(default_factory=list[Destination])
+    _rare: list[Destination] = field(default_factory=list[Destination])
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _names: itertools.count[int] = field(default_factory=itertools.count)
+    _leases: itertools.count[int] = field(default_factory=itertools.count)
+    _turns: itertools.count[int] = field(default_factory=itertools.count)
 
     async def run(self, seconds: float) -> None:
         """Come and go for so long, then let what is open end."""
@@ -113,61 +113,64 @@ class Soak:
             await self._add_destination()
         for _ in range(REQUESTERS):
             await self._add_requester()
-        dying = asyncio.create_task(self._replace_destinations())
-        leaving = asyncio.create_task(self._replace_requesters())
+        tasks = [
+            asyncio.create_task(each)
+            for each in (
+                self._replace_destinations(),
+                self._replace_requesters(),
+                self._offer_now_and_then(),
+            )
+        ]
         started = time.monotonic()
         while (passed := time.monotonic() - started) < seconds:
             if not self.memory or passed - self.memory[-1][0] >= 1:
-                self.memory.append((passed, resident_bytes(self.broker.pid)))
+                self.memory.append((passed, resident_bytes(self.pid)))
                 self._look_for_overdue()
             for _ in range(ASKS):
                 self.chance.choice(self._requesters).ask()
             await asyncio.sleep(TICK)
-            for task in (dying, leaving):
+            for task in tasks:
                 if task.done():
                     task.result()
-        for task in (dying, leaving):
-            task.cancel()
-        await asyncio.gather(dying, leaving, return_exceptions=True)
-        for _ in range(round((PATIENCE + SETTLING) / TICK)):
-            if not self.tally.open:
-                break
-            await asyncio.sleep(TICK)
+        self._over.set()
+        await asyncio.gather(*tasks)
+        await self._until(lambda: not self.tally.open, PATIENCE)
+        self._look_for_overdue()
+
+    async def count_what_is_not_answered(self) -> list[str]:
+        """Send requests without an answer while nobody leaves: each has to arrive."""
+        for _ in range(COUNTED):
+            self.chance.choice(self._requesters).tell_counted()
+            await asyncio.sleep(TICK / 2)
+        counted = [kind for kind in self.tally.told if kind.startswith("counted")]
+        came = self._count_received
+        await self._until(lambda: all(came()[each] == COUNTED for each in counted), PATIENCE)
+        wrong = [
+            f"{came()[kind]} of {COUNTED} x {kind} came"
+            for kind in counted
+            if came()[kind] != COUNTED
+        ]
+        for kind, sent in self.tally.told.items():
+            most = sent * (DESTINATIONS if kind.startswith("multicast") else 1)
+            if came()[kind] > most:
+                wrong.append(f"{came()[kind]} x {kind} came of {sent} sent")
+        for kind, count in came().items():
+            if kind.startswith("wrong"):
+                self.tally.wrong[kind] += count
+        return wrong
 
     async def leftovers(self, question: Question) -> list[str]:
-        """Say what the broker still holds, once every destination has gone."""
-        rows: list[dict[str, Any]] = await question.ask("routes")
-        wrong = [
-            f"{row['outstanding']} requests outstanding with {row['peer']}"
-            for row in rows
-            # The management's own row has the question that is being answered.
-            if row["service"] != MANAGEMENT and row["outstanding"]
-        ]
+        """Say what the broker holds, first with everybody there, then with everybody gone."""
+        wrong = await held_by_requests(question)
         for requester in self._requesters:
             requester.leave()
         await self.close()
-        ours = {MANAGEMENT, question.name}
-        deadline = time.monotonic() + SETTLING
-        while left := [row for row in rows if row["service"] not in ours]:
-            if time.monotonic() > deadline:
-                wrong.append(f"{len(left)} routes of those who have gone")
-                break
-            await asyncio.sleep(0.1)
-            rows = await question.ask("routes")
-        figures = await question.ask("statistics")
-        if figures["waiting"]:
-            wrong.append(f"{figures['waiting']} requests waiting")
-        # One is that of this very question.
-        if figures["streams"] != 1:
-            wrong.append(f"{figures['streams']} streams in the tables")
-        return wrong
+        return wrong + await routes_of_the_gone(question) + await held_by_requests(question)
 
     async def close(self) -> None:
         """Kill the destinations that still run."""
-        for process in self._destinations:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+        for destination in (*self._destinations, *self._rare):
+            await self._stop(destination, signal.SIGKILL)
 
     def _look_for_overdue(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -175,53 +178,88 @@ class Soak:
             for kind in requester.overdue(now):
                 self.tally.wrong[f"{kind}: not ended within {PATIENCE:.0f} s"] += 1
 
+    def _count_received(self) -> Counter[str]:
+        return sum((each.counts for each in self._destinations), self.received)
+
+    async def _until(self, true: Callable[[], bool], patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if true():
+                return
+            await asyncio.sleep(TICK)
+
+    async def _pause(self, mean: float) -> bool:
+        """Wait for a random time; return whether the run goes on."""
+        try:
+            async with asyncio.timeout(self.chance.expovariate(1 / mean)):
+                await self._over.wait()
+        except TimeoutError:
+            return True
+        return False
+
     async def _replace_destinations(self) -> None:
-        while True:
-            await asyncio.sleep(self.chance.expovariate(1 / SECONDS_TO_DIE))
-            process = self._destinations.pop(self.chance.randrange(len(self._destinations)))
+        while await self._pause(SECONDS_TO_DIE):
+            which = self._destinations.pop(self.chance.randrange(len(self._destinations)))
             kill = self.chance.random() < 0.7
-            process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-            await process.wait()
+            await self._stop(which, signal.SIGKILL if kill else signal.SIGTERM)
             self.killed += kill
             await self._add_destination()
 
+    async def _offer_now_and_then(self) -> None:
+        """Offer the rare service for a while, and then not."""
+        while await self._pause(SECONDS_TO_DIE):
+            self._rare.append(await self._start_destination(RARE))
+            await self._pause(SECONDS_TO_DIE)
+            await self._stop(self._rare.pop(), signal.SIGKILL)
+
     async def _replace_requesters(self) -> None:
-        while True:
-            await asyncio.sleep(self.chance.expovariate(1 / SECONDS_TO_LEAVE))
+        while await self._pause(SECONDS_TO_LEAVE):
             self._requesters.pop(self.chance.randrange(len(self._requesters))).leave()
             self.left += 1
             await self._add_requester()
 
     async def _add_requester(self) -> None:
-        self._names += 1
         chance = random.Random(self.chance.random())
-        requester = Requester(f"requester-{self._names}", self.tally, chance)
-        loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: requester, "127.0.0.1", self.broker.port)
-        await requester.ready
-        self._requesters.append(requester)
+        requester = Requester(f"requester-{next(self._names)}", self.tally, chance)
+        self._requesters.append(await dial(self._turn(), requester))
 
     async def _add_destination(self) -> None:
-        program = Path(__file__).with_name("_soakpeer.py")
-        arguments = (str(self.broker.port), SERVICE, str(self.chance.random()))
+        self._destinations.append(await self._start_destination(SERVICE))
+
+    async def _start_destination(self, service: str) -> Destination:
+        program = Path(__file__).with_name("_soakdestination.py")
+        lease = "lease" if next(self._leases) % LEASING == 0 else "free"
         process = await asyncio.create_subprocess_exec(
-            sys.executable, str(program), *arguments, stdout=PIPE, stdin=DEVNULL
+            sys.executable,
+            *(str(program), self._turn(), service, str(self.chance.random()), lease),
+            stdout=PIPE,
+            stdin=DEVNULL,
         )
-        self._destinations.append(process)
         if process.stdout is None or await process.stdout.readline() != b"ready\n":
             raise RuntimeError("a destination could not register")
+        counts: Counter[str] = Counter()
+        reading = asyncio.create_task(_read_counts(process.stdout, counts))
+        return Destination(process, counts, reading)
+
+    async def _stop(self, destination: Destination, how: signal.Signals) -> None:
+        if destination.process.returncode is None:
+            destination.process.send_signal(how)
+        await destination.process.wait()
+        await destination.reading
+        # What it said last; what came to it after that nobody knows.
+        self.received += destination.counts
+        destination.counts.clear()
+
+    def _turn(self) -> str:
+        return self.uris[next(self._turns) % len(self.uris)]
 
 
-def growth(memory: Sequence[tuple[float, int]]) -> float:
-    """Return the slope of memory after the warm-up, in KiB a minute."""
-    if not memory:
-        return 0.0
-    start_at = max(memory[-1][0] * WARM_UP, LEAST_WARM_UP)
-    late = [(passed, held) for passed, held in memory if passed >= start_at]
-    if len(late) < 3:
-        return 0.0
-    slope = statistics.linear_regression([at for at, _ in late], [held for _, held in late]).slope
-    return slope * 60 / 1024
+async def _read_counts(output: asyncio.StreamReader, counts: Counter[str]) -> None:
+    """Keep the last that a destination says."""
+    async for line in output:
+        if line.endswith(b"}\n"):
+            counts.clear()
+            counts.update(json.loads(line))
 
 
 def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
@@ -233,33 +271,35 @@ def summary(soak: Soak, wrong: Sequence[str], minutes: float) -> Report:
     for kind, sent in sorted(tally.sent.items()):
         report.figure(f"{kind}: sent", sent, "")
         for (of, how), count in sorted(tally.ends.items()):
-            if of == kind and how != "sent":
+            if of == kind:
                 report.figure(f"{kind}: {how}", count, "")
+    for kind, sent in sorted(tally.told.items()):
+        report.figure(f"{kind}: sent", sent, "")
+        report.figure(f"{kind}: received", soak.received[kind], "")
     if soak.memory:
         report.figure("memory at the end", soak.memory[-1][1] / 1024, "KiB")
     report.target("requests without an end", tally.open, "", at_most=0)
     report.target("things that went wrong", tally.wrong.total(), "", at_most=0)
-    report.target("things left in the broker", len(wrong), "", at_most=0)
+    report.target("things lost, or left in the broker", len(wrong), "", at_most=0)
     slope = growth(soak.memory)
     if minutes < LEAST_MINUTES:
         report.figure("growth of memory, too short to tell", slope, "KiB/min")
     else:
-        report.target("growth of memory", slope, "KiB/min", at_most=GROWTH)
+        most = GROWTH if minutes >= LONG_MINUTES else SHORT_GROWTH
+        report.target("growth of memory", slope, "KiB/min", at_most=most)
     for text in (*(f"{count} x {what}" for what, count in tally.wrong.items()), *wrong):
         report.note(text)
     return report
 
 
-async def run(broker: Rival, minutes: float, seed: int) -> Report:
+async def run(pid: int, uris: Sequence[str], minutes: float, seed: int) -> Report:
     """Soak a broker."""
-    soak = Soak(broker, random.Random(seed))
-    loop = asyncio.get_running_loop()
-    question = Question()
+    soak = Soak(pid, uris, random.Random(seed))
     try:
         await soak.run(minutes * 60)
-        await loop.create_connection(lambda: question, "127.0.0.1", broker.port)
-        await question.ready
-        wrong = await soak.leftovers(question)
+        wrong = await soak.count_what_is_not_answered()
+        question = await dial(uris[0], Question())
+        wrong += await soak.leftovers(question)
         question.transport.close()
     finally:
         await soak.close()
@@ -274,8 +314,14 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     arguments = parser.parse_args()
     raise_file_limit(FILES)
-    with start(ONWARD) as broker:
-        report = asyncio.run(run(broker, arguments.minutes, arguments.seed))
+    with TemporaryDirectory() as folder:
+        wanted = (
+            "rsocket+tcp://127.0.0.1:0",
+            "rsocket+ws://127.0.0.1:0",
+            f"rsocket+unix://{folder}/soak",
+        )
+        with onward_at(*wanted) as (pid, uris):
+            report = asyncio.run(run(pid, uris, arguments.minutes, arguments.seed))
     report.print(as_json=arguments.json)
     return 0 if all(target.met for target in report.targets) else 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import os
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +18,7 @@ rivals: Any = import_module("_rivals")
 versus: Any = import_module("_versus")
 wire: Any = import_module("_wire")
 run: Any = import_module("run")
+reports: Any = import_module("_report")
 soak: Any = import_module("soak")
 
 BENCHMARKS = Path(run.__file__).parent
@@ -96,6 +96,63 @@ def test_ratios_are_made_window_by_window() -> None:
     assert mine.median == 2.0
 
 
+class Unsteady:
+    """A load whose windows never agree, on a clock that they advance."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, costs: list[float]) -> None:
+        self.now = 0.0
+        self.used = 0.0
+        self._costs = costs
+        monkeypatch.setattr(versus, "time", self)
+        monkeypatch.setattr(versus, "cpu_seconds", self.cpu_seconds)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def cpu_seconds(self, _pid: int) -> float:
+        return self.used
+
+    def run(self, requests: int) -> Any:
+        self.now += 1.0
+        self.used += requests * self._costs.pop(0)
+        return rawload.Window(requests, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("costs", "windows", "noted"),
+    [
+        ([5.0, 2.0, 2.0, 2.0, 2.0, 2.0], 4, False),
+        ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 9, True),
+    ],
+)
+def test_a_broker_that_never_settles_is_named(
+    monkeypatch: pytest.MonkeyPatch, costs: list[float], windows: int, noted: bool
+) -> None:
+    left = list(costs)
+    load = Unsteady(monkeypatch, left)
+    size = versus.Size(1, 1.0, 1.0, 3.0, 3.0, 1.0, 1)
+    report = reports.Report("any")
+    java = rivals.Rival(rivals.JAVA, 1, 1)
+    versus._settle(java, load, mixedload.Scenario("any"), size, set(), report)
+    assert len(costs) - len(left) == windows
+    assert any("java, any: not settled after 9 s" in note for note in report.notes) is noted
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_garbage_in_a_memory_is_named(monkeypatch: pytest.MonkeyPatch, collected: bool) -> None:
+    def collect_garbage(_pid: int) -> bool:
+        return collected
+
+    monkeypatch.setattr(versus, "collect_garbage", collect_garbage)
+    monkeypatch.setattr(versus, "SETTLING", 0.0)
+    report = reports.Report("any")
+    java = rivals.Rival(rivals.JAVA, os.getpid(), 1)
+    for _ in range(2):
+        assert versus._memory(java, report) > 0
+    assert [note for note in report.notes if "garbage" in note] == report.notes
+    assert len(report.notes) == (0 if collected else 1)
+
+
 def test_quantiles() -> None:
     ordered = [float(each) for each in range(1, 1001)]
     assert [versus.quantile(ordered, share) for share in (0.5, 0.99, 0.999)] == [501, 991, 1000]
@@ -107,28 +164,41 @@ def test_the_cpu_of_a_process_is_that_of_its_clock() -> None:
     assert 0 < before <= rawload.cpu_seconds(os.getpid())
 
 
+def test_what_is_compiled_is_left_out_until_it_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rivals, "COMPILED_SITE", tmp_path)
+    with pytest.raises(rivals.Missing, match="make compiled"), rivals.start(rivals.COMPILED):
+        pass
+    # Something is there, but it is not what runs.
+    (tmp_path / "some.so").touch()
+    with pytest.raises(rivals.Missing, match="pure Python"), rivals.start(rivals.COMPILED):
+        pass
+
+
+def test_what_is_compiled_of_older_sources_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rivals, "HERE", tmp_path / "benchmarks")
+    (tmp_path / "protocol").mkdir()
+    source = tmp_path / "protocol" / "a.py"
+    source.touch()
+    os.utime(source, (1000, 1000))
+    assert rivals._older_than_sources(1000.0) == ""
+    assert "older than 1 of the source files" in rivals._older_than_sources(999.0)
+
+
+def test_another_broker_under_the_name_of_ours_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONWARD", raising=False)
+    with rivals.start(rivals.ONWARD) as ours:
+        assert ours.note == ""
+    onward = Path(sys.executable).with_name("onward")
+    monkeypatch.setenv("ONWARD", str(onward))
+    with rivals.start(rivals.ONWARD) as named:
+        assert named.note == f"onward is what ONWARD names: {onward}"
+
+
 def test_the_soak_is_no_benchmark() -> None:
     assert "soak" not in [file.stem for file in run.benchmarks([])]
     with pytest.raises(SystemExit, match="no such benchmark: soak"):
         run.benchmarks(["soak"])
-
-
-def test_growth_is_the_slope_after_the_warm_up() -> None:
-    mebibyte = 1 << 20
-    warm = [(float(at), at * mebibyte) for at in range(25)]
-    flat = [(float(at), 25 * mebibyte) for at in range(25, 101)]
-    rising = [(float(at), (at - 25) * 1024 + 25 * mebibyte) for at in range(25, 101)]
-    assert soak.growth([]) == soak.growth(warm[:3]) == 0.0
-    assert soak.growth([*warm[::30], *flat]) == pytest.approx(0.0, abs=1e-6)
-    assert soak.growth([*warm[::30], *rising]) == pytest.approx(60.0)
-
-
-@pytest.mark.slow
-def test_a_short_soak_ends_well() -> None:
-    done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "soak.py"), "--minutes", "0.02", "--seed", "7"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from onward.protocol.broker import (
+    NO_ROUTE_KEY,
+    AddressFrame,
     Dialect,
     RouteSetup,
     RoutingType,
@@ -54,6 +56,7 @@ def test_a_setup_carries_a_route() -> None:
         ("RESPONSE", FrameType.REQUEST_RESPONSE),
         ("FIRE_AND_FORGET", FrameType.REQUEST_FNF),
         ("STREAM", FrameType.REQUEST_STREAM),
+        ("CHANNEL", FrameType.REQUEST_CHANNEL),
     ],
 )
 def test_a_request_carries_an_address(interaction: str, kind: FrameType, routing: str) -> None:
@@ -64,7 +67,7 @@ def test_a_request_carries_an_address(interaction: str, kind: FrameType, routing
     )
     assert frame.type == kind
     assert bytes(frame.data or b"") == DATA
-    if kind is FrameType.REQUEST_STREAM:
+    if kind in {FrameType.REQUEST_STREAM, FrameType.REQUEST_CHANNEL}:
         assert frame.initial_request_n == 7
     address = unwrap_metadata(bytes(frame.metadata or b""), COMPOSITE).address
     assert address is not None
@@ -75,7 +78,8 @@ def test_a_request_carries_an_address(interaction: str, kind: FrameType, routing
 
 
 def test_a_shard_request_names_its_key() -> None:
-    frame = only_frame(wire.shard_frame("bench", "user", "42", DATA))
+    hint = wire.Hint(wire.SHARD_KEY, b"user", wire.Routing.SHARD)
+    frame = only_frame(wire.hinted_frame("bench", DATA, hint, "42"))
     assert bytes(frame.data or b"") == DATA
     unwrapped = unwrap_metadata(bytes(frame.metadata or b""), COMPOSITE)
     assert unwrapped.dialect is Dialect.SPECIFICATION
@@ -84,6 +88,38 @@ def test_a_shard_request_names_its_key() -> None:
     assert address.routing is RoutingType.SHARD
     assert address.metadata == ((WellKnownKey.SHARD_KEY, b"user"),)
     assert address.tags == ((WellKnownKey.SERVICE_NAME, "bench"), ("user", "42"))
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("STICKY_ROUTE_KEY", WellKnownKey.STICKY_ROUTE_KEY), ("NO_ROUTE", NO_ROUTE_KEY)],
+)
+def test_a_hint_is_in_the_metadata_of_a_unicast(key: str, said: int) -> None:
+    frame = only_frame(wire.hinted_frame("bench", DATA, wire.Hint(getattr(wire, key), b"user")))
+    assert bytes(frame.data or b"") == DATA
+    address = unwrap_metadata(bytes(frame.metadata or b""), COMPOSITE).address
+    assert address is not None
+    assert address.routing is RoutingType.UNICAST
+    assert address.metadata == ((said, b"user"),)
+    assert address.tags == ((WellKnownKey.SERVICE_NAME, "bench"),)
+
+
+def test_a_push_is_of_metadata_alone() -> None:
+    frame = only_frame(wire.push_frame("bench", DATA, wire.Routing.MULTICAST))
+    assert (frame.type, frame.stream_id) == (FrameType.METADATA_PUSH, 0)
+    asked, entry = iterate_composite(frame.metadata or b"")
+    address = parse_frame(bytes(asked.content), Dialect.REFERENCE)
+    assert isinstance(address, AddressFrame)
+    assert address.routing is RoutingType.MULTICAST
+    assert bytes(entry.content) == DATA
+
+
+def test_a_lease_and_the_setup_that_announces_it() -> None:
+    setup = only_frame(wire.setup_frame("bench", lease=True))
+    assert setup.flags & wire.WITH_LEASE
+    lease = only_frame(wire.lease_frame(500, 20))
+    assert (lease.type, lease.stream_id) == (FrameType.LEASE, 0)
+    assert bytes(lease.buffer[lease.start + 6 : lease.end]) == bytes.fromhex("000001f400000014")
 
 
 @pytest.mark.parametrize("complete", [False, True])

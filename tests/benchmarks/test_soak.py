@@ -1,0 +1,163 @@
+"""What the soak looks at, it sees: leaks, losses and what should not come."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+check: Any = import_module("_soakcheck")
+destinations: Any = import_module("_soakdestination")
+load: Any = import_module("_soakload")
+peers: Any = import_module("_soakpeer")
+rivals: Any = import_module("_rivals")
+wire: Any = import_module("_wire")
+soak: Any = import_module("soak")
+
+BENCHMARKS = Path(soak.__file__).parent
+
+LEAKY = """
+from onward.cli import main
+from onward.protocol.rsocket import FrameType
+from onward.transports.rsocket._exchange import StreamExchange
+
+relay = StreamExchange.on_request
+
+def forget(self, link, stream, frame):
+    if frame.type != FrameType.CANCEL:
+        relay(self, link, stream, frame)
+    else:
+        self.end()
+        self.unlink()
+
+StreamExchange.on_request = forget
+main()
+"""
+"""A broker that does not tell the destination of a CANCEL, and keeps its stream."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, tuple[str, ...]]]:
+    unix = tmp_path_factory.mktemp("soak") / "unix"
+    wanted = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0", f"unix://{unix}")
+    with rivals.onward_at(*(f"rsocket+{each}" for each in wanted)) as found:
+        yield found
+
+
+async def cancelled_request(uri: str) -> tuple[list[str], list[str]]:
+    """Cancel a request that nobody answers; return what is held, and that when all have left."""
+    tally = load.Tally()
+    question = await peers.dial(uri, check.Question())
+    asked = asyncio.Event()
+
+    class Destination(destinations.Destination):  # type: ignore[misc]
+        def on_frame(self, *frame: Any) -> None:
+            destinations.Destination.on_frame(self, *frame)
+            asked.set()
+
+    destination = Destination(load.SERVICE, random.Random(1), lease=False)
+    await peers.dial(uri, destination)
+    requester = await peers.dial(uri, load.Requester("asks", tally, random.Random(1)))
+    written = bytearray(wire.request_frame(load.SERVICE, bytes([peers.Fate.FORGET, 1])))
+    written[wire.STREAM_ID.start : wire.STREAM_ID.stop] = (1).to_bytes(4)
+    requester.send(bytes(written))
+    await asked.wait()
+    requester.send(wire.frame(1, wire.CANCEL, b""))
+    while_there = await check.held_by_requests(question, 0.5)
+    requester.leave()
+    destination.transport.close()
+    assert await check.routes_of_the_gone(question) == []
+    when_gone = await check.held_by_requests(question)
+    question.transport.close()
+    return while_there, when_gone
+
+
+def test_a_stream_that_is_left_is_seen_while_its_connection_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    leaky = tmp_path / "leaky.py"
+    leaky.write_text(LEAKY)
+    monkeypatch.setenv("ONWARD", f"{sys.executable} {leaky}")
+    with rivals.onward_at("rsocket+tcp://127.0.0.1:0") as (_, (uri,)):
+        while_there, when_gone = asyncio.run(cancelled_request(uri))
+    assert while_there == ["1 streams in the tables"]
+    assert when_gone == []  # too late to ask
+
+
+def test_a_broker_that_tells_the_destination_holds_nothing(
+    broker: tuple[int, tuple[str, ...]],
+) -> None:
+    assert asyncio.run(cancelled_request(broker[1][0])) == ([], [])
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_peers_come_by_each_transport(broker: tuple[int, tuple[str, ...]], which: int) -> None:
+    async def ask() -> Any:
+        question = await peers.dial(broker[1][which], check.Question())
+        rows = await question.ask("routes")
+        question.transport.close()
+        return [row["service"] for row in rows]
+
+    assert sorted(asyncio.run(ask())) == [check.MANAGEMENT, "soak-observer"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 70_000])
+def test_a_websocket_message_is_a_frame(size: int) -> None:
+    written: list[bytes] = []
+    got: list[bytes] = []
+
+    class Transport:
+        def write(self, data: bytes) -> None:
+            written.append(data)
+
+    class Inner(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            got.append(data)
+
+    web = import_module("_soakws").WebSocket(Inner(), "host")
+    web.connection_made(Transport())
+    web.data_received(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+    frame = wire.frame(1, wire.PAYLOAD_NEXT, bytes(size))
+    web.write(frame * 2)
+    # What a server sends is not masked.
+    unmasked = b""
+    for message in written[1:]:
+        head = 2 + {126: 2, 127: 8}.get(message[1] & 0x7F, 0)
+        unmasked += message[:1] + bytes([message[1] & 0x7F]) + message[2:head] + message[head + 4 :]
+    for each in range(0, len(unmasked), 1000):
+        web.data_received(unmasked[each : each + 1000])
+    assert b"".join(got) == frame * 2
+
+
+def test_no_websocket_no_connection() -> None:
+    web = import_module("_soakws").WebSocket(asyncio.Protocol(), "host")
+    with pytest.raises(ConnectionError, match="403"):
+        web.data_received(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+
+
+def test_growth_is_the_slope_after_the_warm_up() -> None:
+    mebibyte = 1 << 20
+    warm = [(float(at), at * mebibyte) for at in range(25)]
+    flat = [(float(at), 25 * mebibyte) for at in range(25, 101)]
+    rising = [(float(at), (at - 25) * 1024 + 25 * mebibyte) for at in range(25, 101)]
+    assert check.growth([]) == check.growth(warm[:3]) == 0.0
+    assert check.growth([*warm[::30], *flat]) == pytest.approx(0.0, abs=1e-6)
+    assert check.growth([*warm[::30], *rising]) == pytest.approx(60.0)
+
+
+@pytest.mark.slow
+def test_a_short_soak_ends_well() -> None:
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "soak.py"), "--minutes", "0.02", "--seed", "7"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
