@@ -72,6 +72,7 @@ __all__ = [
     "setup",
     "split",
     "stream_of",
+    "with_n",
     "world",
 ]
 
@@ -191,6 +192,11 @@ def kind_of(raw: bytes) -> int:
 def restamped(raw: bytes, stream_id: int) -> bytes:
     """Return the same frame on another stream: all that a relay may change."""
     return raw[:3] + stream_id.to_bytes(4) + raw[7:]
+
+
+def with_n(raw: bytes, n: int) -> bytes:
+    """Return the same request with another initial n."""
+    return raw[:9] + n.to_bytes(4) + raw[13:]
 
 
 def errors(frames: list[bytes]) -> list[tuple[int, int, str]]:

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Final
 from ...actors.broker import Handlers, Request
 from ...protocol import LOCAL, Address, InDoubt, OnwardError, PayloadTooBig, Route, UnknownAddress
 from ...protocol.rsocket import (
-    CLOSED,
     COMPLETE,
     FOLLOWS,
     NEXT,
     ErrorCode,
     Frame,
     FrameType,
-    LocalProtocolError,
     Stream,
     payload_frames,
 )
 from ._request import INTERACTIONS, WITH_CREDIT, FrameExchange, completes, more_follow
 from ._served import Served
+from ._taken import Taken
 
 if TYPE_CHECKING:
     from ...actors.broker import Handling
@@ -39,48 +38,6 @@ _PUSH: Final = int(FrameType.METADATA_PUSH)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 
 
-class Taken:
-    """A stream to a destination: what `Served` is for a handler.
-
-    Attributes:
-        ahead: Elements the destination may still send. The stream's own count is ahead of
-            this, by the elements in the rest of the chunk that is just being read.
-    """
-
-    __slots__ = ("ahead", "link", "stream")
-
-    def __init__(self, link: Link, stream: Stream) -> None:
-        self.link = link
-        self.stream = stream
-        self.ahead = 0
-
-    @property
-    def credit(self) -> int:
-        """Elements the destination still wants."""
-        return self.stream.send_credit
-
-    def want(self, n: int) -> None:
-        """Let the destination send that many more elements."""
-        if self.stream.state != CLOSED:
-            self.ahead += n
-            self.link.core.send_request_n(self.stream, n)
-            self.link.flush_soon()
-
-    def relay(self, frame: Frame) -> None:
-        """Pass on a frame of the requester."""
-        try:
-            self.link.core.relay(self.stream, frame)
-        except LocalProtocolError:
-            return  # it has ended the stream, in the chunk that is just being read
-        self.link.flush_soon()
-
-    def cancel(self) -> None:
-        """End the stream, if it is not over."""
-        self.stream.peer = None
-        self.link.core.terminate(self.stream, ErrorCode.CANCELED, "")
-        self.link.flush_soon()
-
-
 class Branch(FrameExchange):
     """One destination of a request: to it, it looks like the requester.
 
@@ -89,11 +46,15 @@ class Branch(FrameExchange):
         to: The destination's end, once it has taken the request: a stream or a handler.
         answered: Whether it has answered in full.
         silent: Whether it has said nothing yet.
-        part: Frames of an element that it has not ended yet.
-        held: Frames of its elements that the requester cannot have yet.
+        number: Which of the request's destinations it is.
+        part: The frames of an element that is not whole yet.
+        said: Bytes of the element that it is sending.
+        largest: Bytes of the largest element it has sent.
+        pace: Elements it may be ahead of the requester, as far as their size is known.
+        needs: Credit of the requester that it waits for, to be given more itself; or 0.
         input_open: Whether it takes elements of a channel's requester.
         wanted: Elements it has asked for, all together.
-        queue: Frames of elements it has not asked for yet.
+        queue: Frames that it does not take yet.
         resume: Called when the whole request has come, if it waits for that.
     """
 
@@ -101,18 +62,22 @@ class Branch(FrameExchange):
         "_middle",
         "_token",
         "answered",
-        "held",
         "input_open",
+        "largest",
         "merging",
+        "needs",
+        "number",
+        "pace",
         "part",
         "queue",
         "resume",
+        "said",
         "silent",
         "to",
         "wanted",
     )
 
-    def __init__(self, merge: Merge) -> None:
+    def __init__(self, merge: Merge, number: int) -> None:
         exchange = merge.exchange
         self.size = exchange.size
         self.ended = False
@@ -124,8 +89,12 @@ class Branch(FrameExchange):
         self.to: Taken | Served | None = None
         self.answered = False
         self.silent = True
-        self.part = 0
-        self.held: deque[Frame] = deque()
+        self.number = number
+        self.part: list[Frame] = []
+        self.said = 0
+        self.largest = 1
+        self.pace = 1
+        self.needs = 0
         self.input_open = exchange.kind == _CHANNEL
         self.wanted = 0
         self.queue: deque[Frame] = deque()
@@ -148,8 +117,8 @@ class Branch(FrameExchange):
         stream.peer = self
         self.to = to = Taken(link, stream)
         if exchange.kind in WITH_CREDIT:
-            to.ahead = max(1, merge.wanted())
-            link.core.relay_request(stream, frames[0], to.ahead)
+            to.ahead = 1
+            link.core.relay_request(stream, frames[0], 1)
         else:
             link.core.relay(stream, frames[0])
         for frame in frames[1:]:
@@ -161,8 +130,12 @@ class Branch(FrameExchange):
         self._send_queued()
 
     def relay(self, frame: Frame) -> None:
-        """Pass on a fragment of the request."""
-        if isinstance(self.to, Taken):
+        """Pass on a fragment of the request, or keep it until the destination reads."""
+        if not isinstance(self.to, Taken):
+            return
+        if self.queue or self._socket_full():
+            self.merging.input.keep_for(self, frame)
+        else:
             self._send(frame)
 
     def relay_error(self, frame: Frame) -> None:
@@ -182,7 +155,30 @@ class Branch(FrameExchange):
 
     def _may_have(self, frame: Frame) -> bool:
         element = bool(frame.word & (NEXT | FOLLOWS))
-        return self._middle or not element or (self.to is not None and self.to.credit > 0)
+        allowed = self._middle or not element or (self.to is not None and self.to.credit > 0)
+        return allowed and not self._socket_full()
+
+    def _socket_full(self) -> bool:
+        """Say whether the destination's socket takes no more now; if so, see to go on later."""
+        to = self.to
+        if not isinstance(to, Taken):
+            return False
+        link = to.link
+        if link.write_paused:
+            link.starved.add(self)
+            self.merging.input.wait_for_socket(self)
+            return True
+        if link.core.pending <= link.options.high_water:
+            return False
+        link.node.loop.call_soon(self.refill)
+        return True
+
+    def refill(self) -> None:
+        """Send what was kept while the destination's socket was full."""
+        if not self.ended:
+            self.merging.input.reads_again(self)
+            self._send_queued()
+            self.merging.settle()
 
     def _send_queued(self) -> None:
         while self.queue and self._may_have(self.queue[0]):
@@ -193,10 +189,6 @@ class Branch(FrameExchange):
         if to is None:
             raise AssertionError("only what was taken is sent to")
         to.relay(frame)
-        if isinstance(to, Taken):
-            link, requester = to.link, self.merging.link
-            if link.write_paused and link is not requester and requester.only_requests():
-                requester.block(link)
         self._after(frame)
 
     def _after(self, frame: Frame) -> None:
@@ -216,7 +208,6 @@ class Branch(FrameExchange):
 
     def stop_input_here(self) -> None:
         """Note that the destination gets no more elements."""
-        self.input_open = False
         self.merging.input.let_go(self)
         if self.answered:
             self.drop(over=True)
@@ -259,13 +250,13 @@ class Branch(FrameExchange):
         served = Served(self, merge.link.options.max_request)
         self.to = served
         if completes(exchange.frames):
-            self.input_open = False
+            merge.input.let_go(self)
         handling = served.start(handlers, interaction, request, complete=not self.input_open)
         merge.on_placed()
         if not interaction.answered:
             merge.on_taken(self)
         elif not self.ended and exchange.kind in WITH_CREDIT:
-            served.want(max(1, merge.wanted()))
+            served.want(1)
         return handling
 
     def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
@@ -287,7 +278,7 @@ class Branch(FrameExchange):
 
     def ask(self, n: int) -> None:
         """Take note that so many more elements are wanted."""
-        self.wanted += n
+        self.merging.input.ask(self, n)
         self._send_queued()
         self.merging.input.balance()
         self.merging.settle()
@@ -373,8 +364,8 @@ class Branch(FrameExchange):
         super().end(now)
         due = not self.answered
         self.answered = True
-        self.input_open = False
         self.merging.input.let_go(self)
+        self.merging.answers.leave(self)
         self.merging.forget(self, due=due)
         if self._token:
             self.merging.link.worker.local.forget(self._token)
@@ -383,6 +374,7 @@ class Branch(FrameExchange):
             self.merging.on_placed()
         elif isinstance(to, Taken):
             to.stream.peer = None
+            to.link.starved.discard(self)
         if to is not None and not over:
             to.cancel()
 

@@ -68,10 +68,10 @@ _REASONS: Final[dict[type[RSocketError], str]] = {
 
 
 class Starved(Protocol):
-    """What passes credit of a requester on to those that answer it."""
+    """What waits until a socket takes more."""
 
     def refill(self) -> None:
-        """Pass on what was held back while the requester's socket was full."""
+        """Pass on what was held back while the socket was full: credit, or elements."""
 
 
 class Link(Flow):
@@ -84,7 +84,9 @@ class Link(Flow):
         session: What the peer asks of the broker.
         form: How the peer wraps broker frames, if it is a destination.
         leases: What either side allows the other; `None` if the peer uses no leases.
-        starved: What answers this requester and waits for credit held back.
+        starved: What waits until this socket takes more: those that answer this requester, for
+            credit held back; and what is kept of multicasts.
+        multicast_held: Bytes held for multicasts that this peer has asked for.
 
     Args:
         worker: The worker that stands for the connection.
@@ -112,6 +114,7 @@ class Link(Flow):
         self.return_route = (worker.address,)
         self._on_closed = on_closed
         self.starved: set[Starved] = set()
+        self.multicast_held = 0
         self.form: Form | None = None
         self.leases: Leases | None = None
         self.session = Session(self)

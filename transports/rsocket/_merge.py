@@ -5,14 +5,13 @@ of a request/response wins. The elements of streams and channels go on in the or
 element by element: fragments of two are never mixed. An error ends all.
 
 Credit once given cannot be taken back, so each destination is given what the requester wants,
-up to a window, and what comes in excess is held. The other way round, in a channel, each
-destination asks for elements at its own pace, and the requester may be a window ahead of the
-slowest. `Branch` is one destination.
+up to a window, and what comes in excess is held (`Answers`). The other way round, in a channel,
+each destination asks for elements at its own pace, and the requester may be a window ahead of
+the slowest (`ChannelInput`). `Branch` is one destination.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import MergeRules
@@ -25,12 +24,12 @@ from ...protocol.rsocket import (
     ErrorCode,
     Frame,
     FrameType,
-    LocalProtocolError,
     Stream,
 )
+from ._answers import Answers
 from ._branch import Branch
 from ._channel import ChannelInput
-from ._request import FRAME_COST, completes, more_follow
+from ._request import completes, more_follow
 
 if TYPE_CHECKING:
     from ._exchange import StreamExchange
@@ -59,29 +58,29 @@ class Merge:
         rules: The limits.
         link: The requester's connection.
         stream: The requester's stream; `None` for a metadata push.
+        answers: What the destinations send.
         input: What a channel's requester sends.
         branches: The destinations that are not done.
+        due: How many have not answered in full.
         begun: Whether there will be no more branches.
         whole: Whether the request's own frames have all come.
         final: Whether they are all that a channel's requester sends, as the first says.
-        held: Bytes held for the requester and for slow destinations.
     """
 
     __slots__ = (
         "_completed",
-        "_due",
         "_finished",
         "_left",
+        "_made",
         "_refusal",
         "_said",
-        "_talking",
-        "_turns",
         "_waiting",
+        "answers",
         "begun",
         "branches",
+        "due",
         "exchange",
         "final",
-        "held",
         "input",
         "link",
         "rules",
@@ -98,14 +97,12 @@ class Merge:
         self.whole = not more_follow(last)
         first = exchange.frames[0]
         self.final = exchange.kind == _CHANNEL and bool(first.word & COMPLETE)
-        self.held = 0
         self.branches: dict[Branch, None] = {}
         self.begun = False
         self._waiting = 0  # branches that nobody has taken
-        self._due = 0  # branches that have not answered in full
-        # Answers: whose elements are held, one entry for each element; whose goes out just now.
-        self._turns: deque[Branch] = deque()
-        self._talking: Branch | None = None
+        self._made = 0  # branches that there have been
+        self.due = 0
+        self.answers = Answers(self)
         self._said = False
         self._completed = False
         self._finished = False
@@ -118,9 +115,12 @@ class Merge:
 
     def branch(self) -> Branch:
         """Return a new branch."""
-        made = Branch(self)
+        self._made += 1
+        made = Branch(self, self._made)
         self.branches[made] = None
-        self._due += 1
+        self.due += 1
+        if made.input_open:
+            self.input.join(made)
         self._waiting += 1
         return made
 
@@ -139,6 +139,11 @@ class Merge:
         """Let go of the request's frames once all have them."""
         if self.begun and self.whole and not self._waiting:
             self.exchange.frames.clear()
+
+    @property
+    def last_answers(self) -> bool:
+        """Whether no more than one destination has anything to say."""
+        return self.begun and self.due == 1
 
     @property
     def kind(self) -> int:
@@ -200,34 +205,28 @@ class Merge:
         if self.kind == _RESPONSE:
             self._on_response(branch, frame)
             return
-        begins = not branch.part
-        more = more_follow(frame)
-        if not begins or frame.word & (NEXT | FOLLOWS):
-            if begins and branch.to is not None:
-                branch.to.ahead -= 1
-            branch.part = branch.part + 1 if more else 0
+        answers = self.answers
+        goes_on = branch.part or branch is answers.talking
+        if goes_on or frame.word & (NEXT | FOLLOWS):
             self._said = True
-            if (branch is self._talking and not branch.held) or (begins and self._free()):
-                self._pass(branch, frame)
-            else:
-                self._hold(branch, frame, begins=begins)
-                if self.exchange.ended:
-                    return
+            answers.take(branch, frame)
+            if self.exchange.ended:
+                return
         if frame.word & COMPLETE:
             self._completed = True
             branch.finish_answer()
-        self._drain()
-        self._refill(branch)
+        answers.drain()
+        answers.refill(branch)
         self.settle()
 
     def _on_response(self, branch: Branch, frame: Frame) -> None:
         """Take the answer, or a part of it, of the first that answers."""
-        if self._talking is None:
-            self._talking = branch
+        if self.answers.talking is None:
+            self.answers.talking = branch
             for other in tuple(self.branches):
                 if other is not branch:
                     other.drop()
-        self._relay(frame)
+        self.answers.relay(frame)
         if not more_follow(frame):
             branch.drop(self.link.time(), over=True)
             self._end()
@@ -248,7 +247,7 @@ class Merge:
         if frame is None:
             self.exchange.refuse(code, text)
         else:
-            self._relay(frame)
+            self.answers.relay(frame)
             self._end()
 
     def on_taken(self, branch: Branch) -> None:
@@ -268,19 +267,11 @@ class Merge:
         """Go on without a destination that is gone, or give up."""
         self.rules.left += 1
         self._left = True
-        if branch is self._talking or self.rules.fail_on_leave:
+        if branch is self.answers.talking or self.rules.fail_on_leave:
             # The requester has the half of an element, or wants to know.
             branch.drop()
             self.exchange.refuse(ErrorCode.CANCELED, LOST)
             return
-        if branch.part:
-            # What it said of its last element is of no use.
-            for _ in range(branch.part):
-                self.release(branch.held.pop())
-            self._turns.reverse()
-            self._turns.remove(branch)
-            self._turns.reverse()
-            branch.part = 0
         branch.drop()
         self._go_on()
 
@@ -290,108 +281,38 @@ class Merge:
 
     def forget(self, branch: Branch, *, due: bool) -> None:
         """Note that a branch is over, or has answered in full."""
-        self._due -= due
+        self.due -= due
         if branch.ended:
             self.branches.pop(branch, None)
 
-    # --- elements for the requester -----------------------------------------------------------
-
-    def _free(self) -> bool:
-        """Say whether an element can go to the requester at once."""
-        if self._talking is not None or self._turns or self._target.send_credit < 1:
-            return False
-        if self.link.write_paused:
-            self.link.starved.add(self)
-            return False
-        return True
-
-    @property
-    def _target(self) -> Stream:
-        if self.stream is None:
-            raise AssertionError("a request with answers has a stream")
-        return self.stream
-
-    def _pass(self, branch: Branch, frame: Frame) -> None:
-        """Send a frame of an element to the requester."""
-        if frame.word & COMPLETE:  # of one destination, not of all
-            word = frame.word & ~(COMPLETE | FOLLOWS) | NEXT
-            raw = bytearray(frame.buffer[frame.start - 3 : frame.end])
-            raw[7:9] = word.to_bytes(2)
-            frame = Frame.of(bytes(raw), 3, len(raw), frame.stream_id, word)
-        self._relay(frame)
-        self._talking = branch if more_follow(frame) else None
-
-    def _relay(self, frame: Frame) -> None:
-        try:
-            self.link.core.relay(self._target, frame)
-        except LocalProtocolError:
-            return  # it has cancelled, in the chunk that is just being read
-        self.link.flush_soon()
-
-    def _hold(self, branch: Branch, frame: Frame, *, begins: bool) -> None:
-        """Keep a frame that the requester cannot have yet."""
-        if begins:
-            self._turns.append(branch)
-        branch.held.append(frame.detached())
-        self.held += frame.end - frame.start + FRAME_COST
-        if self.held > self.rules.max_held:
-            text = f"over {self.rules.max_held} bytes of answers wait for the requester"
-            self.exchange.refuse(ErrorCode.CANCELED, text)
-
-    def release(self, frame: Frame) -> None:
-        """Note that a frame is held no more."""
-        self.held -= frame.end - frame.start + FRAME_COST
-
-    def _drain(self) -> None:
-        """Send what is held, as far as the requester takes it."""
-        drained = False
-        while True:
-            branch = self._talking
-            if branch is None:
-                turns = self._turns
-                if not turns or self._target.send_credit < 1:
-                    break
-                if self.link.write_paused:
-                    self.link.starved.add(self)
-                    break
-                branch = turns.popleft()
-            if not branch.held:
-                break  # the rest of its element is still to come
-            frame = branch.held.popleft()
-            self.release(frame)
-            self._pass(branch, frame)
-            drained = True
-        if drained:
-            for branch in tuple(self.branches):
-                self._refill(branch)
-
     def refill(self) -> None:
         """Send what is held, and give the destinations credit."""
-        if self.exchange.ended:
-            return
-        self._drain()
-        for branch in tuple(self.branches):
-            self._refill(branch)
-        self.settle()
+        if not self.exchange.ended:
+            self.answers.drain()
+            self.settle()
 
-    def wanted(self) -> int:
-        """Return how many elements a destination may be ahead of the requester now."""
-        if self._turns:
-            return 0
-        return min(self.rules.window, self._target.send_credit)
+    # --- what is held -------------------------------------------------------------------------
 
-    def _refill(self, branch: Branch) -> None:
-        """Give a destination credit when it has used half of what it may have."""
-        to = branch.to
-        if to is None or branch.answered or self.exchange.ended:
-            return
-        wanted = self.wanted()
-        ahead = to.ahead
-        if ahead < wanted and ahead <= wanted // 2:
-            if self.link.write_paused:
-                self.link.starved.add(self)
-            else:
-                to.want(wanted - ahead)
+    def book(self, size: int) -> None:
+        """Note that so many bytes more are held, or fewer."""
+        self.link.multicast_held += size
+        self.rules.held += size
+
+    def exceeds(self) -> bool:
+        """End the request if too much is held for its requester, or for all; say whether."""
+        most = self.link.options.max_multicast_held
+        if self.link.multicast_held > most:
+            self.overflow(f"over {most} bytes are held for multicasts of this connection")
+            return True
+        if self.rules.held > self.rules.max_total:
+            self.overflow("too many bytes are held for multicasts")
+            return True
+        return False
+
+    def overflow(self, text: str) -> None:
+        """End the request: too much would be held for it."""
+        self.rules.overflowed += 1
+        self.exchange.refuse(ErrorCode.CANCELED, text)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -400,7 +321,7 @@ class Merge:
         exchange = self.exchange
         if exchange.ended or not self.begun:
             return
-        if self._due or self._turns:
+        if self.due or self.answers.waiting:
             return
         if not self._finished:
             self._finished = True
@@ -410,6 +331,7 @@ class Merge:
             if self.stream is not None and self.stream.state != CLOSED:
                 self.link.core.send_payload(self.stream, next=False, complete=True)
                 self.link.flush_soon()
+                self.input.balance()
         if not self.branches:
             self.input.balance()  # nobody wants elements of the requester
             self._end()
@@ -431,6 +353,5 @@ class Merge:
         self.input.close()
         for branch in tuple(self.branches):
             branch.drop()
-        self._turns.clear()
-        self._talking = None
+        self.answers.close()
         self.link.starved.discard(self)

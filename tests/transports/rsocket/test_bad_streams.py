@@ -169,8 +169,11 @@ async def test_several_destinations_are_given_no_more_than_is_wanted() -> None:
         await requester.ask(request(STREAM, 1, asked, n=4))
         for each in destinations:
             assert len(await each.received()) == 1
-        # All that the requester wants, in one piece: there is nothing to give credit for.
-        granted = await destinations[0].ask(*(payload(2, b"%d" % n) for n in range(4)))
+        # All that the requester wants, in as few pieces as can be, and nothing beyond.
+        first = destinations[0]
+        assert await first.ask(payload(2, b"0")) == [request_n(2, 2)]
+        assert await first.ask(payload(2, b"1"), payload(2, b"2")) == [request_n(2, 1)]
+        granted = await first.ask(payload(2, b"3"))
         assert len(elements(await requester.received())) == 4
         await requester.ask(cancel(1))
         await w.settled_after(destinations[0])

@@ -1,0 +1,220 @@
+"""What the destinations of a multicast say, on its way to the one requester.
+
+Elements go on whole, in the order in which they become so. The requester's credit is never
+exceeded, and what it does not cover yet is held. So a destination is given credit with care: one
+element at first, then twice as many after each, up to a window, to what the requester wants and
+to its share of the bytes that may be held, by the largest element it has sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...protocol.rsocket import COMPLETE, FOLLOWS, NEXT, Frame, LocalProtocolError, Stream
+from ._request import FRAME_COST, more_follow
+
+if TYPE_CHECKING:
+    from ._branch import Branch
+    from ._merge import Merge
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    """The elements for the requester of a merge, and the credit of those that send them.
+
+    Args:
+        merge: The request.
+
+    Attributes:
+        talking: Whose answer the requester has the beginning of.
+        held: Bytes of elements that the requester cannot have yet, or that are not whole.
+    """
+
+    __slots__ = ("_again", "_merge", "_thirsty", "_turns", "held", "talking")
+
+    def __init__(self, merge: Merge) -> None:
+        self._merge = merge
+        self.talking: Branch | None = None
+        self.held = 0
+        self._turns: deque[list[Frame]] = deque()
+        # Who has used half of what it may have, by the requester's credit that it waits for.
+        self._thirsty: dict[int, dict[Branch, None]] = {}
+        self._again = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether whole elements wait for the requester."""
+        return bool(self._turns)
+
+    # --- elements -----------------------------------------------------------------------------
+
+    def take(self, branch: Branch, frame: Frame) -> None:
+        """Take a frame of an element of a destination; the merge may be over after that."""
+        more = more_follow(frame)
+        branch.said += frame.end - frame.start + FRAME_COST
+        if self.talking is branch:
+            self._pass(frame)
+            self.talking = branch if more else None
+        else:
+            begins = not branch.part
+            if begins and branch.to is not None:
+                branch.to.ahead -= 1
+            # In its parts only from the last that answers: others would have to wait for it.
+            if begins and (not more or self._merge.last_answers) and self._free():
+                self._pass(frame)
+                self.talking = branch if more else None
+            elif not self._hold(branch, frame, more=more):
+                return
+        if not more:
+            self._see_size(branch)
+
+    def _hold(self, branch: Branch, frame: Frame, *, more: bool) -> bool:
+        """Keep a frame that the requester cannot have yet; say whether there was room."""
+        merge = self._merge
+        branch.part.append(frame.detached())
+        size = frame.end - frame.start + FRAME_COST
+        self.held += size
+        merge.book(size)
+        most = merge.rules.max_held
+        if self.held > most:
+            merge.overflow(f"over {most} bytes of answers wait for the requester")
+            return False
+        if merge.exceeds():
+            return False
+        if not more:
+            self._turns.append(branch.part)
+            branch.part = []
+        return True
+
+    def _release(self, frames: list[Frame]) -> None:
+        size = sum(frame.end - frame.start + FRAME_COST for frame in frames)
+        self.held -= size
+        self._merge.book(-size)
+
+    def forget_part(self, branch: Branch) -> None:
+        """Let go of the half of an element, whose sender is gone."""
+        self._release(branch.part)
+        branch.part = []
+
+    def drain(self) -> None:
+        """Send what is held as far as the requester takes it, then see who may send more."""
+        turns = self._turns
+        while turns and self.talking is None:
+            if self._requester.send_credit < 1 or self._full():
+                return
+            frames = turns.popleft()
+            self._release(frames)
+            for frame in frames:
+                self._pass(frame)
+        self._quench()
+
+    def _free(self) -> bool:
+        """Say whether an element can go to the requester at once."""
+        if self.talking is not None or self._turns or self._requester.send_credit < 1:
+            return False
+        return not self._full()
+
+    def _full(self) -> bool:
+        """Say whether the requester's socket takes no more now; if so, see to go on later."""
+        merge = self._merge
+        link = merge.link
+        if link.write_paused:
+            link.starved.add(merge)
+            return True
+        if link.core.pending <= link.options.high_water:
+            return False
+        if not self._again:
+            self._again = True
+            link.node.loop.call_soon(self._go_on)
+        return True
+
+    def _go_on(self) -> None:
+        self._again = False
+        self._merge.refill()
+
+    def _pass(self, frame: Frame) -> None:
+        """Send a frame of an element to the requester."""
+        if frame.word & COMPLETE:  # of one destination, not of all
+            word = frame.word & ~(COMPLETE | FOLLOWS) | NEXT
+            raw = bytearray(frame.buffer[frame.start - 3 : frame.end])
+            raw[7:9] = word.to_bytes(2)
+            frame = Frame.of(bytes(raw), 3, len(raw), frame.stream_id, word)
+        self.relay(frame)
+
+    def relay(self, frame: Frame) -> None:
+        """Send a frame to the requester as it is."""
+        link = self._merge.link
+        try:
+            link.core.relay(self._requester, frame)
+        except LocalProtocolError:
+            return  # it has cancelled, in the chunk that is just being read
+        link.flush_soon()
+
+    @property
+    def _requester(self) -> Stream:
+        stream = self._merge.stream
+        if stream is None:
+            raise AssertionError("a request with answers has a stream")
+        return stream
+
+    # --- credit -------------------------------------------------------------------------------
+
+    def _see_size(self, branch: Branch) -> None:
+        """Learn from an element how much more a destination may send."""
+        branch.largest = max(branch.largest, branch.said)
+        branch.said = 0
+        branch.pace = min(self._merge.rules.window, 2 * branch.pace)
+
+    def refill(self, branch: Branch) -> None:
+        """Give a destination credit when it has used half of what it may have."""
+        to, merge = branch.to, self._merge
+        self._forget_thirst(branch)
+        if to is None or branch.answered or merge.exchange.ended:
+            return
+        share = merge.rules.max_held // merge.due
+        most = max(1, min(branch.pace, share // branch.largest))
+        ahead = to.ahead
+        needs = max(ahead + 1, 2 * ahead)
+        if needs > most:
+            return
+        credit = self._requester.send_credit
+        if credit < needs or self._turns or self._full():
+            branch.needs = needs
+            self._thirsty.setdefault(needs, {})[branch] = None
+        else:
+            to.want(min(most, credit) - ahead)
+
+    def _forget_thirst(self, branch: Branch) -> None:
+        needs = branch.needs
+        if needs:
+            branch.needs = 0
+            waiting = self._thirsty[needs]
+            del waiting[branch]
+            if not waiting:
+                del self._thirsty[needs]
+
+    def _quench(self) -> None:
+        """Give credit to those that the requester's credit is enough for now."""
+        if not self._thirsty:
+            return
+        credit = self._requester.send_credit
+        for needs in sorted(self._thirsty):
+            if needs > credit or self._full():
+                return
+            for branch in tuple(self._thirsty.get(needs, ())):
+                self.refill(branch)
+
+    def leave(self, branch: Branch) -> None:
+        """Let go of a destination that is over; its whole elements still go on."""
+        self._forget_thirst(branch)
+        self.forget_part(branch)
+
+    def close(self) -> None:
+        """Let go of everything: the request is over."""
+        self._merge.book(-self.held)
+        self.held = 0
+        self._turns.clear()
+        self._thirsty.clear()
+        self.talking = None

@@ -1,0 +1,54 @@
+"""The destination's end of a branch whose destination is a connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.rsocket import CLOSED, ErrorCode, Frame, LocalProtocolError, Stream
+
+if TYPE_CHECKING:
+    from ._link import Link
+
+__all__ = ["Taken"]
+
+
+class Taken:
+    """A stream to a destination: what `Served` is for a handler.
+
+    Attributes:
+        ahead: Elements the destination may still send. The stream's own count is ahead of
+            this, by the elements in the rest of the chunk that is just being read.
+    """
+
+    __slots__ = ("ahead", "link", "stream")
+
+    def __init__(self, link: Link, stream: Stream) -> None:
+        self.link = link
+        self.stream = stream
+        self.ahead = 0
+
+    @property
+    def credit(self) -> int:
+        """Elements the destination still wants."""
+        return self.stream.send_credit
+
+    def want(self, n: int) -> None:
+        """Let the destination send that many more elements."""
+        if self.stream.state != CLOSED:
+            self.ahead += n
+            self.link.core.send_request_n(self.stream, n)
+            self.link.flush_soon()
+
+    def relay(self, frame: Frame) -> None:
+        """Pass on a frame of the requester."""
+        try:
+            self.link.core.relay(self.stream, frame)
+        except LocalProtocolError:
+            return  # it has ended the stream, in the chunk that is just being read
+        self.link.flush_soon()
+
+    def cancel(self) -> None:
+        """End the stream, if it is not over."""
+        self.stream.peer = None
+        self.link.core.terminate(self.stream, ErrorCode.CANCELED, "")
+        self.link.flush_soon()
