@@ -51,7 +51,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, tupl
         yield found
 
 
-async def cancelled_request(uri: str) -> tuple[list[str], list[str]]:
+async def cancelled_request(uri: str, patience: float) -> tuple[list[str], list[str]]:
     """Cancel a request that nobody answers; return what is held, and that when all have left."""
     tally = load.Tally()
     question = await peers.dial(uri, check.Question())
@@ -70,7 +70,7 @@ async def cancelled_request(uri: str) -> tuple[list[str], list[str]]:
     requester.send(bytes(written))
     await asked.wait()
     requester.send(wire.frame(1, wire.CANCEL, b""))
-    while_there = await check.held_by_requests(question, 0.5)
+    while_there = await check.held_by_requests(question, patience)
     requester.leave()
     destination.transport.close()
     assert await check.routes_of_the_gone(question) == []
@@ -79,6 +79,7 @@ async def cancelled_request(uri: str) -> tuple[list[str], list[str]]:
     return while_there, when_gone
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_left_is_seen_while_its_connection_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -86,7 +87,7 @@ def test_a_stream_that_is_left_is_seen_while_its_connection_is_there(
     leaky.write_text(LEAKY)
     monkeypatch.setenv("ONWARD", f"{sys.executable} {leaky}")
     with rivals.onward_at("rsocket+tcp://127.0.0.1:0") as (_, (uri,)):
-        while_there, when_gone = asyncio.run(cancelled_request(uri))
+        while_there, when_gone = asyncio.run(cancelled_request(uri, 0.5))
     assert while_there == ["1 streams in the tables"]
     assert when_gone == []  # too late to ask
 
@@ -94,7 +95,36 @@ def test_a_stream_that_is_left_is_seen_while_its_connection_is_there(
 def test_a_broker_that_tells_the_destination_holds_nothing(
     broker: tuple[int, tuple[str, ...]],
 ) -> None:
-    assert asyncio.run(cancelled_request(broker[1][0])) == ([], [])
+    assert asyncio.run(cancelled_request(broker[1][0], 10.0)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("came", "said"),
+    [
+        ({"counted push": 3}, []),
+        ({"counted push": 2}, ["2 of 3 x counted push came"]),
+        ({"counted push": 3, "push": 8}, ["8 x push came of 7 sent"]),
+        ({"counted push": 3, "multicast push": 28}, []),
+        ({"counted push": 3, "multicast push": 29}, ["29 x multicast push came of 7 sent"]),
+    ],
+)
+def test_what_is_lost_or_comes_twice_is_seen(
+    monkeypatch: pytest.MonkeyPatch, came: dict[str, int], said: list[str]
+) -> None:
+    monkeypatch.setattr(soak, "PATIENCE", 0.0)
+    monkeypatch.setattr(soak, "TICK", 0.0)
+    monkeypatch.setattr(soak, "COUNTED", 3)
+    run = soak.Soak(1, ["uri"], random.Random(1))
+
+    class Requester:
+        def tell_counted(self) -> None:
+            run.tally.told["counted push"] += 1
+
+    run._requesters.append(Requester())
+    run.tally.told.update({"push": 7, "multicast push": 7})
+    run.received.update({**came, "wrong: something": 2})
+    assert asyncio.run(run.count_what_is_not_answered()) == said
+    assert run.tally.wrong == {"wrong: something": 2}
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
