@@ -222,14 +222,23 @@ class Request:
         """How many elements a destination may send now."""
         return 1 if self.kind == RR else branch.ahead
 
-    def write(self, specification: bool, n: int | None, *, fragments: bool, data: bytes) -> None:
-        """Make the frames of the request."""
+    def write(
+        self,
+        specification: bool,
+        n: int | None,
+        *,
+        fragments: bool,
+        data: bytes,
+        last: bool = False,
+    ) -> None:
+        """Make the frames of the request; `last` has a channel's say that they are all."""
+        flags = C if last else 0
         metadata = self.wanted.metadata(self.mark, specification=specification)
         if not fragments or len(metadata) <= FIRST_FRAGMENT:
-            self.frames = [request(self.kind, self.stream, metadata, data, n=n)]
+            self.frames = [request(self.kind, self.stream, metadata, data, n=n, flags=flags)]
             return
         self.frames = [
-            request(self.kind, self.stream, metadata[:FIRST_FRAGMENT], n=n, flags=F),
+            request(self.kind, self.stream, metadata[:FIRST_FRAGMENT], n=n, flags=F | flags),
             payload(self.stream, data, F, metadata[FIRST_FRAGMENT:]),
             payload(self.stream, b"the rest"),
         ]

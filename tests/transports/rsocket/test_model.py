@@ -265,6 +265,7 @@ class Model(RuleBasedStateMachine):
         n=st.integers(1, 12),
         fragments=st.booleans(),
         at_once=st.booleans(),
+        last=st.booleans(),
     )
     def somebody_asks(
         self,
@@ -274,9 +275,10 @@ class Model(RuleBasedStateMachine):
         n: int,
         fragments: bool,
         at_once: bool,
+        last: bool,
     ) -> None:
         peer = data.draw(st.sampled_from(self.peers))
-        asked = self.request(peer, kind, wanted, n, fragments)
+        asked = self.request(peer, kind, wanted, n, fragments, last)
         self.run(self.ask(asked, at_once))
 
     @precondition(lambda self: self.destinations)
@@ -309,7 +311,15 @@ class Model(RuleBasedStateMachine):
         self.run(self.settle())
         self.a_destination("a", region)
 
-    def request(self, peer: Peer, kind: int, wanted: Wanted, n: int, fragments: bool) -> Request:
+    def request(
+        self,
+        peer: Peer,
+        kind: int,
+        wanted: Wanted,
+        n: int,
+        fragments: bool,
+        last: bool = False,
+    ) -> Request:
         """Make a request, and say what becomes of it."""
         if kind == CHANNEL and wanted.flags == MULTICAST:
             kind = STREAM
@@ -317,9 +327,11 @@ class Model(RuleBasedStateMachine):
         self.next_stream[peer] += 2
         self.number += 1
         mark = b"request %08d" % self.number
-        asked = Request(peer, stream, kind, wanted, mark, n, requester_done=kind != CHANNEL)
+        last = last and kind == CHANNEL
+        done = last or kind != CHANNEL
+        asked = Request(peer, stream, kind, wanted, mark, n, requester_done=done)
         given = n if kind in {STREAM, CHANNEL} else None
-        asked.write(self.specification, given, fragments=fragments, data=b"data")
+        asked.write(self.specification, given, fragments=fragments, data=b"data", last=last)
         if not wanted.wrong(specification=self.specification):
             self.marked[mark] = asked
             self.waiting.append(asked)
