@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...actors.broker import Answer
 from ...protocol import OnwardError, PayloadTooBig
 from ...protocol.rsocket import ErrorCode, Frame, FrameType, Stream
-from ._errors import failure
+from ._errors import failure, late_failure
 from ._gather import Gatherer
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ class AskedElements:
 
     Attributes:
         stream: Its stream.
-        begun: Whether an element has come.
+        begun: Whether the responder certainly has the request in hand: an element has come,
+            or one after the first was sent.
+        awaited: Whether somebody waits for an element, or is about to.
         writable: Set whenever the responder of a channel wants more, or none any more.
         input_over: Set once the responder of a channel wants no more elements.
     """
@@ -86,6 +88,7 @@ class AskedElements:
         "_link",
         "_news",
         "_window",
+        "awaited",
         "begun",
         "input_over",
         "stream",
@@ -95,6 +98,7 @@ class AskedElements:
     def __init__(self, link: ClientLink, stream: Stream, window: int) -> None:
         self.stream = stream
         self.begun = False
+        self.awaited = True
         self.input_over = asyncio.Event()
         self.writable = asyncio.Event()
         self._link = link
@@ -114,7 +118,8 @@ class AskedElements:
         if kind == FrameType.PAYLOAD:
             self._on_payload(frame)
         elif kind == FrameType.ERROR:
-            self.on_gone(failure(frame.error_code, frame.error_text))
+            told = late_failure if self.begun else failure
+            self.on_gone(told(frame.error_code, frame.error_text))
         elif kind == FrameType.CANCEL:
             # Defect 14 of the `rsocket` package (0.4.20): it raises here if the channel has
             # nothing to send. It is the responder's good right.

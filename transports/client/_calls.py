@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol import LinkDown, NotDelivered, RequestTimeout
+from ._errors import RequestRejected
 
 if TYPE_CHECKING:
     from ._link import ClientLink
@@ -62,16 +63,25 @@ class Tries:
 
     Attributes:
         sent: Whether it has been handed to a socket, and nothing says that it was not taken.
+        since: When it was sent last, in seconds of the loop's clock.
+        admitted: Whether it was let in, and waits for none of the client's own requests.
         error: Why the last try was in vain.
         count: Tries in vain.
+        once: Whether REJECTED is the last word.
+
+    Args:
+        once: Whether the request says itself how long it is to wait for a destination.
     """
 
-    __slots__ = ("count", "error", "sent")
+    __slots__ = ("admitted", "count", "error", "once", "sent", "since")
 
-    def __init__(self) -> None:
+    def __init__(self, *, once: bool) -> None:
         self.sent = False
+        self.since = 0.0
+        self.admitted = False
         self.error: NotDelivered | None = None
         self.count = 0
+        self.once = once
 
 
 class Calls:
@@ -97,8 +107,8 @@ class Calls:
         self._options = options
 
     @asynccontextmanager
-    async def in_time(self, tries: Tries, timeout: float | None) -> AsyncGenerator[None]:
-        """Limit what is done inside.
+    async def in_time(self, tries: Tries, timeout: float | None) -> AsyncGenerator[asyncio.Timeout]:
+        """Limit what is done inside. The limit can be moved meanwhile.
 
         Raises:
             RequestTimeout: It took too long, and the request had been sent.
@@ -107,7 +117,7 @@ class Calls:
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
-                yield
+                yield limit
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -117,7 +127,21 @@ class Calls:
                 raise RequestTimeout("the destination", text) from None
             if tries.error is not None:
                 raise tries.error from None
-            raise LinkDown("the broker", f"no connection took the request in {text}") from None
+            if not tries.admitted:
+                many = self.admission.inside
+                why = f"{many} requests are in flight, and none of them ended in {text}"
+                raise NotDelivered("the client", why) from None
+            why = f"no connection took the request in {text}: {self._pool.obstacle()}"
+            raise LinkDown("the broker", why) from None
+
+    async def enter(self, tries: Tries) -> None:
+        """Wait to be let in. Follow it with `admission.leave`.
+
+        Raises:
+            NotDelivered: Too many wait already.
+        """
+        await self.admission.enter()
+        tries.admitted = True
 
     async def send(self, tries: Tries, attempt: Callable[[ClientLink], T]) -> T:
         """Send a request on a connection that takes it; go on until one does.
@@ -127,6 +151,7 @@ class Calls:
         """
         while True:
             link = await self._pool.take()
+            tries.since = link.loop.time()
             try:
                 result = attempt(link)
             except NotDelivered as error:
@@ -139,18 +164,26 @@ class Calls:
         """Wait before another try of what certainly was not taken.
 
         Raises:
-            NotDelivered: The error given: there have been enough tries.
+            NotDelivered: The error given: there have been enough tries, or the broker has
+                waited for a destination already.
         """
         tries.sent = False
         tries.error = error
         tries.count += 1
-        if tries.count >= self._options.max_tries:
+        if tries.count >= self._options.max_tries or self._has_waited(tries, error):
             raise error
         self.retried += 1
         await asyncio.sleep(self._options.retry_backoff.wait(tries.count - 1))
 
+    def _has_waited(self, tries: Tries, error: NotDelivered) -> bool:
+        if not isinstance(error, RequestRejected):
+            return False
+        took = asyncio.get_running_loop().time() - tries.since
+        return tries.once or took > self._options.retry_within
+
     async def ask(
         self,
+        tries: Tries,
         timeout: float | None,
         attempt: Callable[[ClientLink], T],
         outcome: Callable[[T], Awaitable[object]] | None = None,
@@ -158,6 +191,7 @@ class Calls:
         """Make a request with at most one answer.
 
         Args:
+            tries: None yet.
             timeout: How long it may take, in seconds; `None`: any.
             attempt: Sends it on a connection.
             outcome: Waits for the answer, if there is to be one.
@@ -165,10 +199,9 @@ class Calls:
         Raises:
             OnwardError: What has become of it.
         """
-        tries = Tries()
         self.requests += 1
         async with self.in_time(tries, timeout):
-            await self.admission.enter()
+            await self.enter(tries)
             try:
                 while True:
                     sent = await self.send(tries, attempt)

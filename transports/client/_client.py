@@ -13,10 +13,17 @@ from ...actors.broker import Answer, Handlers
 from ...protocol.broker import Dialect, RouteSetup, make_tags
 from ...protocol.rsocket import FrameType
 from ._asked import Asked
-from ._calls import Calls
-from ._elements import channel_elements, stream_elements
+from ._calls import Calls, Tries
+from ._elements import Patience, channel_elements, stream_elements
 from ._link import ClientLink
-from ._metadata import Destination, Entries, address_metadata, setup_metadata
+from ._metadata import (
+    Destination,
+    Entries,
+    address_metadata,
+    as_bytes,
+    says_no_route,
+    setup_metadata,
+)
 from ._options import ClientOptions, Place, parse_place
 from ._pool import Pool
 
@@ -101,6 +108,8 @@ def connect(
     ids = [uuid.uuid4() for _ in range(connections)] if route_ids is None else list(route_ids)
     if len(ids) != connections or len(set(ids)) != connections:
         raise ValueError(f"route_ids= needs {connections} different ids")
+    if UUID(int=0) in ids:
+        raise ValueError("route_ids= must not hold the id of zeros, which stands for none")
     return Client(places, _Service(service, tags or {}, handlers or Handlers()), ids, options)
 
 
@@ -138,7 +147,8 @@ class Client:
 
     - `DestinationError`: the destination answered with an error, which has code and text;
     - `NotDelivered`: nobody has taken it, it is safe to ask again: `RequestRejected`,
-      `LinkDown` and others. The client has tried `max_tries` times;
+      `LinkDown` and others. The client has tried `max_tries` times, unless the broker had
+      waited for a destination before it said no;
     - `InDoubt`: a destination may have done it: `LinkLost`, `RequestCanceled`,
       `RequestTimeout`. The client does not ask again; who knows that asking twice
       does no harm, may.
@@ -176,7 +186,7 @@ class Client:
         """Connect.
 
         Raises:
-            LinkDown: No broker took the client in `connect_timeout`.
+            LinkDown: No broker took the client in `connect_timeout`, or all have refused it.
             RuntimeError: The client was entered before.
         """
         if self._pool is not None:
@@ -197,7 +207,8 @@ class Client:
     async def close(self) -> None:
         """Close. Requests in flight and handlers at work have `drain_timeout` to end.
 
-        New requests are refused as soon as this begins. Idempotent.
+        New requests are refused as soon as this begins. Streams and channels of which nobody
+        awaits an element just then are cancelled; what came before is still given. Idempotent.
         """
         if self._pool is not None:
             await self._pool.close()
@@ -250,7 +261,9 @@ class Client:
             OnwardError: See `Client`.
             AddressError: The destination cannot be read.
             PayloadTooBig: It is over `max_request`, or the answer is over `max_answer`.
+            TypeError: Data, metadata or an entry are no bytes.
         """
+        data = as_bytes("data", data)
         wrapped = self._metadata(destination, metadata, route, entries)
 
         async def outcome(asked: Asked) -> Answer:
@@ -260,7 +273,10 @@ class Client:
                 asked.cancel()
 
         answer = await self._calls.ask(
-            self._timeout(timeout), lambda link: link.request(data, wrapped), outcome
+            _tries(destination),
+            self._timeout(timeout),
+            lambda link: link.request(data, wrapped),
+            outcome,
         )
         return cast(Answer, answer)
 
@@ -279,9 +295,14 @@ class Client:
         Returns when it has been handed to a socket; whether anybody takes it is not known.
         See `request`.
         """
+        data = as_bytes("data", data)
         wrapped = self._metadata(destination, metadata, route, entries)
         kind = FrameType.REQUEST_FNF
-        await self._calls.ask(self._timeout(timeout), lambda link: link.ask(kind, data, wrapped))
+        await self._calls.ask(
+            _tries(destination),
+            self._timeout(timeout),
+            lambda link: link.ask(kind, data, wrapped),
+        )
 
     async def push(
         self,
@@ -294,7 +315,9 @@ class Client:
     ) -> None:
         """Push metadata, which has neither data nor an answer. See `send`."""
         wrapped = self._metadata(destination, metadata, route, entries)
-        await self._calls.ask(self._timeout(timeout), lambda link: link.push(wrapped))
+        await self._calls.ask(
+            _tries(destination), self._timeout(timeout), lambda link: link.push(wrapped)
+        )
 
     def stream(
         self,
@@ -305,12 +328,18 @@ class Client:
         route: str = "",
         entries: Entries = (),
         timeout: Timeout = _UNSET,
+        element_timeout: Timeout = _UNSET,
     ) -> AsyncGenerator[Answer]:
         """Ask for a stream of elements.
 
         The request is sent when the first element is asked for. At most `stream_window`
-        elements are ahead of who takes them. Who stops early closes the generator, as leaving
-        the loop does; the stream is cancelled then.
+        elements are ahead of who takes them. Who may stop early closes the generator, which
+        cancels the stream; leaving a loop does not as long as something refers to it:
+
+            async with aclosing(client.stream("service=log", b"")) as lines:
+                async for line in lines:
+                    if line.data == b"end":
+                        break
 
         Args:
             destination: As for `request`, and so are the others.
@@ -318,10 +347,14 @@ class Client:
             metadata: Metadata for the destination.
             route: What is asked for there.
             entries: More entries of metadata.
-            timeout: How long to wait for the first element, and from one to the next.
+            timeout: How long to wait for the first element, in seconds; as for `request`.
+            element_timeout: How long to wait from one element to the next, in seconds;
+                `None`: any; else the option of that name.
         """
+        data = as_bytes("data", data)
         wrapped = self._metadata(destination, metadata, route, entries)
-        return stream_elements(self._calls, data, wrapped, self._timeout(timeout))
+        patience = self._patience(timeout, element_timeout)
+        return stream_elements(self._calls, _tries(destination), data, wrapped, patience)
 
     def channel(
         self,
@@ -332,12 +365,14 @@ class Client:
         route: str = "",
         entries: Entries = (),
         timeout: Timeout = _UNSET,
+        element_timeout: Timeout = _UNSET,
     ) -> AsyncGenerator[Answer]:
         """Send a stream of elements, and get one back.
 
         The first element goes with the request; without one, nothing is sent, and nothing
         comes. The others are taken from `source` as the destination asks for them. What
-        `source` raises is raised here, and the destination gets an error. See `stream`.
+        `source` raises is raised here, and the destination gets an error. Time in which
+        `source` is to give an element and does not is not counted. See `stream`.
 
         Args:
             destination: As for `request`.
@@ -346,14 +381,17 @@ class Client:
             metadata: Metadata for the destination.
             route: What is asked for there.
             entries: More entries of metadata.
-            timeout: How long to wait for the first element, and from one to the next.
+            timeout: How long to wait for the first element, in seconds; as for `request`.
+            element_timeout: How long to wait from one element to the next, in seconds;
+                `None`: any; else the option of that name.
         """
 
         def wrap(first: bytes | None) -> bytes:
             return self._metadata(destination, metadata if first is None else first, route, entries)
 
         wrap(None)  # what cannot be written is refused at once
-        return channel_elements(self._calls, source, wrap, self._timeout(timeout))
+        patience = self._patience(timeout, element_timeout)
+        return channel_elements(self._calls, _tries(destination), source, wrap, patience)
 
     def _metadata(
         self, destination: Destination, metadata: bytes | None, route: str, entries: Entries
@@ -363,3 +401,11 @@ class Client:
 
     def _timeout(self, timeout: Timeout) -> float | None:
         return self._options.request_timeout if isinstance(timeout, _Unset) else timeout
+
+    def _patience(self, first: Timeout, other: Timeout) -> Patience:
+        between = self._options.element_timeout if isinstance(other, _Unset) else other
+        return Patience(self._timeout(first), between)
+
+
+def _tries(destination: Destination) -> Tries:
+    return Tries(once=says_no_route(destination))

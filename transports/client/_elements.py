@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import NamedTuple
 
 from ...actors.broker import Answer
 from ...protocol import NotDelivered
 from ...protocol.rsocket import ErrorCode, FrameType
 from ._asked import AskedElements
 from ._calls import Calls, Tries
+from ._metadata import as_bytes, as_metadata
 
-__all__ = ["channel_elements", "stream_elements"]
+__all__ = ["Patience", "channel_elements", "stream_elements"]
+
+
+class Patience(NamedTuple):
+    """How long to wait for elements, in seconds; `None`: any time.
+
+    Attributes:
+        first: For the first one, and for the request to be sent.
+        other: From one to the next.
+    """
+
+    first: float | None
+    other: float | None
 
 
 async def stream_elements(
-    calls: Calls, data: bytes, metadata: bytes, timeout: float | None
+    calls: Calls, tries: Tries, data: bytes, metadata: bytes, patience: Patience
 ) -> AsyncGenerator[Answer]:
     """Yield what a stream brings."""
     kind = FrameType.REQUEST_STREAM
-    tries = Tries()
     calls.requests += 1
-    async with _admitted(calls, tries, timeout):
+    async with _admitted(calls, tries, patience.first):
         while True:
-            async with calls.in_time(tries, timeout):
+            async with calls.in_time(tries, patience.first):
                 asked = await calls.send(tries, lambda link: link.elements(kind, data, metadata))
+            timeout = patience.first
             try:
                 while (element := await _next(calls, tries, asked, timeout)) is not None:
+                    asked.awaited = False
                     yield element
+                    asked.awaited = True
+                    timeout = patience.other
             except NotDelivered as error:
                 if asked.begun:
                     raise
@@ -37,19 +54,19 @@ async def stream_elements(
                 return
             finally:
                 asked.cancel()
-            async with calls.in_time(tries, timeout):
+            async with calls.in_time(tries, patience.first):
                 await calls.again(tries, rejected)
 
 
 async def channel_elements(
     calls: Calls,
+    tries: Tries,
     source: AsyncIterable[bytes | Answer],
     wrap: Callable[[bytes | None], bytes],
-    timeout: float | None,
+    patience: Patience,
 ) -> AsyncGenerator[Answer]:
     """Yield what a channel brings, and send what `source` yields."""
     kind = FrameType.REQUEST_CHANNEL
-    tries = Tries()
     calls.requests += 1
     elements = aiter(source)
     try:
@@ -58,17 +75,21 @@ async def channel_elements(
             return
         data, metadata = _parts(first)
         wrapped = wrap(metadata)
-        async with _admitted(calls, tries, timeout):
+        async with _admitted(calls, tries, patience.first):
             while True:
-                async with calls.in_time(tries, timeout):
+                async with calls.in_time(tries, patience.first):
                     asked = await calls.send(tries, lambda link: link.elements(kind, data, wrapped))
                 pump = _Pump(asked, elements)
+                timeout = patience.first
                 try:
-                    while (element := await _next(calls, tries, asked, timeout)) is not None:
+                    while (element := await _next(calls, tries, asked, timeout, pump)) is not None:
+                        asked.awaited = False
                         yield element
+                        asked.awaited = True
+                        timeout = patience.other
                     await pump.finish()
                 except NotDelivered as error:
-                    if asked.begun or pump.taken:
+                    if asked.begun:
                         raise
                     rejected = error
                 else:
@@ -76,7 +97,7 @@ async def channel_elements(
                 finally:
                     await pump.stop()
                     asked.cancel()
-                async with calls.in_time(tries, timeout):
+                async with calls.in_time(tries, patience.first):
                     await calls.again(tries, rejected)
     finally:
         close = getattr(elements, "aclose", None)
@@ -87,7 +108,7 @@ async def channel_elements(
 @asynccontextmanager
 async def _admitted(calls: Calls, tries: Tries, timeout: float | None) -> AsyncGenerator[None]:
     async with calls.in_time(tries, timeout):
-        await calls.admission.enter()
+        await calls.enter(tries)
     try:
         yield
     finally:
@@ -95,21 +116,28 @@ async def _admitted(calls: Calls, tries: Tries, timeout: float | None) -> AsyncG
 
 
 async def _next(
-    calls: Calls, tries: Tries, asked: AskedElements, timeout: float | None
+    calls: Calls,
+    tries: Tries,
+    asked: AskedElements,
+    timeout: float | None,
+    pump: _Pump | None = None,
 ) -> Answer | None:
-    async with calls.in_time(tries, timeout):
-        return await asked.take()
+    async with calls.in_time(tries, timeout) as limit:
+        if pump is None:
+            return await asked.take()
+        with pump.stopping(limit):
+            return await asked.take()
 
 
 def _parts(element: bytes | Answer) -> tuple[bytes, bytes | None]:
-    return (element.data, element.metadata) if isinstance(element, Answer) else (element, None)
+    data, metadata = (
+        (element.data, element.metadata) if isinstance(element, Answer) else (element, None)
+    )
+    return as_bytes("an element", data), as_metadata(metadata)
 
 
 class _Pump:
     """Sends the elements of a channel after the first, as its responder asks for them.
-
-    Attributes:
-        taken: Whether one has been taken from the source.
 
     Args:
         asked: The channel.
@@ -117,17 +145,24 @@ class _Pump:
     """
 
     def __init__(self, asked: AskedElements, elements: AsyncIterator[bytes | Answer]) -> None:
-        self.taken = False
         self._asked = asked
         self._elements = elements
+        self._idle = False  # whether the source is to say something
+        self._limit: asyncio.Timeout | None = None
+        self._left: float | None = None  # of the limit that is stopped, in seconds
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         asked = self._asked
         try:
             while await asked.may_send():
-                self.taken = True
-                element = await anext(self._elements, None)
+                # The source cannot be asked for this one again, so nor can the responder.
+                asked.begun = True
+                self._set_idle(idle=True)
+                try:
+                    element = await anext(self._elements, None)
+                finally:
+                    self._set_idle(idle=False)
                 if element is None:
                     asked.send_complete()
                     return
@@ -135,6 +170,34 @@ class _Pump:
         except Exception as error:  # noqa: BLE001 - the source is foreign code
             # For whoever takes the answers. The responder is told no more than that.
             asked.end_with(error, ErrorCode.APPLICATION_ERROR, "the requester failed")
+
+    @contextmanager
+    def stopping(self, limit: asyncio.Timeout) -> Generator[None]:
+        """Stop a clock whenever the source is silent: that is no fault of the responder."""
+        self._limit = limit
+        self._left = None
+        self._move()
+        try:
+            yield
+        finally:
+            self._limit = None
+
+    def _set_idle(self, *, idle: bool) -> None:
+        self._idle = idle
+        self._move()
+
+    def _move(self) -> None:
+        limit = self._limit
+        if limit is None or limit.expired():
+            return
+        now = asyncio.get_running_loop().time()
+        when = limit.when()
+        if self._idle and when is not None:
+            self._left = max(0.0, when - now)
+            limit.reschedule(None)
+        elif not self._idle and self._left is not None:
+            limit.reschedule(now + self._left)
+            self._left = None
 
     async def finish(self) -> None:
         """Wait until all is sent, or no more is wanted."""

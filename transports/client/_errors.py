@@ -12,13 +12,14 @@ from ...protocol import InDoubt, NotDelivered, OnwardError
 from ...protocol.rsocket import ErrorCode
 from ..rsocket import DestinationError
 
-__all__ = ["RequestCanceled", "RequestRejected", "failure"]
+__all__ = ["RequestCanceled", "RequestRejected", "failure", "late_failure"]
 
 
 class RequestRejected(DestinationError, NotDelivered):
     """The request was REJECTED (0x202): nobody has taken it, so it is safe to ask again.
 
-    The client has done so already, as far as `ClientOptions.max_tries` and the time allowed.
+    The client has done so already, as far as `ClientOptions.max_tries`, `retry_within` and
+    the time allowed. Once an element has come, REJECTED is a plain `DestinationError`.
     """
 
 
@@ -39,3 +40,13 @@ def failure(code: int, text: str) -> OnwardError:
     and the requester waits for ever. Here any 32-bit number will do.
     """
     return _KINDS.get(code, DestinationError)(code, text)
+
+
+def late_failure(code: int, text: str) -> OnwardError:
+    """Return the exception for an ERROR of a responder that has been at work.
+
+    It may say REJECTED as it likes; that nothing was done is not true any more.
+    """
+    if code == ErrorCode.REJECTED:
+        return DestinationError(code, text)
+    return failure(code, text)

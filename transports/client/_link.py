@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Any, Final, cast
 
-from ...actors.broker import Handlers, Handling, Interaction
+from ...actors.broker import Handlers, Interaction
 from ...protocol import LinkLost, NotDelivered, PayloadTooBig
 from ...protocol.rsocket import (
     Closed,
@@ -20,7 +20,6 @@ from ...protocol.rsocket import (
     Event,
     Frame,
     FrameType,
-    LeaseBudget,
     LocalProtocolError,
     PeerError,
     Role,
@@ -31,20 +30,24 @@ from ...protocol.rsocket import (
 from .._log import shown
 from ._asked import Asked, AskedElements
 from ._gather import Budget
+from ._leases import ClientLeases
 from ._metadata import request_of
 from ._options import ClientOptions
 from ._package import PackageClient
-from ._served import INTERACTIONS, Served, SilentOutlet
+from ._served import INTERACTIONS, Handlings, Served, SilentOutlet
+from ._silence import Silence
 
 __all__ = ["ClientLink"]
 
 _logger = logging.getLogger("onward.transports.client")
 
 _OPEN: Final = ConnectionState.OPEN
+_SETUP_CODES: Final = range(ErrorCode.INVALID_SETUP, ErrorCode.REJECTED_SETUP + 1)
+"""Codes by which a broker refuses a SETUP, and would refuse the same one again."""
+_TAKEN_OVER: Final = "has taken over its route id"
+"""What our broker says to a connection whose route id another one has now."""
 _LOW: Final = 4
 """The part of `max_queued` below which requests go on: a quarter."""
-_PRUNE: Final = 64
-"""Handlers noted until those that have ended are looked for first."""
 
 
 class ClientLink(asyncio.Protocol):
@@ -59,8 +62,12 @@ class ClientLink(asyncio.Protocol):
         ready: Whether the broker has answered the SETUP.
         gone: Set when the connection has ended.
         reason: Why it ended; empty while it lives.
+        handlings: The handlers at work.
         closing: Whether our side ends it.
+        refused: Whether the broker does not want it, and said so.
+        taken_over: Whether another connection has its route id now.
         rejected_by_lease: Requests of the broker beyond the leases it had.
+        silence: How long the broker has said nothing.
 
     Args:
         name: Where it goes, for people to read.
@@ -88,21 +95,19 @@ class ClientLink(asyncio.Protocol):
         self.gone = asyncio.Event()
         self.reason = ""
         self.closing = False
+        self.refused = False
+        self.taken_over = False
         self.rejected_by_lease = 0
+        self.silence = Silence(self)
         self._news = news
         self._handlers = handlers
-        self._handlings: set[Handling] = set()
-        self._prune_at = _PRUNE
+        self.handlings = Handlings()
         self._starved: set[Served] = set()
         self._transport: asyncio.Transport | None = None
         self._package = PackageClient(self, metadata, options)
         self._answered = asyncio.Event()
-        self._heard = self.loop.time()
-        self._silence: asyncio.TimerHandle | None = None
         self._flushing = False
-        self._their_lease = LeaseBudget()
-        self._our_lease = LeaseBudget()
-        self._leasing: asyncio.TimerHandle | None = None
+        self._leases = ClientLeases(self)
 
     # --- opening ------------------------------------------------------------------------------
 
@@ -126,28 +131,16 @@ class ClientLink(asyncio.Protocol):
             return
         self.core.send_setup(setup)
         self.core.send_keepalive()
-        if self.options.leases:
-            self._lease()
-        self._watch()
+        self._leases.grant()
+        self.silence.watch()
         self.flush_soon()
 
     def send_keepalive(self) -> None:
         """Send a KEEPALIVE that the broker has to answer."""
         if not self.core.closed:
             self.core.send_keepalive()
+            self.silence.expect()
             self.flush_soon()
-
-    def _watch(self) -> None:
-        """Give the broker up when it has been silent for too long.
-
-        Defect 9 of the `rsocket` package (0.4.20): it notices after one to two times as long,
-        and never recovers.
-        """
-        due = self._heard + self.options.lifetime
-        if self.loop.time() >= due:
-            self.abort(f"the broker was silent for {self.options.lifetime:g} s")
-        else:
-            self._silence = self.loop.call_at(due, self._watch)
 
     # --- the socket -----------------------------------------------------------------------------
 
@@ -159,7 +152,7 @@ class ClientLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Let the state machine read, and act on what it lets through."""
-        now = self._heard = self.loop.time()
+        now = self.silence.hear()
         for event in self.core.receive_data(data, now):
             self._on_event(event)
         if not self.ready and not self.core.closed:
@@ -177,9 +170,8 @@ class ClientLink(asyncio.Protocol):
         """End everything that used this connection."""
         self._end_core(str(exc) if exc else "closed by the broker")
         self._transport = None
-        for handle in (self._silence, self._leasing):
-            if handle is not None:
-                handle.cancel()
+        self.silence.stop()
+        self._leases.stop()
         self._starved.clear()
         self._answered.set()
         self.gone.set()
@@ -248,8 +240,7 @@ class ClientLink(asyncio.Protocol):
 
     def _on_request(self, frame: Frame) -> None:
         stream = frame.stream
-        if self.options.leases and not self._our_lease.take(self._heard):
-            # Defect 10 of the `rsocket` package (0.4.20): it answers them all the same.
+        if not self._leases.take(self.silence.heard):
             self.rejected_by_lease += 1
             self.end_stream(stream, ErrorCode.REJECTED, "no lease is left")
             return
@@ -260,10 +251,9 @@ class ClientLink(asyncio.Protocol):
         if frame.type == FrameType.METADATA_PUSH:
             request = request_of(b"", bytes(frame.metadata or b""))
             push = Interaction.METADATA_PUSH
-            self.note_handling(self._handlers.start(push, request, SilentOutlet()))
+            self.handlings.note(self._handlers.start(push, request, SilentOutlet()))
         elif frame.type == FrameType.LEASE:
-            ttl = (frame.time_to_live & 0x7FFFFFFF) / 1000
-            self._their_lease.grant(ttl, frame.number_of_requests & 0x7FFFFFFF, self._heard)
+            self._leases.on_frame(frame, self.silence.heard)
             self._news()
         elif frame.type == FrameType.ERROR:  # CONNECTION_CLOSE: no new streams from now on
             self._news()
@@ -271,6 +261,8 @@ class ClientLink(asyncio.Protocol):
     def _on_closed(self, event: Closed) -> None:
         error = event.error
         if isinstance(error, PeerError):
+            self.refused = not self.ready and error.code in _SETUP_CODES
+            self.taken_over = _TAKEN_OVER in error.text
             self.reason = self.reason or shown(f"the broker says: {error}")
         elif error is not None:
             self.reason = self.reason or shown(f"the broker broke the protocol: {error}")
@@ -291,15 +283,12 @@ class ClientLink(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether a request can be sent now."""
-        return self.alive and not self.full and self._leased()
+        return self.alive and not self.full and self._leases.available
 
     @property
     def alive(self) -> bool:
         """Whether requests can be sent, now or when the socket or a lease has room."""
         return self.ready and self.core.state is _OPEN and self._transport is not None
-
-    def _leased(self) -> bool:
-        return not self.options.leases or self._their_lease.available(self.loop.time()) > 0
 
     def ask(
         self, kind: int, data: bytes, metadata: bytes, *, initial_n: int = 1, complete: bool = False
@@ -323,11 +312,12 @@ class ClientLink(asyncio.Protocol):
             raise NotDelivered(self.name, str(error)) from None
         try:
             self.core.send_request(stream, data, metadata, initial_n=initial_n, complete=complete)
-        except PayloadTooBig:
+        except Exception:  # nothing was sent
             self.core.send_cancel(stream)
             raise
-        if options.leases:
-            self._their_lease.take(self.loop.time())
+        self._leases.use()
+        if kind != FrameType.REQUEST_FNF:
+            self.silence.expect()
         self.flush_soon()
         return stream
 
@@ -365,26 +355,9 @@ class ClientLink(asyncio.Protocol):
 
     # --- handlers -------------------------------------------------------------------------------
 
-    def note_handling(self, handling: Handling) -> None:
-        """Note a handler at work, to let it end when the connection is closed in order."""
-        self._handlings.add(handling)
-        if len(self._handlings) >= self._prune_at:
-            self._handlings = {each for each in self._handlings if not each.done}
-            self._prune_at = 2 * len(self._handlings) + _PRUNE
-
     def starve(self, served: Served) -> None:
         """Give a handler credit again when the socket takes more."""
         self._starved.add(served)
-
-    def _lease(self) -> None:
-        """Let the broker send as many requests as the options say, and do so again in time."""
-        requests, time = self.options.lease_requests, self.options.lease_time
-        if requests is None or self.core.state is not _OPEN:
-            return
-        self._our_lease.grant(time, requests, self.loop.time())
-        self.core.send_lease(round(time * 1000), requests)
-        self._leasing = self.loop.call_later(time / 2, self._lease)
-        self.flush_soon()
 
     # --- the end of things ------------------------------------------------------------------------
 
@@ -399,8 +372,18 @@ class ClientLink(asyncio.Protocol):
         for event in self.core.receive_eof():
             self._on_event(event)
 
+    def _leave_streams(self) -> None:
+        """Cancel what nobody waits for."""
+        for stream in list(self.core.streams.values()):
+            user = stream.user
+            if isinstance(user, AskedElements) and not user.awaited:
+                self.end_stream(stream, ErrorCode.CANCELED, "")
+                user.on_gone(LinkLost(self.name, "the client was closed"))
+
     async def close(self, timeout: float) -> None:
         """Close: let what is in flight end for a while, then cut it off. Idempotent.
+
+        Streams of which nobody awaits an element are cut off at once.
 
         Args:
             timeout: For how long, in seconds.
@@ -408,18 +391,17 @@ class ClientLink(asyncio.Protocol):
         self.closing = True
         if self._transport is not None:
             self.reason = self.reason or "closed"
+            self._leave_streams()
             for event in self.core.close(ErrorCode.CONNECTION_CLOSE, "the client closes"):
                 self._on_event(event)
             self._settle()
             try:
                 async with asyncio.timeout(timeout):
-                    for handling in list(self._handlings):
-                        await handling.wait()
+                    await self.handlings.wait()
                     await self.gone.wait()
             except TimeoutError:
                 _logger.info("%s: closing with requests in flight", self.name)
             finally:
                 self.abort("closed")
-                for handling in self._handlings:
-                    handling.cancel()
+                self.handlings.cancel()
         await self._package.close()

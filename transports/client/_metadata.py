@@ -16,6 +16,7 @@ from uuid import UUID
 from ...actors.broker import Request, route_of
 from ...protocol.broker import (
     ID_SIZE,
+    NO_ROUTE_KEY,
     AddressFrame,
     BrokerFrameError,
     Dialect,
@@ -33,7 +34,16 @@ from ...protocol.broker import (
 from ...protocol.rsocket import COMPOSITE_MIME, RSocketError, build_composite
 from ._options import ClientOptions
 
-__all__ = ["Destination", "Entries", "address_metadata", "request_of", "setup_metadata"]
+__all__ = [
+    "Destination",
+    "Entries",
+    "address_metadata",
+    "as_bytes",
+    "as_metadata",
+    "request_of",
+    "says_no_route",
+    "setup_metadata",
+]
 
 Destination: TypeAlias = str | AddressFrame
 """Where a request goes: the text form of an address of type 32, or a whole ADDRESS."""
@@ -45,6 +55,46 @@ ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
 _LONGEST_ROUTE: Final = 255
 _REMEMBERED: Final = 256
 """Destinations as text that are remembered, read; the one not used for longest is forgotten."""
+
+
+def as_bytes(what: str, given: object) -> bytes:
+    """Return what is to be sent as bytes.
+
+    Raises:
+        TypeError: It is neither bytes nor a bytearray.
+    """
+    if type(given) is bytes:
+        return given
+    if isinstance(given, bytes | bytearray):
+        return bytes(given)
+    raise TypeError(f"{what} must be bytes, not {type(given).__name__}")
+
+
+def as_metadata(given: object) -> bytes | None:
+    """Return metadata as bytes, or `None` for none.
+
+    Raises:
+        TypeError: They are something else.
+    """
+    return None if given is None else as_bytes("metadata", given)
+
+
+def says_no_route(destination: Destination) -> bool:
+    """Say whether a destination tells the broker how long to wait for it (`@no-route`).
+
+    Raises:
+        AddressError: The text cannot be read.
+    """
+    return any(key == NO_ROUTE_KEY for key, _ in _frame(destination).metadata)
+
+
+def _frame(destination: object) -> AddressFrame:
+    if isinstance(destination, AddressFrame):
+        return destination
+    if not isinstance(destination, str):
+        name = type(destination).__name__
+        raise TypeError(f"a destination must be a str or an AddressFrame, not {name}")
+    return _read(destination)
 
 
 def address_metadata(
@@ -69,8 +119,11 @@ def address_metadata(
         AddressError: The text cannot be read.
         BrokerFrameError: A field is out of range, or the dialect has no place for it.
         ValueError: The route is over 255 bytes.
+        TypeError: Something is of another type.
     """
-    frame = destination if isinstance(destination, AddressFrame) else _read(destination)
+    frame = _frame(destination)
+    metadata = as_metadata(metadata)
+    entries = [(mime, as_bytes("an entry", content)) for mime, content in entries]
     if frame.origin_route_id == bytes(ID_SIZE):
         frame = replace(frame, origin_route_id=origin)
     if metadata is not None:

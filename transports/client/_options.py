@@ -16,6 +16,8 @@ _BACKOFF: Final = Backoff()
 _RETRY: Final = Backoff(first=0.05, longest=2.0)
 _MIMES: Final = {Dialect.SPECIFICATION: MIME_FORWARDING, Dialect.REFERENCE: MIME_BROKER_FRAME}
 
+_MAY_BE_ANY: Final = frozenset({"request_timeout", "element_timeout"})
+
 TCP: Final = "rsocket+tcp"
 WS: Final = "rsocket+ws"
 UNIX: Final = "rsocket+unix"
@@ -31,12 +33,23 @@ class ClientOptions:
         connect_timeout: Time for one attempt to connect, with the answer to the SETUP; and
             how long `connect` waits for the first connection.
         request_timeout: Time for a request: to find a connection, to be tried again, and to be
-            answered. Of a stream or a channel: to its first element, and from one to the next.
-            `None`: any.
+            answered. Of a stream or a channel: to its first element; time in which a channel
+            waits for its own source does not count. `None`: any.
+        element_timeout: Time from one element of a stream or a channel to the next, counted
+            likewise. `None`: any.
         keepalive: Time between two KEEPALIVE frames.
         lifetime: Time without a byte from the broker after which the connection is given up.
-        backoff: How long to wait before connecting again.
+        suspect_after: Time without a byte from a broker that has something to answer, after
+            which requests go by other connections, if there are any. It is asked for a
+            sign of life then.
+        reconnect: Whether a connection that fails or is lost is made again. If not, each
+            broker is tried once, nothing is logged, and `LinkDown` has the reason.
+        backoff: How long to wait before connecting again. The wait grows with each attempt,
+            until a connection has lasted longer than the longest it could have been.
         max_tries: How often a request is sent that is REJECTED or cannot have been sent.
+        retry_within: Time in which REJECTED comes at once. A request that is REJECTED later
+            has waited for a destination already and is not sent again; nor is one whose
+            destination says with `@no-route` how long to wait.
         retry_backoff: How long to wait in between.
         max_in_flight: Requests that have begun and have not ended, over all connections.
             More wait.
@@ -70,10 +83,14 @@ class ClientOptions:
     data_mime: str = "application/octet-stream"
     connect_timeout: float = 10.0
     request_timeout: float | None = 30.0
+    element_timeout: float | None = None
     keepalive: float = 20.0
     lifetime: float = 60.0
+    suspect_after: float = 1.0
+    reconnect: bool = True
     backoff: Backoff = _BACKOFF
     max_tries: int = 3
+    retry_within: float = 1.0
     retry_backoff: Backoff = _RETRY
     max_in_flight: int = 1000
     max_waiting: int = 10_000
@@ -105,11 +122,21 @@ class ClientOptions:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("connect_timeout", "keepalive", "lease_time", "drain_timeout"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be more than 0, not {getattr(self, name)}")
-        if self.request_timeout is not None and not self.request_timeout > 0:
-            raise ValueError(f"request_timeout must be more than 0, not {self.request_timeout}")
+        for name in (
+            "connect_timeout",
+            "request_timeout",
+            "element_timeout",
+            "keepalive",
+            "suspect_after",
+            "retry_within",
+            "lease_time",
+            "drain_timeout",
+        ):
+            time: float | None = getattr(self, name)
+            if time is None and name in _MAY_BE_ANY:
+                continue
+            if time is None or not time > 0:
+                raise ValueError(f"{name} must be more than 0, not {time}")
         if self.max_waiting < 0:
             raise ValueError(f"max_waiting must be at least 0, not {self.max_waiting}")
         if not self.keepalive < self.lifetime <= MAX_REQUEST_N / 1000:

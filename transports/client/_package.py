@@ -30,6 +30,8 @@ The rest concern the connection, and are got around here:
   makes a new client of the package for each connection;
 - 18: a MIME type of more than 127 bytes cannot be written. Of the SETUP only its values are
   taken; the frame is written by `protocol.rsocket`;
+- another: `close` of a client that never connected logs a traceback. There is no client of
+  the package before there is a socket;
 - one that was found here: times below a second are announced doubled, as their milliseconds
   are counted twice. The SETUP says what the options say.
 """
@@ -122,9 +124,18 @@ class PackageClient:
     """
 
     def __init__(self, wire: Wire, metadata: bytes | None, options: ClientOptions) -> None:
+        self._wire = wire
+        self._metadata = metadata
+        self._options = options
         self._closing: asyncio.Task[None] | None = None
-        self._client: Any = RSocketClient(
-            _once(CleanTransport(wire, options)),
+        self._client: Any = None
+
+    async def open(self) -> None:
+        """Have the SETUP sent, soon, and KEEPALIVE frames from then on."""
+        options, metadata = self._options, self._metadata
+        # Not made before: it starts a task at once, and cannot be closed unless connected.
+        self._client = RSocketClient(
+            _once(CleanTransport(self._wire, options)),
             honor_lease=options.leases,
             data_encoding=options.data_mime.encode(),
             metadata_encoding=COMPOSITE_MIME.encode(),
@@ -132,9 +143,6 @@ class PackageClient:
             max_lifetime_period=_NEVER,
             setup_payload=None if metadata is None else Payload(b"", metadata),
         )
-
-    async def open(self) -> None:
-        """Have the SETUP sent, soon, and KEEPALIVE frames from then on."""
         await self._client.connect()
 
     async def close(self) -> None:
@@ -144,6 +152,8 @@ class PackageClient:
         whoever closes it for one of theirs, and swallows it; and it is not made to be closed
         by two at once.
         """
+        if self._client is None:
+            return
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._client.close())
         await asyncio.wait({self._closing})

@@ -9,19 +9,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...protocol import LinkDown, NotDelivered
 from .._log import SeldomLogger, shown
 from ._dial import dial
 
 if TYPE_CHECKING:
+    from .._options import Backoff
     from ._link import ClientLink
     from ._options import ClientOptions, Place
 
 __all__ = ["Keeper", "Pool"]
 
 _logger = logging.getLogger("onward.transports.client")
+
+CONTESTED: Final = 5.0
+"""Upper end of the first wait, in seconds, after another client has taken over the route id;
+`Backoff.longest` if that is less. Two that have one id would else evict each other all the time."""
+
+_LAST: Final = 64
+"""The attempt from which on waits grow no more, as in `Backoff`."""
 
 
 class Keeper:
@@ -32,6 +40,8 @@ class Keeper:
         failure: Why the last attempt failed; empty while it has not.
         connects: How often it has connected.
         failures: How often an attempt has failed.
+        refused: The brokers that have refused the client, of those it has not been with since.
+        over: Whether no other attempt will be made.
 
     Args:
         places: The brokers.
@@ -55,6 +65,11 @@ class Keeper:
         self.failure = ""
         self.connects = 0
         self.failures = 0
+        self.refused: set[str] = set()
+        self.over = False
+        self._lived = 0.0  # how long the last connection was there, in seconds
+        self._evicted = False
+        self._told = False
         self._places = places
         self._at = first
         self._make = make
@@ -63,36 +78,71 @@ class Keeper:
         self._log = log
 
     async def run(self) -> None:
-        """Keep the connection up, until cancelled."""
-        loop = asyncio.get_running_loop()
+        """Keep the connection up, until cancelled; or once, if that is all that is wanted."""
+        if not self._options.reconnect:
+            await self._run_once()
+            return
         backoff = self._options.backoff
-        attempt = 0
+        attempt, bound = 0, 0.0
         while True:
-            place = self._places[self._at % len(self._places)]
-            began = loop.time()
-            await self._once(place)
-            # One that lived for long was in order, and so probably is the next.
-            attempt = 0 if loop.time() - began > backoff.longest else attempt
+            await self._once(self._place())
+            # One that outlived the wait for it was in order, and so probably is the next; the
+            # wait grows only while connections fail, or are lost as fast as they are made.
+            if self._lived > (backoff.longest if self._evicted else bound):
+                attempt = 0
+            if self._evicted:
+                attempt = max(attempt, _attempt_of(backoff, CONTESTED))
+            bound = _bound_of(backoff, attempt)
             await asyncio.sleep(backoff.wait(attempt))
             attempt += 1
             self._at += 1
 
+    async def _run_once(self) -> None:
+        """Try each broker until one takes us, and do no more when that connection ends."""
+        for _ in self._places:
+            await self._once(self._place())
+            if self.connects:
+                break
+            self._at += 1
+        self.over = True
+        self._news()
+
+    def _place(self) -> Place:
+        return self._places[self._at % len(self._places)]
+
     async def _once(self, place: Place) -> None:
         """Connect, and wait for the end of it."""
         link = self._make(place.uri)
+        self._lived = 0.0
+        self._evicted = False
         try:
             if await self._open(place, link):
+                began = link.loop.time()
                 await link.gone.wait()
+                self._lived = link.loop.time() - began
                 self.failure = link.reason
-                if not link.closing:
-                    text = "%s: the connection is lost: %s"
-                    self._log.log(logging.WARNING, "lost", text, place.uri, shown(link.reason))
+                self._evicted = link.taken_over
+                if not link.closing and self._options.reconnect:
+                    self._tell_of_loss(place, link)
         finally:
             self.link = None
             # Cut off here, and not drained: it is over, or has not begun.
             link.abort("closed")
             await link.close(self._options.drain_timeout)
             self._news()
+
+    def _tell_of_loss(self, place: Place, link: ClientLink) -> None:
+        if link.taken_over and not self._told:
+            self._told = True
+            _logger.error(
+                "%s: another client has the route id of this one, and each takes the place of "
+                "the other: give them ids of their own: %s",
+                place.uri,
+                shown(link.reason),
+            )
+            return
+        text = "%s: the connection is lost: %s"
+        self._log.log(logging.WARNING, "lost", text, place.uri, shown(link.reason))
 
     async def _open(self, place: Place, link: ClientLink) -> bool:
         timeout = self._options.connect_timeout
@@ -106,15 +156,19 @@ class Keeper:
             self.failure = error.strerror or str(error) or type(error).__name__
         except NotDelivered as error:
             self.failure = error.detail
+            if link.refused:
+                self.refused.add(place.uri)
         else:
             self.link = link
+            self.refused.discard(place.uri)
             self.failure = ""
             self.connects += 1
             self._news()
             return True
         self.failures += 1
-        text = "%s: cannot connect: %s"
-        self._log.log(logging.WARNING, "cannot connect", text, place.uri, shown(self.failure))
+        if self._options.reconnect:
+            text = "%s: cannot connect: %s"
+            self._log.log(logging.WARNING, "cannot connect", text, place.uri, shown(self.failure))
         self._news()
         return False
 
@@ -138,6 +192,7 @@ class Pool:
         options: ClientOptions,
     ) -> None:
         self._options = options
+        self._uris = {place.uri for place in places}
         self._changed = asyncio.Event()
         self._turn = 0
         self._closing = False
@@ -157,21 +212,35 @@ class Pool:
         """Begin to connect, and wait for the first connection.
 
         Raises:
-            LinkDown: None was there in `connect_timeout`. Nothing is left of the attempts.
+            LinkDown: None was there in `connect_timeout`, or all brokers have refused the
+                client. Nothing is left of the attempts.
         """
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(keeper.run()) for keeper in self.keepers]
         try:
             async with asyncio.timeout(self._options.connect_timeout):
                 while not self.alive():
+                    if self._hopeless():
+                        raise LinkDown("the broker", self._reasons())
                     await self._changed.wait()
         except TimeoutError:
-            reasons = {keeper.failure for keeper in self.keepers if keeper.failure}
+            reasons = self._reasons()
             await self.close()
-            raise LinkDown("the broker", "; ".join(sorted(reasons)) or "no answer") from None
+            raise LinkDown("the broker", reasons) from None
         except BaseException:
             await self.close()
             raise
+
+    def _hopeless(self) -> bool:
+        """Say whether there is no connection to wait for."""
+        if all(keeper.over for keeper in self.keepers):
+            return True
+        # What a broker refuses it will refuse again.
+        return self._uris <= {uri for keeper in self.keepers for uri in keeper.refused}
+
+    def _reasons(self) -> str:
+        reasons = {keeper.failure for keeper in self.keepers if keeper.failure}
+        return "; ".join(sorted(reasons)) or "no answer"
 
     def alive(self) -> list[ClientLink]:
         """Return the connections there are."""
@@ -179,19 +248,36 @@ class Pool:
         return [link for link in links if link is not None and link.alive]
 
     async def take(self) -> ClientLink:
-        """Wait for a connection that takes a request now, each in its turn.
+        """Wait for a connection that takes a request now: the one with the fewest open streams.
+
+        One whose broker seems to be silent comes last. Among equals, each has its turn.
 
         Raises:
-            LinkDown: The client is being closed.
+            LinkDown: The client is being closed, or has lost its connections and is not to
+                make others.
         """
         while True:
             if self._closing:
                 raise LinkDown("the broker", "the client is closed")
             links = [link for link in self.alive() if link.usable]
+            if len(links) == 1:
+                return links[0]
             if links:
                 self._turn += 1
-                return links[self._turn % len(links)]
+                at = self._turn % len(links)
+                return min((*links[at:], *links[:at]), key=_load)
+            if all(keeper.over for keeper in self.keepers):
+                raise LinkDown("the broker", self._reasons())
             await self._changed.wait()
+
+    def obstacle(self) -> str:
+        """Say why no connection takes a request."""
+        links = self.alive()
+        if not links:
+            return f"there is no connection: {self._reasons()}"
+        if all(link.full for link in links):
+            return "the brokers do not read as fast as they are sent to"
+        return "the brokers have leased no more requests"
 
     async def close(self) -> None:
         """Close all connections in order, and make no new ones. Idempotent."""
@@ -203,6 +289,21 @@ class Pool:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _load(link: ClientLink) -> tuple[bool, int]:
+    return link.silence.suspected(), len(link.core.streams)
+
+
+def _bound_of(backoff: Backoff, attempt: int) -> float:
+    """Return the longest that a wait may be, in seconds."""
+    return min(backoff.longest, backoff.first * 2.0 ** min(attempt, _LAST))
+
+
+def _attempt_of(backoff: Backoff, bound: float) -> int:
+    """Return the first attempt whose wait may be so long, or as long as any."""
+    wanted = min(bound, backoff.longest)
+    return next((each for each in range(_LAST) if _bound_of(backoff, each) >= wanted), _LAST)
 
 
 def _bound(

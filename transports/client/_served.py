@@ -14,7 +14,7 @@ from ._metadata import request_of
 if TYPE_CHECKING:
     from ._link import ClientLink
 
-__all__ = ["INTERACTIONS", "Served", "SilentOutlet"]
+__all__ = ["INTERACTIONS", "Handlings", "Served", "SilentOutlet"]
 
 INTERACTIONS: Final[dict[int, Interaction]] = {
     FrameType.REQUEST_RESPONSE: Interaction.RESPONSE,
@@ -25,6 +25,36 @@ INTERACTIONS: Final[dict[int, Interaction]] = {
 """What each kind of request frame asks for."""
 
 _WITH_CREDIT: Final = frozenset({Interaction.STREAM, Interaction.CHANNEL})
+
+_PRUNE: Final = 64
+"""Handlers noted until those that have ended are looked for first."""
+
+
+class Handlings:
+    """The handlers at work for one connection."""
+
+    __slots__ = ("_noted", "_prune_at")
+
+    def __init__(self) -> None:
+        self._noted: set[Handling] = set()
+        self._prune_at = _PRUNE
+
+    def note(self, handling: Handling) -> None:
+        """Note one, to let it end when the connection is closed in order."""
+        self._noted.add(handling)
+        if len(self._noted) >= self._prune_at:
+            self._noted = {each for each in self._noted if not each.done}
+            self._prune_at = 2 * len(self._noted) + _PRUNE
+
+    async def wait(self) -> None:
+        """Wait until all have ended that are at work now."""
+        for handling in list(self._noted):
+            await handling.wait()
+
+    def cancel(self) -> None:
+        """Cancel those that have not ended."""
+        for handling in self._noted:
+            handling.cancel()
 
 
 class SilentOutlet:
@@ -112,7 +142,7 @@ class Served:
     def _start(self, payload: Reassembler) -> Handling:
         request = request_of(payload.data, payload.metadata)
         self._handling = handling = self._handlers.start(self.interaction, request, self)
-        self._link.note_handling(handling)
+        self._link.handlings.note(handling)
         self.refill()
         return handling
 

@@ -79,12 +79,14 @@ class Peer(asyncio.Protocol):
         self.core = Connection(Role.SERVER, limits, now=asyncio.get_running_loop().time())
         self.setup: Setup | None = None
         self.held = owner.held
+        self.made = False
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.lost = asyncio.Event()
         self._events: asyncio.Queue[Event] = asyncio.Queue()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.made = True
 
     def data_received(self, data: bytes) -> None:
         for event in self.core.receive_data(data, asyncio.get_running_loop().time()):
@@ -152,5 +154,6 @@ async def peers() -> AsyncGenerator[Peers]:
     finally:
         server.close()
         for peer in made.all:
-            peer.transport.abort()
+            if peer.made:  # one that connects at this very moment has no socket yet
+                peer.transport.abort()
         await server.wait_closed()

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -351,7 +351,7 @@ async def test_a_stream_may_be_too_slow() -> None:
         connect(uri, service="echo", handlers=handlers),
         connect(uri) as client,
     ):
-        elements = client.stream(ECHO, b"", timeout=0.05)
+        elements = client.stream(ECHO, b"", element_timeout=0.05)
         assert (await anext(elements)).data == b"1"
         with pytest.raises(TimeoutError):
             await anext(elements)
@@ -470,10 +470,12 @@ async def test_a_rejection_after_the_first_element_is_not_tried_again() -> None:
         connect(uri, service="echo", handlers=handlers),
         connect(uri, options=QUICK) as client,
     ):
-        with pytest.raises(RequestRejected):
-            await data_of(client.stream(ECHO, b""))
-        with pytest.raises(RequestRejected):
-            await data_of(client.channel(ECHO, source(b"1", b"2", b"3")))
+        for call in (client.stream(ECHO, b""), client.channel(ECHO, source(b"1", b"2", b"3"))):
+            with pytest.raises(DestinationError) as caught:
+                await data_of(call)
+            assert caught.value.code == 0x202
+            # It would say that nothing was done.
+            assert not isinstance(caught.value, NotDelivered)
         assert handlers.statistics().started == 2
 
 
@@ -600,7 +602,8 @@ async def test_several_connections_are_several_destinations() -> None:
 
 async def test_a_broker_that_refuses_says_why() -> None:
     async with broker() as (uri, _):
-        client = connect(uri, service="onward.mine", options=quick(connect_timeout=0.3))
+        # It would refuse the same again, so nobody waits for the end of this time.
+        client = connect(uri, service="onward.mine", options=quick(connect_timeout=1000))
         with pytest.raises(LinkDown, match=r"onward\.\* is reserved"):
             await client.__aenter__()
         assert client.statistics().connected == 0
@@ -613,6 +616,108 @@ async def test_nobody_is_there(scheme: str) -> None:
     place = f"{scheme}{uri.removeprefix('rsocket+tcp')}"
     with pytest.raises(LinkDown, match=r"(?i)connect"):
         await connect(place, options=quick(connect_timeout=0.1)).__aenter__()
+
+
+async def test_a_failure_to_connect_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async with broker() as (uri, _):
+        pass
+    options = quick(connect_timeout=0.05)
+    with pytest.raises(LinkDown):
+        await connect(uri, options=options).__aenter__()
+    assert [record.name for record in caplog.records] == ["onward.transports.client"]
+    caplog.clear()
+    with pytest.raises(LinkDown, match=r"(?i)connect"):
+        # One attempt; whoever asked for that is told by the error.
+        await connect(uri, options=quick(reconnect=False)).__aenter__()
+    assert not caplog.records
+
+
+async def test_a_client_that_does_not_reconnect_says_that_it_is_cut_off() -> None:
+    async with joined(options=quick(reconnect=False)) as pair:
+        assert (await pair.client.request(ECHO, b"hi")).data == b"hi"
+        cut(pair.client)
+        with pytest.raises(LinkDown, match="cut by the test"):
+            await pair.client.request(ECHO, b"hi")
+        assert pair.client.statistics().connects == 1
+
+
+async def test_a_request_that_has_waited_for_a_destination_is_not_sent_again() -> None:
+    async with broker() as (uri, _), connect(uri, options=quick(retry_within=1e-9)) as client:
+        with pytest.raises(RequestRejected):
+            await client.request("service=none", b"")
+        assert client.statistics().retried == 0
+    async with broker() as (uri, _), connect(uri, options=QUICK) as client:
+        with pytest.raises(RequestRejected):
+            await client.request("@no-route=reject service=none", b"")
+        assert client.statistics().retried == 0
+
+
+async def test_what_is_no_bytes_is_refused_and_leaves_nothing() -> None:
+    wrong: Any = "text"
+    async with joined() as pair:
+        client = pair.client
+        with pytest.raises(TypeError, match="data must be bytes, not str"):
+            await client.request(ECHO, wrong)
+        with pytest.raises(TypeError, match="data must be bytes, not str"):
+            await client.send(ECHO, wrong)
+        with pytest.raises(TypeError, match="metadata must be bytes, not str"):
+            await client.push(ECHO, wrong)
+        with pytest.raises(TypeError, match="data must be bytes, not str"):
+            client.stream(ECHO, wrong)
+        with pytest.raises(TypeError, match="entry must be bytes, not str"):
+            await client.request(ECHO, b"", entries=[("text/plain", wrong)])
+        with pytest.raises(TypeError, match="destination must be a str"):
+            await client.request(cast(Any, {}), b"")
+        for sent in ((wrong,), (b"1", wrong)):
+            with pytest.raises(TypeError, match="element must be bytes, not str"):
+                await data_of(client.channel(ECHO, source(*sent)))
+        assert (await client.request(ECHO, cast(Any, bytearray(b"x")))).data == b"x"
+        assert client._pool is not None
+        assert not client._pool.alive()[0].core.streams
+
+
+async def test_a_broker_that_seems_silent_comes_last() -> None:
+    async with (
+        broker() as (uri, _),
+        connect(uri, service="echo", handlers=echo_handlers()),
+        connect(uri, connections=2, options=quick(suspect_after=1e-9)) as client,
+    ):
+        await eventually(lambda: client.statistics().connected == 2)
+        assert client._pool is not None
+        first, second = client._pool.alive()
+        first.silence.expect()
+        assert {await client._pool.take() for _ in range(4)} == {second}
+        # It was asked for a sign of life, and gives it.
+        await eventually(
+            lambda: first in {client._pool.keepers[0].link} and not first.silence._asked
+        )
+
+
+async def test_the_time_in_which_a_source_is_silent_does_not_count() -> None:
+    go = asyncio.Event()
+
+    async def slow() -> AsyncGenerator[bytes]:
+        yield b"1"
+        await go.wait()
+        yield b"2"
+
+    async with joined() as pair:
+        elements = pair.client.channel(ECHO, slow(), element_timeout=0.05)
+        assert (await anext(elements)).data == b"1"
+        second = asyncio.create_task(anext(elements))
+        done, _ = await asyncio.wait({second}, timeout=0.2)
+        assert not done
+        go.set()
+        assert (await second).data == b"2"
+        await elements.aclose()
+
+
+async def test_two_clients_with_one_id_say_so(caplog: pytest.LogCaptureFixture) -> None:
+    ids = [UUID(int=5)]
+    async with broker() as (uri, _), connect(uri, service="a", route_ids=ids, options=QUICK):
+        async with connect(uri, service="a", route_ids=ids, options=QUICK):
+            await eventually(lambda: "give them ids of their own" in caplog.text)
+    assert {each.levelno for each in caplog.records if "of their own" in each.message} == {40}
 
 
 # --- closing --------------------------------------------------------------------------------------
@@ -663,11 +768,21 @@ async def test_a_fire_and_forget_at_work_may_end_when_the_client_closes() -> Non
         await client.send(ECHO, b"")
         await began.wait()
         closing = asyncio.create_task(destination.close())
-        await asyncio.sleep(0.01)
+        await eventually(lambda: destination.statistics().connected == 0)
         assert not closing.done()
         release.set()
         await closing
         assert ended.is_set()
+
+
+async def test_a_stream_that_nobody_awaits_holds_up_no_close() -> None:
+    async with joined(options=quick(drain_timeout=1000)) as pair:
+        elements = pair.client.stream(ECHO, b"1000000")
+        assert (await anext(elements)).data == b"0"
+        await pair.client.close()
+        with pytest.raises(LinkLost):
+            async for _ in elements:
+                pass
 
 
 # --- using it -------------------------------------------------------------------------------------
@@ -736,7 +851,7 @@ async def test_a_request_that_finds_no_place_in_time_was_not_sent() -> None:
     ):
         first = asyncio.create_task(client.request(ECHO, b""))
         await began.wait()
-        with pytest.raises(LinkDown, match="no connection took the request"):
+        with pytest.raises(NotDelivered, match=r"the client \(1 requests are in flight"):
             await client.request(ECHO, b"", timeout=0.01)
         first.cancel()
         await asyncio.wait({first})
@@ -752,6 +867,7 @@ async def test_bad_arguments_are_refused_at_once() -> None:
         ({"brokers": uri, "tags": {"a": "b"}}, "go with service"),
         ({"brokers": uri, "route_ids": []}, "1 different ids"),
         ({"brokers": uri, "connections": 2, "route_ids": [UUID(int=1)] * 2}, "2 different"),
+        ({"brokers": uri, "route_ids": [UUID(int=0)]}, "zeros"),
         ({"brokers": uri, "service": "x" * 256}, "service name"),
     ]
     for arguments, text in wrong:

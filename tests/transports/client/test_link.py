@@ -560,7 +560,7 @@ async def test_a_broker_that_answers_keepalives_is_kept() -> None:
     async with met(quick(keepalive=0.01, lifetime=0.2)) as (client, _, made):
         link = link_of(client)
         began = link.loop.time()
-        await eventually(lambda: link._heard > began + 0.25)
+        await eventually(lambda: link.silence.heard > began + 0.25)
         assert made.came.empty()
         assert not link.gone.is_set()
 
