@@ -10,7 +10,6 @@ from ._handlers import (
     Handlers,
     HandlersStatistics,
     Interaction,
-    Outlet,
     Request,
     route_of,
 )
@@ -22,7 +21,7 @@ from ._reports import BrokerStatistics
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
 from ._selector import Ask, Selector
 from ._served import ServiceWorker
-from ._service import Handling, Incoming
+from ._service import Handling, Incoming, Outlet
 from ._unicast import Unicast
 
 __all__ = [

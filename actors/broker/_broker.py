@@ -31,7 +31,7 @@ from ._index import TagIndexWorker
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
 from ._reports import BrokerStatistics, Figures, Reports
-from ._route import BrokerRoute, Destination, RouteStatistics
+from ._route import BrokerRoute, Destination, RouteStatistics, readable
 
 if TYPE_CHECKING:
     from .._dead_letters import DeadLetter

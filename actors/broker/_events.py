@@ -50,6 +50,10 @@ class BrokerEvent:
     missed: int = 0
 
 
+SPARE: Final = 8
+"""Questions one peer may have in hand besides half of all subscriptions."""
+
+
 class Subscription:
     """Events as they happen: an asynchronous iterator for one task, on the node's loop.
 
@@ -133,6 +137,11 @@ class Events:
         self._max_events: Final = max_events
         self._subscriptions: dict[Subscription, None] = {}
         self.watched = False
+
+    @property
+    def share(self) -> int:
+        """How many questions and subscriptions one peer may have in hand: the others keep some."""
+        return self._max_watchers // 2 + SPARE
 
     def subscribe(self) -> Subscription:
         """Watch from now on. Call it on the node's loop, and `close` what it returns.

@@ -21,15 +21,15 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, overload
 from uuid import UUID
 
-from ...protocol import OnwardError
+from ...protocol import Address, OnwardError
 from ...protocol.broker import TagList
 from ...protocol.rsocket import ErrorCode
 
 if TYPE_CHECKING:
-    from ._service import Handling, Incoming
+    from ._service import Handling, Incoming, Outlet
 
 __all__ = [
     "Answer",
@@ -37,7 +37,6 @@ __all__ = [
     "Handlers",
     "HandlersStatistics",
     "Interaction",
-    "Outlet",
     "Request",
     "route_of",
 ]
@@ -130,32 +129,6 @@ class ApplicationError(OnwardError):
         return f"0x{self.code:x}: {self.text}"
 
 
-class Outlet(Protocol):
-    """Where what a handler says goes. All calls are made on the loop's thread, none blocks.
-
-    After `complete`, `error` or an element that completes, only `cancel_input` may follow.
-    """
-
-    def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Send an answer or an element of one; the requester has given credit for it.
-
-        Raises:
-            PayloadTooBig: It cannot be sent. Nothing was; the handler's end is an error then.
-        """
-
-    def complete(self) -> None:
-        """End the answer."""
-
-    def error(self, code: int, text: str) -> None:
-        """End with an error. Never called for an interaction without an answer."""
-
-    def request_n(self, n: int) -> None:
-        """Ask the requester of a channel for that many more elements."""
-
-    def cancel_input(self) -> None:
-        """Tell the requester of a channel that no more elements are wanted."""
-
-
 Elements: TypeAlias = AsyncIterator[bytes | Answer]
 ResponseHandler: TypeAlias = Callable[[Request], Awaitable[bytes | Answer]]
 StreamHandler: TypeAlias = Callable[[Request], Elements]
@@ -226,6 +199,8 @@ class HandlersStatistics:
         rejected: Requests that were too many, and got the error REJECTED.
         dropped: Those of the unhandled and the rejected that could not be told, as their
             interaction has no answer.
+        left_out: Metadata of answers that were left out, as a plain message was answered, which
+            has no place for them.
     """
 
     running: int
@@ -234,6 +209,7 @@ class HandlersStatistics:
     unhandled: int
     rejected: int
     dropped: int
+    left_out: int = 0
 
 
 class Handlers:
@@ -247,7 +223,12 @@ class Handlers:
     Args:
         max_handling: Most requests in the hands of handlers at a time. More are REJECTED,
             or dropped and counted where the interaction has no answer.
+        max_handling_per_peer: Most of them that come from one connection. More are REJECTED or
+            dropped likewise, so that one peer cannot have all handlers to itself. In a client all
+            come from the broker, and it does not apply.
         channel_window: Most elements of a channel that are asked for ahead of its handler.
+        channel_bytes: Most bytes of elements of a channel that are asked for ahead of its handler,
+            by the largest that has come so far; but one element at least.
 
     Attributes:
         response: Decorator of `async def f(request)`, which returns `bytes` or `Answer`.
@@ -261,11 +242,23 @@ class Handlers:
         ValueError: A limit is below 1.
     """
 
-    def __init__(self, *, max_handling: int = 1000, channel_window: int = 32) -> None:
-        if min(max_handling, channel_window) < 1:
-            raise ValueError("max_handling and channel_window must be at least 1")
+    def __init__(
+        self,
+        *,
+        max_handling: int = 1000,
+        max_handling_per_peer: int = 500,
+        channel_window: int = 32,
+        channel_bytes: int = 4 * 1024 * 1024,
+    ) -> None:
+        if min(max_handling, max_handling_per_peer, channel_window, channel_bytes) < 1:
+            raise ValueError(
+                "max_handling, max_handling_per_peer, channel_window and channel_bytes must be "
+                "at least 1"
+            )
         self.max_handling = max_handling
+        self.max_handling_per_peer = max_handling_per_peer
         self.channel_window = channel_window
+        self.channel_bytes = channel_bytes
         self.response = HandlerTable[ResponseHandler](Interaction.RESPONSE)
         self.fire_and_forget = HandlerTable[SilentHandler](Interaction.FIRE_AND_FORGET)
         self.stream = HandlerTable[StreamHandler](Interaction.STREAM)
@@ -279,13 +272,22 @@ class Handlers:
             Interaction.METADATA_PUSH: self.metadata_push,
         }
         self._running = 0
+        # Of those that are known to come from one peer; there are no more than run.
+        self._shares: dict[Address, int] = {}
         self._started = 0
         self._failed = 0
         self._unhandled = 0
         self._rejected = 0
         self._dropped = 0
+        self._left_out = 0
 
-    def start(self, interaction: Interaction, request: Request, outlet: Outlet) -> Handling:
+    def start(
+        self,
+        interaction: Interaction,
+        request: Request,
+        outlet: Outlet,
+        origin: Address | None = None,
+    ) -> Handling:
         """Start the handler of a request, as a task of the running loop.
 
         A request that is refused is answered before this returns; what is returned has
@@ -295,21 +297,24 @@ class Handlers:
             interaction: How it is asked.
             request: What is asked.
             outlet: Where the answer goes.
+            origin: Which peer asks, if several do: one of them cannot have all handlers.
         """
         from ._service import Handling
 
         handler = self._tables[interaction].find(request.route)
-        handling = Handling(self, interaction, outlet)
+        handling = Handling(self, interaction, outlet, origin)
         if handler is None:
             self._unhandled += 1
             what = f" of {request.route[:_LONGEST_ROUTE]!r}" if request.route else ""
             text = f"nothing here answers {interaction.value}{what}"
             self._refuse(handling, outlet, ErrorCode.INVALID, text)
-        elif self._running >= self.max_handling:
+        elif self._running >= self.max_handling or not self.room_for(origin):
             self._rejected += 1
             self._refuse(handling, outlet, ErrorCode.REJECTED, "busy")
         else:
             self._running += 1
+            if origin is not None:
+                self._shares[origin] = self._shares.get(origin, 0) + 1
             self._started += 1
             handling.start(handler, request)
         return handling
@@ -325,9 +330,31 @@ class Handlers:
         """Count a handler that failed."""
         self._failed += 1
 
-    def on_ended(self) -> None:
+    def on_ended(self, origin: Address | None) -> None:
         """Count a handler that has ended, however it did."""
         self._running -= 1
+        if origin is not None:
+            self._shares[origin] -= 1
+            if not self._shares[origin]:
+                del self._shares[origin]
+
+    def on_left_out(self) -> None:
+        """Count metadata of an answer that there was no place for."""
+        self._left_out += 1
+
+    @property
+    def busy(self) -> bool:
+        """Whether as many requests are in the hands of handlers as may be."""
+        return self._running >= self.max_handling
+
+    def room_for(self, origin: Address | None) -> int:
+        """Return how many more requests of one peer may be in the hands of handlers.
+
+        The limit for all together is another matter.
+        """
+        if origin is None:
+            return self.max_handling
+        return max(0, self.max_handling_per_peer - self._shares.get(origin, 0))
 
     def statistics(self) -> HandlersStatistics:
         """Return the figures at this moment."""
@@ -338,6 +365,7 @@ class Handlers:
             unhandled=self._unhandled,
             rejected=self._rejected,
             dropped=self._dropped,
+            left_out=self._left_out,
         )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from math import inf
 from random import random
 from typing import Final
@@ -22,7 +21,6 @@ from ...protocol.broker import (
     RoutingTable,
     RoutingType,
     TagList,
-    format_key,
     format_query,
     parse_key,
 )
@@ -35,11 +33,12 @@ from ._exchange import Exchange, MergeRules, exchange_of
 from ._methods import Methods
 from ._multicast import Multicast
 from ._options import BrokerOptions
+from ._release import Releases
 from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker, weight_of
 from ._selector import Ask, Selectors
 from ._served import ServiceWorker
 from ._unicast import Unicast
-from ._waiting import Waiter, Waiters, WaitingStatistics
+from ._waiting import Place, Waiter, Waiters, WaitingStatistics
 
 __all__ = ["TagIndexWorker"]
 
@@ -80,7 +79,8 @@ class TagIndexWorker(Worker):
         self._selectors = Selectors(self.table.queries, Methods(options), options.max_queries)
         self.choice = Choice(options.max_sticky, options.max_placed, self._now)
         self.events = Events(options.max_watchers, options.max_events)
-        self._waiters = Waiters(options.max_waiters, options.max_waiting_bytes)
+        self._waiters = Waiters(options)
+        self._releases = Releases(self._waiters, self.table, self._send_on, self.after)
         self._weight_key = parse_key(options.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
@@ -249,7 +249,7 @@ class TagIndexWorker(Worker):
             return
         if exchange is not None:
             exchange.wait()
-            exchange.withdraw = partial(self._waiters.withdraw, waiter.number)
+            exchange.withdraw = self._waiters.place(waiter)
         if waiter.until < self._alarm:
             self._set_alarm(waiter.until)
 
@@ -265,15 +265,22 @@ class TagIndexWorker(Worker):
         now = max(self.node.loop.time(), self._alarm)
         self._timer, self._alarm = None, inf
         for waiter in self._waiters.overdue(now):
-            self._refuse(waiter.message, waiter.ask)
+            there = self.table.candidates(waiter.ask.query)
+            self._refuse(waiter.message, waiter.ask, "all are busy" if there else "")
         soonest = self._waiters.deadline()
         if soonest is not None and soonest < self._alarm:
             self._set_alarm(soonest)
 
-    def _release(self, entry: Entry[BrokerRoute]) -> None:
-        """Send the messages on, in order, that wait for what has just joined."""
-        for waiter in self._waiters.satisfied(entry.tags):
-            self._send_on(waiter)
+    @staticmethod
+    def grew(exchange: Exchange, size: int) -> bool:
+        """Count more bytes for a request, if it waits; if there is no room, it is to be refused."""
+        place = exchange.withdraw
+        return not isinstance(place, Place) or place.grow(size)
+
+    def forget(self, origin: Address) -> None:
+        """Refuse what still waits of a connection that has ended."""
+        for waiter in self._waiters.of(origin):
+            self._refuse(waiter.message, waiter.ask, "its requester has gone")
 
     def _send_on(self, waiter: Waiter) -> None:
         """Send a message on that somebody can take now.
@@ -281,13 +288,16 @@ class TagIndexWorker(Worker):
         Chosen here and not by the rule: by what it asked when it came. Should it wait again,
         then no longer than it would have.
         """
-        message = waiter.message
-        to = self.choose(waiter.ask, exchange_of(message))
-        if to is None:  # who has joined was gone again before it was this one's turn
-            self._keep(message, waiter.ask, waiter.since, waiter.until - waiter.since)
-            return
+        message, ask = waiter.message, waiter.ask
+        to = self.choose(ask, exchange_of(message))
         onward, back, payload, source, context = message
-        self.node.deliver(_new(Message, ((to, *onward[1:]), back, payload, source, context)))
+        rest = onward[1:]
+        if to is None and ask.routing is MULTICAST and len(self.candidates(ask)) > 1:
+            to, rest = self._multicast, onward  # others have joined since
+        if to is None:  # who has joined was gone again before it was this one's turn
+            self._keep(message, ask, waiter.since, waiter.until - waiter.since)
+            return
+        self.node.deliver(_new(Message, ((to, *rest), back, payload, source, context)))
 
     def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
         self.rejected += 1
@@ -347,7 +357,7 @@ class TagIndexWorker(Worker):
         if update.previous is not None:
             self._leave(update.previous, "another connection has taken over its route id")
         self._tell("joined", entry)
-        self._release(entry)
+        self._releases.begin(entry)
         return entry
 
     def _route(self, destination: Destination, tags: TagList, now: float) -> BrokerRoute:
@@ -387,8 +397,3 @@ class TagIndexWorker(Worker):
     def rows(self) -> tuple[RouteStatistics, ...]:
         """Return the table, in the order the routes joined."""
         return tuple(entry.target.row() for entry in self.table)
-
-
-def readable(tags: TagList) -> tuple[tuple[str, str], ...]:
-    """Return tags as people read them; a null value is an empty text."""
-    return tuple((format_key(key), value or "") for key, value in tags)

@@ -42,7 +42,7 @@ def management(broker: Broker) -> Handlers:
 
     What cannot be read is answered with an object whose `error` says why.
     """
-    handlers = Handlers()
+    handlers = Handlers(max_handling_per_peer=broker.events.share)
 
     @handlers.response
     async def answer(request: Request) -> bytes:

@@ -26,6 +26,8 @@ _NOT_NEGATIVE: Final = (
     "max_wait",
     "max_waiters",
     "max_waiting_bytes",
+    "max_waiters_per_peer",
+    "max_waiting_bytes_per_peer",
     "max_placed",
     "max_held",
     "max_held_total",
@@ -49,8 +51,12 @@ class BrokerOptions:
         max_wait: Most seconds that any request waits for a destination, whatever it or
             `no_route_timeout` says; then it is REJECTED.
         max_waiters: Most requests that may wait for a route; one more is REJECTED at once.
-        max_waiting_bytes: Most bytes the waiting requests may hold together; a request that
-            would exceed it is REJECTED at once.
+        max_waiting_bytes: Most bytes the waiting requests may hold together, with fragments that
+            come while they wait; a request that would exceed it is REJECTED at once.
+        max_waiters_per_peer: Most of them that come from one connection; one more is REJECTED at
+            once. When a connection ends, those that no answer is due for are REJECTED as well.
+        max_waiting_bytes_per_peer: Most bytes that those of one connection may hold together; a
+            request that would exceed it is REJECTED at once.
         max_routes: Most routes in the table; a registration over it is refused.
         max_queries: Most tag queries whose candidates and position are remembered. The
             oldest is forgotten; its round robin starts again. Queries of over 1024 bytes
@@ -88,6 +94,7 @@ class BrokerOptions:
         weight_tag: The key of the tag that says a destination's weight, as people write keys.
             The weight is a decimal number of 0 or more; what is none counts as 1.
         max_watchers: Most subscriptions to the broker's events at a time; one more is refused.
+            One connection may have half as many, and 8, in hand of the management service.
         max_events: Events kept for a subscription that does not keep up; then the oldest is
             lost, and the next one says how many were.
         max_reports: Most listeners, and others, that tell the broker about themselves at a time;
@@ -105,6 +112,8 @@ class BrokerOptions:
     max_wait: float = 300.0
     max_waiters: int = 10_000
     max_waiting_bytes: int = 64 * 1024 * 1024
+    max_waiters_per_peer: int = 5_000
+    max_waiting_bytes_per_peer: int = 32 * 1024 * 1024
     max_routes: int = 1_000_000
     max_queries: int = 10_000
     max_mailbox: int = 10_000

@@ -6,18 +6,19 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from time import monotonic
 from typing import Final
 from uuid import UUID
 
 from ...protocol import Address, DeliveryError, Message, NotDelivered
-from ...protocol.broker import LATENCY_DECAY, peak_ewma
+from ...protocol.broker import LATENCY_DECAY, TagList, format_key, peak_ewma
 from .._worker import Worker
 from ._events import BrokerEvent, EventKind
 from ._exchange import Exchange, exchange_of
 from ._handlers import Handlers
 
-__all__ = ["BrokerRoute", "Destination", "RouteStatistics", "RouteWorker", "weight_of"]
+__all__ = ["BrokerRoute", "Destination", "RouteStatistics", "RouteWorker", "readable", "weight_of"]
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -187,8 +188,21 @@ class BrokerRoute:
     @property
     def busy(self) -> bool:
         """Whether the destination cannot keep up just now."""
-        busy = self.destination.busy
+        destination = self.destination
+        busy, handlers = destination.busy, destination.handlers
+        if handlers is not None:
+            # Those on their way to it count: it will have them in hand in a moment.
+            return handlers.busy or self.outstanding >= handlers.max_handling
         return busy is not None and busy()
+
+    def room_for(self, origin: Address | None) -> float:
+        """Return how many more requests of one peer it may be given; infinity if it does not say.
+
+        Args:
+            origin: The peer: the first step of the way back; `None` if there is none.
+        """
+        handlers = self.destination.handlers
+        return inf if handlers is None else handlers.room_for(origin)
 
     def choose(self, exchange: Exchange | None) -> Address:
         """Count a request for this destination and return where to send it."""
@@ -231,6 +245,11 @@ class BrokerRoute:
             self.weight,
             self.busy,
         )
+
+
+def readable(tags: TagList) -> tuple[tuple[str, str], ...]:
+    """Return tags as people read them; a null value is an empty text."""
+    return tuple((format_key(key), value or "") for key, value in tags)
 
 
 def weight_of(text: str | None) -> float:

@@ -40,8 +40,8 @@ class ServiceWorker(Worker):
         """Start the handler for one request, once the request is whole."""
         request = exchange_of(message)
         if request is None:
-            reply = _Reply(self, message)
-            self._keep(reply, reply.start(self._handlers))
+            reply = _Reply(self, self._handlers, message)
+            self._keep(reply, reply.start())
         elif not request.ended and request.whole(lambda: self.handle_message(message)):
             try:
                 self._keep(request, request.serve(self._handlers))
@@ -68,22 +68,27 @@ class ServiceWorker(Worker):
 class _Reply:
     """Answers a plain message along its return route."""
 
-    __slots__ = ("_message", "_worker")
+    __slots__ = ("_handlers", "_message", "_worker")
 
-    def __init__(self, worker: ServiceWorker, message: Message) -> None:
+    def __init__(self, worker: ServiceWorker, handlers: Handlers, message: Message) -> None:
         self._worker = worker
+        self._handlers = handlers
         self._message = message
 
-    def start(self, handlers: Handlers) -> Handling:
+    def start(self) -> Handling:
         """Start the handler."""
         message = self._message
         answered = bool(message.return_route)
         interaction = Interaction.RESPONSE if answered else Interaction.FIRE_AND_FORGET
-        return handlers.start(interaction, Request(message.payload), self)
+        back = message.return_route
+        origin = back[0] if back else None
+        return self._handlers.start(interaction, Request(message.payload), self, origin)
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Send the answer; a message has no place for metadata."""
-        del metadata, complete
+        """Send the answer; a message has no place for metadata, which are counted."""
+        del complete
+        if metadata is not None:
+            self._handlers.on_left_out()
         try:
             self._worker.reply(self._message, data)
         except DeliveryError as error:

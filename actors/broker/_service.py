@@ -11,18 +11,47 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from ...protocol import PayloadTooBig
+from ...protocol import Address, PayloadTooBig
 from ...protocol.rsocket import MAX_REQUEST_N, ErrorCode
-from ._handlers import Answer, ApplicationError, Handlers, Interaction, Outlet, Request
+from ._handlers import Answer, ApplicationError, Handlers, Interaction, Request
 
-__all__ = ["Handling", "Incoming"]
+__all__ = ["Handling", "Incoming", "Outlet"]
 
 _logger = logging.getLogger("onward.actors.broker")
 
+ELEMENT_COST: Final = 256
+"""Bytes counted for each element that is held besides its own, for the objects it is made of."""
+
 _PER_TURN: Final = 64
 """Most elements a generator that never waits may make before others have a turn."""
+
+
+class Outlet(Protocol):
+    """Where what a handler says goes. All calls are made on the loop's thread, none blocks.
+
+    After `complete`, `error` or an element that completes, only `cancel_input` may follow.
+    """
+
+    def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
+        """Send an answer or an element of one; the requester has given credit for it.
+
+        Raises:
+            PayloadTooBig: It cannot be sent. Nothing was; the handler's end is an error then.
+        """
+
+    def complete(self) -> None:
+        """End the answer."""
+
+    def error(self, code: int, text: str) -> None:
+        """End with an error. Never called for an interaction without an answer."""
+
+    def request_n(self, n: int) -> None:
+        """Ask the requester of a channel for that many more elements."""
+
+    def cancel_input(self) -> None:
+        """Tell the requester of a channel that no more elements are wanted."""
 
 
 class _Signal:
@@ -61,26 +90,38 @@ class _Signal:
 class Incoming(AsyncIterator[bytes]):
     """The elements of a channel's requester, the first one included.
 
-    More are asked for as they are taken, at most `Handlers.channel_window` ahead.
+    More are asked for as they are taken, at most `Handlers.channel_window` ahead, and fewer if they
+    are large.
 
     Attributes:
         metadata: The metadata of the element that was taken last; `None` if it has none.
+        held: Bytes of the elements that have not been taken, with what the objects cost.
 
     Raises:
         ApplicationError: (While iterating.) The requester ended them with an error. What
             the handler says from then on reaches nobody.
     """
 
-    def __init__(self, outlet: Outlet, request: Request, window: int) -> None:
+    def __init__(self, outlet: Outlet, request: Request, window: int, most: int) -> None:
         self.metadata: bytes | None = None
+        self.held = 0
         self._outlet = outlet
         self._window = window
-        self._held: deque[tuple[bytes, bytes | None]] = deque([(request.data, request.metadata)])
+        self._most = most
+        self._held: deque[tuple[bytes, bytes | None]] = deque()
         self._due = 0  # elements asked for that have not come
         self._begun = False
         self._ended = False
         self._error: ApplicationError | None = None
         self._news = _Signal()
+        self._hold(request.data, request.metadata)
+
+    def _hold(self, data: bytes, metadata: bytes | None) -> None:
+        size = _size(data, metadata)
+        self.held += size
+        # The more it has to be held of one, the fewer are asked for ahead.
+        self._window = max(1, min(self._window, self._most // size))
+        self._held.append((data, metadata))
 
     @property
     def ended(self) -> bool:
@@ -99,6 +140,7 @@ class Incoming(AsyncIterator[bytes]):
                 raise StopAsyncIteration
             await self._news.wait()
         data, self.metadata = self._held.popleft()
+        self.held -= _size(data, self.metadata)
         return data
 
     def _ask(self) -> None:
@@ -118,7 +160,7 @@ class Incoming(AsyncIterator[bytes]):
         if not self._due:
             return False
         self._due -= 1
-        self._held.append((data, metadata))
+        self._hold(data, metadata)
         self._news.wake()
         return True
 
@@ -132,6 +174,7 @@ class Incoming(AsyncIterator[bytes]):
         """Forget what nobody will take."""
         self.end()
         self._held.clear()
+        self.held = 0
 
 
 class Handling:
@@ -150,16 +193,24 @@ class Handling:
         "_handlers",
         "_incoming",
         "_news",
+        "_origin",
         "_outlet",
         "_task",
         "interaction",
         "over",
     )
 
-    def __init__(self, handlers: Handlers, interaction: Interaction, outlet: Outlet) -> None:
+    def __init__(
+        self,
+        handlers: Handlers,
+        interaction: Interaction,
+        outlet: Outlet,
+        origin: Address | None = None,
+    ) -> None:
         self.interaction = interaction
         self.over = False
         self._handlers = handlers
+        self._origin = origin
         self._outlet = outlet
         self._credit = 0
         self._news = _Signal()
@@ -169,7 +220,9 @@ class Handling:
     def start(self, handler: Callable[..., Any], request: Request) -> None:
         """Start the task; once."""
         if self.interaction is Interaction.CHANNEL:
-            self._incoming = Incoming(self._outlet, request, self._handlers.channel_window)
+            limits = self._handlers
+            window, most = limits.channel_window, limits.channel_bytes
+            self._incoming = Incoming(self._outlet, request, window, most)
         self._task = asyncio.get_running_loop().create_task(self._run(handler, request))
         self._task.add_done_callback(self._on_done)
 
@@ -220,6 +273,18 @@ class Handling:
     def done(self) -> bool:
         """Whether the handler has ended, or was never started."""
         return self._task is None or self._task.done()
+
+    @property
+    def held(self) -> int:
+        """Bytes of a channel's elements that the handler has not taken yet."""
+        return 0 if self._incoming is None else self._incoming.held
+
+    def then(self, action: Callable[[], object]) -> None:
+        """Do something once the handler has ended; at once if it was never started."""
+        if self._task is None:
+            action()
+        else:
+            self._task.add_done_callback(lambda _: action())
 
     async def wait(self) -> None:
         """Wait until the handler has ended, however it does."""
@@ -296,13 +361,19 @@ class Handling:
         self._fail(ErrorCode.APPLICATION_ERROR, text)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._handlers.on_ended()
+        self._handlers.on_ended(self._origin)
         if task.cancelled():
             # Not by the requester, if it is not over: by the handler itself, or at the end
             # of the loop.
             self._fail(ErrorCode.CANCELED, "the handler was cancelled")
+        self.over = True
         if self._incoming is not None:
             self._incoming.close()
+
+
+def _size(data: bytes, metadata: bytes | None) -> int:
+    """Return the bytes that are counted for an element."""
+    return len(data) + len(metadata or b"") + ELEMENT_COST
 
 
 def _parts(answer: Any) -> tuple[bytes, bytes | None]:

@@ -1,6 +1,7 @@
 """Messages that wait for a route.
 
-They are bounded in number, bytes and age. Those that ask for the same tags are one group, and a
+They are bounded in number, bytes and age, and those of one peer in number and bytes, so that no
+peer has all the room. Those that ask for the same tags are one group, and a
 group is filed under one of its tags: the one with the fewest groups. A destination that joins
 carries all tags of the groups it satisfies, so only the groups filed under its tags are looked
 at. Time is an argument, in seconds of any clock that does not go back.
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from ...protocol import Message
+from ...protocol import Address, Message
 from ...protocol.broker import Query, Tag
+from ._options import BrokerOptions
 from ._selector import Ask
 
-__all__ = ["Waiter", "Waiters", "WaitingStatistics"]
+__all__ = ["Place", "Waiter", "Waiters", "WaitingStatistics"]
 
 SPARE: Final = 64
 """Deadlines of messages that wait no more, above as many as wait, before they are cleared out."""
@@ -47,12 +49,13 @@ class Waiter:
         number: Its place in the order they came.
         message: The message.
         ask: What it asks for.
+        origin: Who sent it: the first step of its way back; `None` if it has none.
         size: The bytes it holds.
         since: When it came.
         until: When it has waited long enough.
     """
 
-    __slots__ = ("ask", "message", "number", "since", "size", "until")
+    __slots__ = ("ask", "message", "number", "origin", "since", "size", "until")
 
     def __init__(
         self, number: int, message: Message, ask: Ask, size: int, since: float, until: float
@@ -60,9 +63,44 @@ class Waiter:
         self.number: Final = number
         self.message: Final = message
         self.ask: Final = ask
-        self.size: Final = size
+        way_back = message[1]
+        self.origin: Final[Address | None] = way_back[0] if way_back else None
+        self.size = size
         self.since: Final = since
         self.until: Final = until
+
+
+class Place:
+    """A place among those that wait. Calling it gives it up.
+
+    Args:
+        waiters: Where it is.
+        number: What waits there.
+    """
+
+    __slots__ = ("_number", "_waiters")
+
+    def __init__(self, waiters: Waiters, number: int) -> None:
+        self._waiters = waiters
+        self._number = number
+
+    def __call__(self) -> None:
+        """Give it up."""
+        self._waiters.withdraw(self._number)
+
+    def grow(self, size: int) -> bool:
+        """Count more bytes for what waits; return whether there is room for them."""
+        return self._waiters.grow(self._number, size)
+
+
+class _Share:
+    """What waits of one peer."""
+
+    __slots__ = ("numbers", "size")
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, None] = {}
+        self.size = 0
 
 
 class _Group:
@@ -80,16 +118,16 @@ class Waiters:
     """All messages that wait for a route, in the order they came.
 
     Args:
-        max_waiters: Most messages.
-        max_bytes: Most bytes they may hold together.
+        options: How many, how many bytes, and how much of either for one peer.
     """
 
-    def __init__(self, max_waiters: int, max_bytes: int) -> None:
-        self._max_waiters = max_waiters
-        self._max_bytes = max_bytes
+    def __init__(self, options: BrokerOptions) -> None:
+        self._options = options
         self._all: dict[int, Waiter] = {}
         self._groups: dict[Query, _Group] = {}
         self._filed: dict[Tag, dict[Query, _Group]] = {}
+        # Of those that have a way back; there are no more than wait.
+        self._shares: dict[Address, _Share] = {}
         # Deadlines, soonest first; some are of messages that wait no more.
         self._deadlines: list[tuple[float, int]] = []
         self._bytes = 0
@@ -110,17 +148,58 @@ class Waiters:
         Returns:
             What waits, or `None` if there is no room.
         """
-        if len(self._all) >= self._max_waiters or self._bytes + size > self._max_bytes:
+        number = self._last + 1
+        waiter = Waiter(number, message, ask, 0, since, since + patience)
+        share = None if waiter.origin is None else self._shares.get(waiter.origin)
+        if len(self._all) >= self._options.max_waiters or not self._has_room(share, size):
             return None
-        self._last = number = self._last + 1
-        waiter = Waiter(number, message, ask, size, since, since + patience)
+        if share is not None and len(share.numbers) >= self._options.max_waiters_per_peer:
+            return None
+        self._last = number
         self._all[number] = waiter
-        self._bytes += size
+        if waiter.origin is not None:
+            if share is None:
+                share = self._shares[waiter.origin] = _Share()
+            share.numbers[number] = None
+        self._count(waiter, size)
         query = ask.query
         group = self._groups.get(query) or self._open(query)
         group.waiters[number] = waiter
         heappush(self._deadlines, (waiter.until, number))
         return waiter
+
+    def place(self, waiter: Waiter) -> Place:
+        """Return the place of what waits."""
+        return Place(self, waiter.number)
+
+    def grow(self, number: int, size: int) -> bool:
+        """Count more bytes for what waits under a number.
+
+        Returns:
+            False if there is no room for them: nothing is counted then, and it is up to the
+            caller to have it wait no longer. True if it waits no more.
+        """
+        waiter = self._all.get(number)
+        if waiter is None:
+            return True
+        share = None if waiter.origin is None else self._shares[waiter.origin]
+        if not self._has_room(share, size):
+            return False
+        self._count(waiter, size)
+        return True
+
+    def _has_room(self, share: _Share | None, size: int) -> bool:
+        own = size if share is None else share.size + size
+        return (
+            self._bytes + size <= self._options.max_waiting_bytes
+            and own <= self._options.max_waiting_bytes_per_peer
+        )
+
+    def _count(self, waiter: Waiter, size: int) -> None:
+        waiter.size += size
+        self._bytes += size
+        if waiter.origin is not None:
+            self._shares[waiter.origin].size += size
 
     def _open(self, query: Query) -> _Group:
         filed = self._filed
@@ -134,7 +213,15 @@ class Waiters:
         waiter = self._all.pop(number, None)
         if waiter is None:
             return None
-        self._bytes -= waiter.size
+        size = waiter.size
+        self._bytes -= size
+        origin = waiter.origin
+        if origin is not None:
+            share = self._shares[origin]
+            share.size -= size
+            del share.numbers[number]
+            if not share.numbers:
+                del self._shares[origin]
         query = waiter.ask.query
         group = self._groups[query]
         del group.waiters[number]
@@ -153,7 +240,7 @@ class Waiters:
             del self._filed[group.tag]
 
     def satisfied(self, tags: Iterable[Tag]) -> list[Waiter]:
-        """Take out those that ask for no other tags than these, in the order they came."""
+        """Return those that ask for no other tags than these, in the order they came."""
         filed = self._filed
         carried = frozenset(tags)
         found = [
@@ -164,7 +251,12 @@ class Waiters:
             if query <= carried
             for number in group.waiters
         ]
-        return self._take(sorted(found))
+        return [self._all[number] for number in sorted(found)]
+
+    def of(self, origin: Address) -> list[Waiter]:
+        """Take out those of one peer, in the order they came."""
+        share = self._shares.get(origin)
+        return [] if share is None else self._take(list(share.numbers))
 
     def overdue(self, now: float) -> list[Waiter]:
         """Take out those that have waited long enough, the first to be so first."""

@@ -247,7 +247,7 @@ class Branch(FrameExchange):
         exchange = merge.exchange
         request = exchange.request()
         interaction = INTERACTIONS[exchange.kind]
-        served = Served(self, merge.link.options.max_request)
+        served = Served(self, merge.link)
         self.to = served
         if completes(exchange.frames):
             merge.input.let_go(self)

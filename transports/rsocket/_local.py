@@ -11,6 +11,7 @@ from ...protocol import (
     Message,
     NotDelivered,
     OnwardError,
+    PayloadTooBig,
     ProtocolError,
     UnknownAddress,
 )
@@ -22,7 +23,7 @@ from ...protocol.rsocket import (
     RSocketError,
     Stream,
 )
-from ._request import FrameExchange
+from ._request import FRAME_COST, FrameExchange, more_follow
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -53,14 +54,20 @@ class DestinationError(OnwardError):
 
 
 class LocalRequest:
-    """A request that a worker of this node made to the peer; it is its stream's `peer`."""
+    """A request that a worker of this node made to the peer; it is its stream's `peer`.
 
-    __slots__ = ("_link", "_payload", "message")
+    Attributes:
+        message: The request.
+        kept: Bytes of the answer that have come, while it is not whole.
+    """
+
+    __slots__ = ("_link", "_payload", "kept", "message")
 
     def __init__(self, link: Link, message: Message) -> None:
         self._link = link
         self._payload = Reassembler(link.options.max_answer)
         self.message = message
+        self.kept = 0
 
     def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
         """Take a frame of the peer's answer, and pass the answer on once it is whole."""
@@ -68,15 +75,29 @@ class LocalRequest:
         if frame.type == FrameType.ERROR:
             self._fail(DestinationError(frame.error_code, frame.error_text))
             return
+        part = more_follow(frame)
         try:
-            if not self._payload.add(frame):
+            # A part of it keeps no whole chunk of input.
+            if not self._payload.add(frame.detached() if part else frame):
+                self._keep(frame.end - frame.start)
                 return
-        except RSocketError as error:
+        except (RSocketError, PayloadTooBig) as error:
             link.core.terminate(stream, ErrorCode.CANCELED, "")
             self._fail(error)
             return
+        link.session.gathered.let_go(self)
         back = link.return_route
         link.node.deliver(Message(message.return_route, back, self._payload.data, back[0]))
+
+    def _keep(self, size: int) -> None:
+        """Count a part of an answer that is kept.
+
+        Raises:
+            PayloadTooBig: The peer has sent too much that is not whole.
+        """
+        self.kept += size + FRAME_COST
+        if not self._link.session.gathered.keep(self, size):
+            raise PayloadTooBig(self.kept, self._link.options.max_gathered)
 
     def on_gone(self, stream: Stream, text: str) -> None:
         """Tell the worker that no answer will come."""
@@ -85,6 +106,7 @@ class LocalRequest:
 
     def _fail(self, error: OnwardError) -> None:
         """Raise an error where the request was made; otherwise it is a dead letter."""
+        self._link.session.gathered.let_go(self)
         node = self._link.node
         if not node.fail_request(self.message.return_route[0], error):
             node.dead_letter(self.message, error)

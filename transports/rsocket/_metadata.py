@@ -107,7 +107,7 @@ def find_broker_frame(
     """
     while (found := _find(metadata, start, end)) is not None:
         _, content, start = found
-        size = start - content
-        if size < HEADER_SIZE or frame_type(metadata[content:start]) in wanted:
+        if start - content < HEADER_SIZE or metadata[content + 4] >> 2 in wanted:
             return found
+        frame_type(metadata[content:start])  # or nobody knows what it is
     return None

@@ -36,7 +36,10 @@ class LinkOptions:
         max_request: Most bytes of a fragmented request gathered for a worker of this node.
             Over it: INVALID.
         max_gathered: Most bytes of all such requests of one peer together, with what the
-            objects cost that hold them. One more fragment has its request REJECTED.
+            objects cost that hold them, with elements of channels that handlers of this node
+            have not taken, and with answers to workers of this node that are not whole. One more
+            fragment has its request REJECTED, or its channel CANCELED; who asked for the answer
+            gets `PayloadTooBig`.
         max_multicast_held: Most bytes held for all multicasts that one peer has asked for, with
             what the objects cost that hold them. The multicast that would exceed it is
             CANCELED.
@@ -70,7 +73,7 @@ class LinkOptions:
     max_answer: int = 16 * 1024 * 1024
     max_gather: int = 1024 * 1024
     max_request: int = 8 * 1024 * 1024
-    max_gathered: int = 16 * 1024 * 1024
+    max_gathered: int = 32 * 1024 * 1024
     max_multicast_held: int = 32 * 1024 * 1024
     frame_timeout: float = 30.0
     max_unfinished: int = 256 * 1024 * 1024

@@ -20,7 +20,7 @@ from ...protocol.rsocket import (
     RSocketError,
     Stream,
 )
-from ._request import INTERACTIONS, WITH_CREDIT, completes
+from ._request import FRAME_COST, INTERACTIONS, WITH_CREDIT, completes
 
 if TYPE_CHECKING:
     from ...actors.broker import Handling
@@ -67,16 +67,26 @@ class Served:
 
     Args:
         port: Where the requester is.
-        limit: Most bytes of an element of the requester that comes in fragments.
+        link: The requester's connection.
     """
 
-    __slots__ = ("_handling", "_limit", "_over", "_part", "_port", "ahead", "credit")
+    __slots__ = (
+        "_handling",
+        "_link",
+        "_over",
+        "_part",
+        "_part_size",
+        "_port",
+        "ahead",
+        "credit",
+    )
 
-    def __init__(self, port: Port, limit: int) -> None:
+    def __init__(self, port: Port, link: Link) -> None:
         self._port = port
-        self._limit = limit
+        self._link = link
         self._handling: Handling | None = None
         self._part: Reassembler | None = None
+        self._part_size = 0
         self._over = False
         self.ahead = 0
         self.credit = 0
@@ -92,10 +102,19 @@ class Served:
             request: What is asked.
             complete: Whether the first element of a channel is its last.
         """
-        self._handling = handling = handlers.start(interaction, request, self)
+        link = self._link
+        handling = handlers.start(interaction, request, self, link.return_route[0])
+        self._handling = handling
+        if interaction is Interaction.CHANNEL:
+            handling.then(lambda: link.session.gathered.let_go(self))
         if complete:
             handling.input_complete()
         return handling
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the requester's elements that the handler has not taken yet."""
+        return self._part_size + self._at_work.held
 
     # --- what the handler says ----------------------------------------------------------------
 
@@ -149,20 +168,32 @@ class Served:
             return
         part = self._part
         if part is None:
-            part = self._part = Reassembler(self._limit)
+            part = self._part = Reassembler(self._link.options.max_request)
+        size = frame.end - frame.start
+        self._part_size += size + FRAME_COST
         try:
-            if not part.add(frame.detached()):
-                return
+            whole = part.add(frame.detached())
         except RSocketError as error:
-            handling.cancel()
-            self.error(ErrorCode.INVALID, str(error))
+            self._give_up(ErrorCode.INVALID, str(error))
             return
+        if whole:
+            self._part = None
+            self._part_size = 0
+            if part.next:
+                self.credit -= 1
+                handling.element(part.data, part.metadata)
+            if part.ends:
+                handling.input_complete()
+        if not handling.over and not self._link.session.gathered.keep(self, size):
+            limit = self._link.options.max_gathered
+            self._give_up(ErrorCode.CANCELED, f"{limit} bytes of the requester are held already")
+
+    def _give_up(self, code: int, text: str) -> None:
+        """End a channel whose elements cannot be kept."""
         self._part = None
-        if part.next:
-            self.credit -= 1
-            handling.element(part.data, part.metadata)
-        if part.ends:
-            handling.input_complete()
+        self._part_size = 0
+        self._at_work.cancel()
+        self.error(code, text)
 
     def cancel(self) -> None:
         """Cancel the handler, unless it has said its last word."""
@@ -184,7 +215,7 @@ class ServedStream:
         self._exchange = exchange
         self._link = exchange.link
         self._stream = exchange.stream
-        self._served = Served(self, exchange.link.options.max_request)
+        self._served = Served(self, exchange.link)
         self._held = 0
 
     def start(self, handlers: Handlers) -> Handling:
@@ -202,9 +233,11 @@ class ServedStream:
             stream.peer = self
             exchange.withdraw = self._served.cancel
         else:
-            exchange.end()
-            exchange.unlink()
+            exchange.unlink()  # it has no stream any more
         handling = self._served.start(handlers, interaction, request, complete=complete)
+        if not interaction.answered:
+            # Its route has it in hand until then, be the requester there or not.
+            handling.then(exchange.end)
         if stream is not None and exchange.kind in WITH_CREDIT:
             self._held = stream.send_credit
             self.refill()

@@ -39,6 +39,7 @@ from ...protocol.rsocket import (
 )
 from .._log import shown
 from ._exchange import StreamExchange
+from ._gathered import Gathered
 from ._leases import Leases
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
@@ -82,6 +83,7 @@ class Session:
     Attributes:
         registration: Its place in the table, if it is a destination.
         setup: Its SETUP.
+        gathered: What is kept of the peer's frames.
         requests: Requests read.
         refused: Of those, the ones that could not be read or routed at once.
 
@@ -96,9 +98,7 @@ class Session:
         self._shape = MetadataShape("")
         # Metadata of requests to what they ask for and how; cleared whole at the limit.
         self._known: dict[bytes, tuple[Ask, Form]] = {}
-        # Requests in fragments, and at least as many bytes as are kept of them.
-        self._gathering: set[StreamExchange] = set()
-        self._gathered = 0
+        self.gathered = Gathered(link.options)
         self._rejected = False
         self._service = ""
         self._asking: bytes | None = None
@@ -308,6 +308,8 @@ class Session:
                 raise NotDelivered("the request", "too much data before it was handed over")
             exchange.frames.append(frame.detached())
             self._count(exchange, frame)
+            if not self._link.index.grew(exchange, frame.end - frame.start + FRAME_COST):
+                raise NotDelivered("the request", "too much waits for a route already")
         except (NotDelivered, PayloadTooBig) as error:
             self._refuse(exchange, code_of(error), text_of(error))
             return
@@ -320,17 +322,8 @@ class Session:
         Raises:
             NotDelivered: There are too many of this peer's.
         """
-        limit = self._link.options.max_gathered
-        self._gathering.add(exchange)
-        self._gathered += frame.end - frame.start + FRAME_COST
-        if self._gathered <= limit:
-            return
-        # It was counted up only. See what is left of those that are still kept.
-        self._gathering = {each for each in self._gathering if each.kept}
-        self._gathered = sum(
-            kept.end - kept.start + FRAME_COST for each in self._gathering for kept in each.frames
-        )
-        if self._gathered > limit:
+        if not self.gathered.add(exchange, frame.end - frame.start):
+            limit = self._link.options.max_gathered
             raise NotDelivered("the request", f"fragments of {limit} bytes wait already")
 
     def _refuse(self, exchange: StreamExchange, code: int, text: str) -> None:
@@ -380,7 +373,8 @@ class Session:
     def end(self) -> None:
         """Leave, and let go of the connection: nothing comes from it any more."""
         self.leave()
-        self._gathering.clear()
+        self.gathered.clear()
+        self._link.index.forget(self._link.worker.address)
         if self._link.leases is not None:
             self._link.leases.end()
         del self._link

@@ -62,7 +62,7 @@ async def test_a_worker_is_a_destination() -> None:
         }
         assert (row.requests, row.outstanding) == (1, 0)
         assert row.since > 1.7e9
-        assert broker.statistics() == BrokerStatistics(2, 0, 0, 0.0, *[0] * 9)
+        assert broker.statistics() == BrokerStatistics(2, 0, 0, 0.0, *[0] * 10)
 
 
 async def test_a_registration_is_withdrawn() -> None:

@@ -1,0 +1,81 @@
+"""What is kept of one peer's frames, bounded for all of it together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ._options import LinkOptions
+from ._request import FRAME_COST
+
+if TYPE_CHECKING:
+    from ._exchange import StreamExchange
+
+__all__ = ["Gathered", "Keeper"]
+
+SPARE: Final = 64
+"""Requests in fragments that are over, above as many as are not, before they are let go of."""
+
+
+class Keeper(Protocol):
+    """What keeps something of what a peer has sent."""
+
+    @property
+    def kept(self) -> int:
+        """The bytes it keeps, with what the objects cost."""
+        ...
+
+
+class Gathered:
+    """Bounds what is kept of a peer's frames by `max_gathered`.
+
+    There are requests in fragments, elements that a handler of this node has not taken, and answers
+    to workers that are not whole. All are counted when they come, and none when it goes, as that
+    may be on the path of a relayed frame. At the limit it is looked what is left.
+
+    Args:
+        options: The limit.
+    """
+
+    def __init__(self, options: LinkOptions) -> None:
+        self._limit = options.max_gathered
+        self._requests: set[StreamExchange] = set()
+        self._keepers: set[Keeper] = set()
+        self._size = 0
+        self._sort_out = SPARE
+
+    def add(self, exchange: StreamExchange, size: int) -> bool:
+        """Count a frame that is kept of a request; it has it already.
+
+        Returns:
+            Whether there is room for it. If not, it is up to the caller to refuse the request.
+        """
+        self._requests.add(exchange)
+        return self._room(size + FRAME_COST)
+
+    def keep(self, keeper: Keeper, size: int) -> bool:
+        """Count a frame that something keeps, until it is let go of; it has it already.
+
+        Returns:
+            Whether there is room for it. If not, it is up to the caller to give it up.
+        """
+        self._keepers.add(keeper)
+        return self._room(size + FRAME_COST)
+
+    def let_go(self, keeper: Keeper) -> None:
+        """Forget what keeps something: it does no more."""
+        self._keepers.discard(keeper)
+
+    def clear(self) -> None:
+        """Let go of all."""
+        self._requests.clear()
+        self._keepers.clear()
+
+    def _room(self, size: int) -> bool:
+        self._size += size
+        if self._size <= self._limit and len(self._requests) <= self._sort_out:
+            return True
+        self._requests = {each for each in self._requests if each.kept}
+        self._sort_out = 2 * len(self._requests) + SPARE
+        requests = (each.size + FRAME_COST * len(each.frames) for each in self._requests)
+        self._size = sum(requests) + sum(each.kept for each in self._keepers)
+        return self._size <= self._limit
