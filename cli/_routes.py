@@ -65,18 +65,19 @@ def _command(arguments: argparse.Namespace) -> None:
         # The client library takes its time to import; the other commands go without.
         from ._client import ask_broker
 
-        while True:
-            rows = await stop.unless(ask_broker(arguments.broker, "routes", arguments.timeout))
-            if arguments.json:
-                print(json.dumps(rows, indent=None if every else 2), flush=True)
-            else:
-                print(f"{CLEAR if every else ''}{show(rows)}", flush=True)
-            if every is None:
-                return
-            try:
+        try:
+            while True:
+                rows = await stop.unless(ask_broker(arguments.broker, "routes", arguments.timeout))
+                if arguments.json:
+                    print(json.dumps(rows, indent=None if every else 2), flush=True)
+                else:
+                    print(f"{CLEAR if every else ''}{show(rows)}", flush=True)
+                if every is None:
+                    return
                 await stop.unless(sleep(every))
-            except Interrupted:
-                return
+        except Interrupted:
+            if every is None:
+                raise
 
     run(ask)
 

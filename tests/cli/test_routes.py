@@ -12,7 +12,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
-from onward.cli import _routes, main
+from onward.cli import _client, _routes, main
 from onward.cli._client import ask_broker
 from onward.cli._routes import show
 from onward.cli._run import Stop
@@ -171,6 +171,34 @@ def test_it_prints_the_table_again_and_again(
     else:
         assert printed.count(_routes.CLEAR) == printed.count("ROUTE") == 3
     assert made[0].waits == [0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(["--watch", "1"], Status.OK), ([], Status.IN_DOUBT)]
+)
+def test_it_is_stopped_during_a_question(
+    words: list[str],
+    status: Status,
+    broker: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run_it(command: Callable[[Stop], Coroutine[None, None, None]]) -> None:
+        async def main() -> None:
+            stop = Stop()
+
+            async def never(*_: object) -> None:
+                stop.wish()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(_client, "ask_broker", never)
+            await command(stop)
+
+        asyncio.run(main())
+
+    monkeypatch.setattr(_routes, "run", run_it)
+    assert main(["routes", "--broker", broker, *words]) == status
+    assert ("interrupted" in capsys.readouterr().err) == bool(status)
 
 
 def test_it_cannot_be_printed_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
