@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any, Final
 
-from ..protocol.broker import format_address_query, parse_address_query
+from ..protocol.broker import format_address_query, method_name, parse_address_query
 from ._arguments import Commands
 from ._broker import add_broker
 from ._routes import HEADINGS, line
@@ -75,9 +75,20 @@ def _command(arguments: argparse.Namespace) -> None:
 
         question = f"resolve {asked}"
         found = await stop.unless(ask_broker(arguments.broker, question, arguments.timeout))
-        print(json.dumps(found, indent=2) if arguments.json else show(found))
+        text = show(found)  # also sees whether it is an answer
+        print(json.dumps(found, indent=2) if arguments.json else text)
+        unknown = _unknown(arguments.method, found["method"])
+        if unknown and not arguments.json:
+            print(f"the broker knows no method {unknown}: it takes its own")
+        if not found["matches"]:
+            raise CommandError("no destination matches")
 
     run(ask)
+
+
+def _unknown(asked: str | None, taken: str) -> str:
+    """Return the method that was asked for, if the broker takes another; else ""."""
+    return printable(asked) if asked is not None and method_name(asked) != taken else ""
 
 
 def _asked(arguments: argparse.Namespace) -> str:

@@ -106,7 +106,7 @@ def line(row: Any) -> tuple[str | int, ...]:
         int(row["requests"]),
         f"{row['latency'] * 1000:.1f} ms" if row["latency"] else "-",
         "busy" if row["busy"] else "-",
-        f"{since:%Y-%m-%d %H:%M:%S}",
+        f"{since:%Y-%m-%d %H:%M:%S%z}",
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from onward.actors import Node
 from onward.actors.broker import ApplicationError, Broker, Handlers, Incoming, Request
@@ -51,9 +52,11 @@ async def letters() -> AsyncGenerator[bytes]:
 async def ask(client: Client) -> None:
     answer = await client.request("service=demo", b"ann", route="greet")
     print(answer.data.decode())
-    numbers = [each.data.decode() async for each in client.stream("service=demo", b"3")]
-    print(*numbers)
-    print(*[each.data.decode() async for each in client.channel("service=demo", letters())])
+    # Closed whatever happens, so that a loop that is left leaves nothing behind.
+    async with aclosing(client.stream("service=demo", b"3")) as numbers:
+        print(*[each.data.decode() async for each in numbers])
+    async with aclosing(client.channel("service=demo", letters())) as answers:
+        print(*[each.data.decode() async for each in answers])
     try:
         await client.request("service=demo", b"", route="buy")
     except DestinationError as error:

@@ -23,8 +23,10 @@ def test_it_says_where_a_request_would_go(broker: str, capsys: pytest.CaptureFix
 
 def test_it_says_what_is_missing(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["service=store", "region=us", "zone=1"]
-    assert main(["resolve", *words, "--broker", broker]) == Status.OK
-    lines = capsys.readouterr().out.splitlines()
+    assert main(["resolve", *words, "--broker", broker]) == Status.FAILED
+    out, err = capsys.readouterr()
+    assert err == "onward resolve: no destination matches\n"
+    lines = out.splitlines()
     assert lines[1] == "0 of 2 destinations match: it would wait for one, or be rejected"
     assert lines[5].split()[1:] == ["store", "no", "zone=1,", "has", "region=eu"]
 
@@ -46,8 +48,17 @@ def test_it_asks_in_each_way(
     words: list[str], query: str, how: str, broker: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["resolve", "service=store", "user=7", *words, "--broker", broker]
-    assert main(command) == Status.OK
+    # The tag that chooses is not asked for; of all that carry it there are none.
+    assert main(command) == (Status.FAILED if words == ["--multicast"] else Status.OK)
     assert capsys.readouterr().out.splitlines()[0] == f"{query}  ({how})"
+
+
+def test_a_method_that_the_broker_does_not_know(
+    broker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["service=store", "--method", "foo"]
+    assert main(["resolve", *words, "--broker", broker]) == Status.OK
+    assert "the broker knows no method foo" in capsys.readouterr().out
 
 
 def test_it_prints_json(broker: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,7 +115,7 @@ async def test_a_broker_that_refuses() -> None:
         options = BrokerOptions(no_route_timeout=0.0, management=False)
         broker = await Broker.attach(node, options)
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
-        with pytest.raises(CommandError, match="does not tell its routes"):
+        with pytest.raises(CommandError, match="does not tell its routes: its management is off"):
             await ask_broker(listener.uri, "routes", TIMEOUT)
 
 
