@@ -19,7 +19,7 @@ SETTLING: Final = 10.0
 """Seconds the broker is given to forget what is over."""
 AGAIN: Final = 0.1
 """Seconds from one look to the next."""
-WARM_UP, LEAST_WARM_UP = 0.2, 20.0
+WARM_UP, LEAST_WARM_UP = 0.2, 90.0
 """Share of the run, and seconds, before memory is looked at."""
 
 

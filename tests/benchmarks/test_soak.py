@@ -174,12 +174,12 @@ def test_no_websocket_no_connection() -> None:
 
 def test_growth_is_the_slope_after_the_warm_up() -> None:
     mebibyte = 1 << 20
-    warm = [(float(at), at * mebibyte) for at in range(25)]
-    flat = [(float(at), 25 * mebibyte) for at in range(25, 101)]
-    rising = [(float(at), (at - 25) * 1024 + 25 * mebibyte) for at in range(25, 101)]
+    warm = [(float(at), at * mebibyte) for at in range(95)]
+    flat = [(float(at), 95 * mebibyte) for at in range(95, 401)]
+    rising = [(float(at), (at - 95) * 1024 + 95 * mebibyte) for at in range(95, 401)]
     assert check.growth([]) == check.growth(warm[:3]) == 0.0
-    assert check.growth([*warm[::30], *flat]) == pytest.approx(0.0, abs=1e-6)
-    assert check.growth([*warm[::30], *rising]) == pytest.approx(60.0)
+    assert check.growth([*warm[:80], *flat]) == pytest.approx(0.0, abs=1e-6)
+    assert check.growth([*warm[:80], *rising]) == pytest.approx(60.0)
 
 
 @pytest.mark.slow
