@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ import pytest
 from onward.cli import _resolve, _routes, _statistics, _watch
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "run-the-broker.md"
-# Shown in local time, wherever that is.
-AT = datetime(2026, 11, 21, 20, 27, 12).timestamp()
+AT = datetime(2026, 11, 21, 20, 27, 12, tzinfo=UTC).timestamp()
 
 
 def row(
@@ -116,14 +116,24 @@ EVENT = {
 NOBODY = {**EVENT, "kind": "rejected", "route_id": None, "reason": "no route: service=stock"}
 
 
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Show times as the page does, wherever the machine is."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
 @pytest.mark.parametrize(
-    "printed",
+    "shown",
     [
-        pytest.param(_routes.show([OWN, ONE, TWO, THREE]), id="routes"),
-        pytest.param(_resolve.show(FOUND), id="resolve"),
-        pytest.param("\n".join(_watch.show(event) for event in (EVENT, NOBODY)), id="watch"),
-        pytest.param(_statistics.show(FIGURES), id="statistics"),
+        pytest.param(lambda: _routes.show([OWN, ONE, TWO, THREE]), id="routes"),
+        pytest.param(lambda: _resolve.show(FOUND), id="resolve"),
+        pytest.param(lambda: "\n".join(map(_watch.show, (EVENT, NOBODY))), id="watch"),
+        pytest.param(lambda: _statistics.show(FIGURES), id="statistics"),
     ],
 )
-def test_the_how_to_shows_what_is_printed(printed: str) -> None:
-    assert f"\n{printed}\n```" in PAGE.read_text()
+def test_the_how_to_shows_what_is_printed(shown: Callable[[], str]) -> None:
+    assert f"\n{shown()}\n```" in PAGE.read_text()
