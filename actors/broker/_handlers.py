@@ -169,12 +169,13 @@ class HandlerTable(Generic[H]):
     def _add(self, route: str, handler: H) -> H:
         name = self._interaction.value
         yields = self._interaction in (Interaction.STREAM, Interaction.CHANNEL)
-        if inspect.iscoroutinefunction(handler) if yields else inspect.isasyncgenfunction(handler):
+        given: object = handler  # to look at: what `inspect` finds narrows the type
+        if inspect.iscoroutinefunction(given) if yields else inspect.isasyncgenfunction(given):
             wanted = "a generator: it yields" if yields else "no generator: it returns its answer"
             raise TypeError(f"a handler of {name} is {wanted}")
         # Callable objects are neither; they are taken at their word.
         wanted_kind = inspect.isasyncgenfunction if yields else inspect.iscoroutinefunction
-        if inspect.isroutine(handler) and not wanted_kind(handler):
+        if inspect.isroutine(given) and not wanted_kind(given):
             raise TypeError(f"a handler of {name} is made with `async def`")
         if route in self._by_route:
             raise ValueError(f"there is a handler of {name} for {route!r} already")
