@@ -10,7 +10,7 @@ from typing import Final, Self, TypeAlias, cast
 from uuid import UUID
 
 from ...actors.broker import Answer, Handlers
-from ...protocol.broker import Dialect, RouteSetup, make_tags
+from ...protocol.broker import Dialect
 from ...protocol.rsocket import FrameType
 from ._asked import Asked
 from ._calls import Calls, Tries
@@ -22,10 +22,10 @@ from ._metadata import (
     address_metadata,
     as_bytes,
     says_no_route,
-    setup_metadata,
 )
 from ._options import ClientOptions, Place, parse_place
 from ._pool import Pool
+from ._service import Service
 
 __all__ = ["Client", "ClientStatistics", "connect"]
 
@@ -110,30 +110,7 @@ def connect(
         raise ValueError(f"route_ids= needs {connections} different ids")
     if UUID(int=0) in ids:
         raise ValueError("route_ids= must not hold the id of zeros, which stands for none")
-    return Client(places, _Service(service, tags or {}, handlers or Handlers()), ids, options)
-
-
-class _Service:
-    """What a client is to the broker.
-
-    Args:
-        name: Its service name; `None` for a requester.
-        tags: More tags.
-        handlers: What answers.
-    """
-
-    def __init__(
-        self, name: str | None, tags: Mapping[str, str | None], handlers: Handlers
-    ) -> None:
-        self._name = name
-        self._tags = make_tags(tags)
-        self.handlers = handlers
-
-    def metadata(self, route_id: UUID, options: ClientOptions) -> bytes | None:
-        """Return the metadata of the SETUP of one connection."""
-        if self._name is None:
-            return None
-        return setup_metadata(RouteSetup(route_id.bytes, self._name, self._tags), options)
+    return Client(places, Service(service, tags or {}, handlers or Handlers()), ids, options)
 
 
 class Client:
@@ -159,7 +136,7 @@ class Client:
     def __init__(
         self,
         places: Sequence[Place],
-        service: _Service,
+        service: Service,
         route_ids: Sequence[UUID],
         options: ClientOptions,
     ) -> None:

@@ -21,15 +21,14 @@ from ...protocol.rsocket import (
     Frame,
     FrameType,
     LocalProtocolError,
-    PeerError,
     Role,
     Setup,
     Stream,
     StreamFailed,
 )
-from .._log import shown
 from ._asked import Asked, AskedElements
 from ._gather import Budget
+from ._last_word import last_word
 from ._leases import ClientLeases
 from ._metadata import request_of
 from ._options import ClientOptions
@@ -42,10 +41,6 @@ __all__ = ["ClientLink"]
 _logger = logging.getLogger("onward.transports.client")
 
 _OPEN: Final = ConnectionState.OPEN
-_SETUP_CODES: Final = range(ErrorCode.INVALID_SETUP, ErrorCode.REJECTED_SETUP + 1)
-"""Codes by which a broker refuses a SETUP, and would refuse the same one again."""
-_TAKEN_OVER: Final = "has taken over its route id"
-"""What our broker says to a connection whose route id another one has now."""
 _LOW: Final = 4
 """The part of `max_queued` below which requests go on: a quarter."""
 
@@ -259,13 +254,10 @@ class ClientLink(asyncio.Protocol):
             self._news()
 
     def _on_closed(self, event: Closed) -> None:
-        error = event.error
-        if isinstance(error, PeerError):
-            self.refused = not self.ready and error.code in _SETUP_CODES
-            self.taken_over = _TAKEN_OVER in error.text
-            self.reason = self.reason or shown(f"the broker says: {error}")
-        elif error is not None:
-            self.reason = self.reason or shown(f"the broker broke the protocol: {error}")
+        if event.error is not None:
+            word = last_word(event.error, ready=self.ready)
+            self.reason = self.reason or word.reason
+            self.refused, self.taken_over = word.refused, word.taken_over
         self._end_streams(event.streams)
 
     def _end_streams(self, streams: tuple[Stream, ...]) -> None:

@@ -1,0 +1,24 @@
+"""What a broker's last ERROR means."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.protocol.rsocket import ErrorCode, PeerError, RSocketError
+from onward.transports.client._last_word import LastWord, last_word
+
+REJECTED = PeerError("no", code=ErrorCode.REJECTED_SETUP)
+TAKEN = PeerError("another connection has taken over its route id", code=ErrorCode.CONNECTION_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("error", "ready", "said"),
+    [
+        (REJECTED, False, LastWord(f"the broker says: {REJECTED}", refused=True)),
+        (REJECTED, True, LastWord(f"the broker says: {REJECTED}")),
+        (TAKEN, True, LastWord(f"the broker says: {TAKEN}", taken_over=True)),
+        (RSocketError("odd"), False, LastWord("the broker broke the protocol: odd")),
+    ],
+)
+def test_what_ends_a_connection(error: RSocketError, ready: bool, said: LastWord) -> None:
+    assert last_word(error, ready=ready) == said
