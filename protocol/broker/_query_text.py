@@ -12,7 +12,8 @@ Words with a space between. Those that begin with `@` say how to choose, and com
 | `@encrypted` | the payload is encrypted |
 
 The others are the tags: `@shard=user service=orders user=42`. Tags that `@shard` or `@sticky`
-name are given like the others. A key that begins with `@` is written with `%40`.
+name are given like the others; a `@sticky` that leaves no tag to ask for is passed over. A key that
+begins with `@` is written with `%40`.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ def parse_address_query(text: str | bytes) -> AddressQuery:
         if not any(name == key for key, _ in tags):
             raise AddressError(format_key(name)[:80], "no tag has this key")
     query, keys = divide(tags, names)
+    if not query and routing is RoutingType.UNICAST:
+        # As in an ADDRESS: a hint that leaves nothing to ask for is passed over.
+        query, keys = frozenset(tags), ()
     if not query:
         raise AddressError(text[:80], "no tags besides those that choose")
     method = method_name(unescape(given["method"][0])) if "method" in given else ""

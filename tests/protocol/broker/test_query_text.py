@@ -91,12 +91,23 @@ def test_it_is_the_value_of_an_address(asked: AddressQuery) -> None:
             "@shard=service service=orders",
             AddressQuery(SHARD, False, ORDERS, "", ((1, "orders"),)),
         ),
+        ("user=7", AddressQuery(UNICAST, False, frozenset({(10, "7")}))),
         ("%40multicast", AddressQuery(UNICAST, False, frozenset({("@multicast", None)}))),
     ],
 )
 def test_reads_and_writes(text: str, asked: AddressQuery) -> None:
     assert parse_address_query(text) == asked
     assert format_address_query(asked) == text
+
+
+def test_a_sticky_hint_that_leaves_nothing_to_ask_for_is_passed_over() -> None:
+    assert parse_address_query("@sticky=user user=7") == parse_address_query("user=7")
+    both = "@sticky=user @sticky=region @no-route=wait user=7 region=eu"
+    assert format_address_query(parse_address_query(both)) == "@no-route=wait region=eu user=7"
+    # It names a tag all the same, and there must be one.
+    for text in ("@sticky=user", "@sticky=user region=eu"):
+        with pytest.raises(AddressError):
+            parse_address_query(text)
 
 
 def test_words_have_any_order_and_names_any_form() -> None:
