@@ -10,6 +10,8 @@ from onward.transports.client._last_word import LastWord, last_word
 REJECTED = PeerError("no", code=ErrorCode.REJECTED_SETUP)
 TAKEN = PeerError("another connection has taken over its route id", code=ErrorCode.CONNECTION_ERROR)
 
+BROKEN = RSocketError("odd")
+
 
 @pytest.mark.parametrize(
     ("error", "ready", "said"),
@@ -17,7 +19,7 @@ TAKEN = PeerError("another connection has taken over its route id", code=ErrorCo
         (REJECTED, False, LastWord(f"the broker says: {REJECTED}", refused=True)),
         (REJECTED, True, LastWord(f"the broker says: {REJECTED}")),
         (TAKEN, True, LastWord(f"the broker says: {TAKEN}", taken_over=True)),
-        (RSocketError("odd"), False, LastWord("the broker broke the protocol: odd")),
+        (BROKEN, False, LastWord(f"the broker broke the protocol: {BROKEN}")),
     ],
 )
 def test_what_ends_a_connection(error: RSocketError, ready: bool, said: LastWord) -> None:
