@@ -226,6 +226,7 @@ class Broker(Worker):
             handlers=handlers,
         )
         registration = self._add(identity, service, make_tags(tags or {}), destination)
+        handlers.serves(service)
         registration.on_leave(self.node.watch(registration.address, registration.withdraw))
         return registration
 

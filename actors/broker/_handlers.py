@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, overl
 from uuid import UUID
 
 from ...protocol import Address, OnwardError
-from ...protocol.broker import TagList
+from ...protocol.broker import TagList, WellKnownKey
 from ...protocol.rsocket import ErrorCode
 
 if TYPE_CHECKING:
@@ -272,6 +272,7 @@ class Handlers:
             Interaction.CHANNEL: self.channel,
             Interaction.METADATA_PUSH: self.metadata_push,
         }
+        self._service = ""
         self._running = 0
         # Of those that are known to come from one peer; there are no more than run.
         self._shares: dict[Address, int] = {}
@@ -326,6 +327,15 @@ class Handlers:
             outlet.error(code, text)
         else:
             self._dropped += 1
+
+    def serves(self, service: str) -> None:
+        """Note the name of a service these handlers are for. The first one is for the log."""
+        self._service = self._service or service
+
+    def service_of(self, request: Request) -> str:
+        """Return the service that a request is for: the one it asks for, if it says so."""
+        asked = (value for key, value in request.tags if key == WellKnownKey.SERVICE_NAME)
+        return next(asked, None) or self._service
 
     def on_failed(self) -> None:
         """Count a handler that failed."""

@@ -24,6 +24,9 @@ _logger = logging.getLogger("onward.actors.broker")
 ELEMENT_COST: Final = 256
 """Bytes counted for each element that is held besides its own, for the objects it is made of."""
 
+_LONGEST_NAME: Final = 100
+"""Most characters of a route or a service in a line of the log."""
+
 _PER_TURN: Final = 64
 """Most elements a generator that never waits may make before others have a turn."""
 
@@ -356,8 +359,11 @@ class Handling:
 
     def _on_error(self, request: Request, text: str, error: Exception) -> None:
         self._handlers.on_failed()
-        name = self.interaction.value
-        _logger.error("%s of %.100r: %s", name, request.route, text, exc_info=error)
+        service = self._handlers.service_of(request)
+        what = self.interaction.value
+        what += f" {request.route[:_LONGEST_NAME]!r}" if request.route else ""
+        what += f" of service {service[:_LONGEST_NAME]!r}" if service else ""
+        _logger.error("%s: %s", what, text, exc_info=error)
         self._fail(ErrorCode.APPLICATION_ERROR, text)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:

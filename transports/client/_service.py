@@ -35,6 +35,7 @@ class Service:
         self._name = name
         self._tags = make_tags(tags)
         self.handlers = handlers
+        handlers.serves(name or "")
 
     def metadata(self, route_id: UUID, options: ClientOptions) -> bytes | None:
         """Return the metadata of the SETUP of one connection.

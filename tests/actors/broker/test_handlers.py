@@ -185,6 +185,41 @@ async def test_a_failure_is_logged_and_not_told(
     )
 
 
+@pytest.mark.parametrize(
+    ("request_", "served", "line"),
+    [
+        (Request(b""), (), "request/response: the handler failed"),
+        (Request(b""), ("a", "b"), "request/response of service 'a': the handler failed"),
+        (
+            Request(b"", route="get", tags=((1, "b"), (6, "eu"))),
+            ("a", "b"),
+            "request/response 'get' of service 'b': the handler failed",
+        ),
+        (
+            Request(b"", route="x" * 200, tags=((1, None), (6, "eu"))),
+            ("s " * 200,),
+            f"request/response {'x' * 100!r} of service {'s ' * 50!r}: the handler failed",
+        ),
+    ],
+)
+async def test_the_log_names_the_service_that_failed(
+    request_: Request,
+    served: tuple[str, ...],
+    line: str,
+    handlers: Handlers,
+    outlet: Written,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @handlers.response
+    async def fail(_request: Request) -> bytes:
+        raise RuntimeError
+
+    for name in served:
+        handlers.serves(name)
+    await handlers.start(Interaction.RESPONSE, request_, outlet).wait()
+    assert [record.getMessage() for record in caplog.records] == [line]
+
+
 async def test_an_answer_over_the_limit_is_told(
     handlers: Handlers, outlet: Written, caplog: pytest.LogCaptureFixture
 ) -> None:
