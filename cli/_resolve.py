@@ -150,6 +150,8 @@ def _but(found: Any, matches: int) -> str:
     """Say what the marks of the rows do not say."""
     if not matches:
         return ": it would wait for one, or be rejected"
+    if found.get("first_use"):
+        return "; the method decides on the first use of the sticky key"
     undecided = found["next"] is None and found["routing"] != "multicast"
     return "; which one gets it is up to chance" if undecided else ""
 

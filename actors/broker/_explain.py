@@ -44,8 +44,11 @@ class Resolution:
         query: What is asked for, as the value of an address of type 32.
         routing: `unicast`, `multicast` or `shard`.
         method: What chooses among several; empty for a multicast, which does not choose.
-        next: Who would be chosen; `None` if nobody, or all, or if chance decides.
+        next: Who would be chosen; `None` if nobody, or all, if chance decides, or if the first
+            use of a sticky key does.
         sticky: Whether that is because its sticky key went there before.
+        first_use: Whether its sticky key has been nowhere, or only where nobody is any more, and
+            the method is to choose when it is used. Until then others may have their turns.
         matching: Destinations that carry the tags, as far as there is room.
         others: Destinations that do not, the nearest first, as far as there is room.
         matches: How many carry the tags.
@@ -57,6 +60,7 @@ class Resolution:
     method: str
     next: UUID | None
     sticky: bool
+    first_use: bool
     matching: tuple[RouteStatistics, ...]
     others: tuple[Mismatch, ...]
     matches: int
@@ -73,13 +77,17 @@ def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
     """
     query = ask.query
     candidates = index.candidates(ask)
-    chosen = index.preview(ask)
+    stuck = index.choice.stuck(ask, candidates) is not None
+    # With one candidate there is nothing to choose.
+    first_use = bool(ask.sticky) and not stuck and len(candidates) > 1
+    chosen = None if first_use else index.preview(ask)
     return Resolution(
         query=ask.text,
         routing=ask.routing.name.lower(),
         method=ask.selector.method,
         next=None if chosen is None else chosen.destination.route_id,
-        sticky=index.choice.stuck(ask, candidates) is not None,
+        sticky=stuck,
+        first_use=first_use,
         matching=tuple(entry.target.row() for entry in candidates[:limit]),
         others=_others(index.table, query, limit),
         matches=len(candidates),

@@ -124,6 +124,12 @@ ROW: dict[str, object] = {
     ("answer", "how", "but", "marks"),
     [
         ({"next": "r1", "sticky": True}, "unicast, by own; its key was there before", "", " =>"),
+        (
+            {"next": None, "first_use": True},
+            "unicast, by own",
+            "; the method decides on the first use of the sticky key",
+            "  ",
+        ),
         ({"next": None}, "unicast, by own", "; which one gets it is up to chance", "  "),
         ({"routing": "multicast", "method": "", "next": None}, "multicast", "", "=>=>"),
     ],

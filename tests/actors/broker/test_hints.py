@@ -93,8 +93,12 @@ async def test_a_sticky_key_stays_and_those_without_take_turns() -> None:
         assert await places(w, requester, peers, sticky["y"], sticky["y"]) == [first[1]] * 2
         found = w.broker.resolve("@sticky=user service=a user=y")
         assert (found.next, found.sticky) == (UUID(int=first[1] + 1), True)
+        assert not found.first_use
         found = w.broker.resolve("@sticky=user service=a user=new")
-        assert (found.next, found.sticky) == (UUID(int=1), False)
+        # Whose turn it is now says nothing: others may take theirs before.
+        assert (found.next, found.sticky, found.first_use) == (None, False, True)
+        one = w.broker.resolve(f"@sticky=user service=a route={UUID(int=1)} user=new")
+        assert (one.next, one.first_use) == (UUID(int=1), False)
         # A key that names no tag is a hint that says nothing.
         loose = asking(RoutingType.UNICAST, ((STICKY, "nobody"),))
         assert sorted(await places(w, requester, peers, loose, loose, loose)) == [0, 1, 2]
