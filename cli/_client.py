@@ -1,4 +1,4 @@
-"""Questions to a running broker, as any client of it would ask them."""
+"""Questions to a running broker, and requests through it, as any client would make them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from contextlib import AsyncExitStack, aclosing, contextmanager
 from typing import Any, Final
 
 from ..actors.broker import MANAGEMENT_SERVICE
-from ..protocol import LinkDown, LinkLost, OnwardError
+from ..protocol import LinkDown, LinkLost, OnwardError, RequestTimeout
 from ..transports.client import Client, ClientOptions, RequestRejected, connect
-from ._status import CommandError, Status
+from ._show import printable
+from ._status import CommandError, Status, status_of
 
-__all__ = ["ask_broker", "watch_broker"]
+__all__ = ["ask_broker", "request_through", "watch_broker"]
 
 DESTINATION: Final = f"@no-route=reject service={MANAGEMENT_SERVICE}"
 """A broker has its management service from the start, or will not have it."""
@@ -48,6 +49,36 @@ async def ask_broker(uri: str, question: str, timeout: float) -> Any:
         async with asyncio.timeout(timeout), client:
             answer = await client.request(DESTINATION, question.encode())
     return _read(uri, answer.data)
+
+
+async def request_through(uri: str, destination: str, payload: bytes, timeout: float) -> bytes:
+    """Send a request/response through a broker, and return the data of the answer.
+
+    Args:
+        uri: Where the broker listens, as for `ask_broker`.
+        destination: What is asked for, as in an address of type 32.
+        payload: The data.
+        timeout: How long it may take, in seconds.
+
+    Raises:
+        CommandError: It did not get an answer; or an error, whose text it has.
+    """
+    client = _client(uri, timeout)
+    connected = False
+    try:
+        async with asyncio.timeout(timeout), client:
+            connected = True
+            return (await client.request(destination, payload)).data
+    except LinkDown as error:
+        raise CommandError(f"{uri}: cannot connect: {error.detail}") from error
+    except TimeoutError as error:
+        late = RequestTimeout(destination, f"{timeout:g} s")
+        if not connected:
+            raise CommandError(f"no answer from {uri} in {timeout:g} s") from error
+        raise CommandError(printable(str(late)), status_of(late)) from error
+    except OnwardError as error:
+        # Other people choose the texts of errors.
+        raise CommandError(printable(str(error)), status_of(error)) from error
 
 
 async def watch_broker(uri: str, timeout: float) -> AsyncGenerator[Any]:

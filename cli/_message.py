@@ -1,4 +1,4 @@
-"""`onward send` and `onward request`: one message along a route."""
+"""`onward send` and `onward request`: one message along a route, or through a broker."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from ..protocol import (
     Route,
     format_route,
 )
+from ..protocol.broker import parse_address_query
 from ..transports import LinkState, LinkStatistics
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import Form, add_arguments, payload_of
 from ._run import Stop, run
-from ._show import describe, describe_message
+from ._show import describe, describe_message, printable
 from ._status import CommandError
 
 __all__ = ["add_commands", "request", "send"]
@@ -38,7 +39,8 @@ connection that the route starts with; whether a worker has it then, nobody says
 """
 
 _REQUEST: Final = """\
-Send one message along a route, wait for the answer, and print its payload.
+Send one message along a route, or with --broker one request to a destination of a broker; wait
+for the answer, and print its payload.
 """
 
 _SEND_STATUS: Final = """\
@@ -52,10 +54,16 @@ exit status:
 _REQUEST_STATUS: Final = """\
 exit status:
   0  the message has been sent; the answer is printed
-  1  certainly not delivered
+  1  certainly not delivered; or, with --broker, the answer is an error
   2  the command line is wrong
   3  in doubt: no answer in time, or the connection was lost before one came
 """
+
+_DESTINATION: Final = (
+    f"{_ROUTE}; with --broker: tags, as in 'service=orders region=eu', and before them, "
+    "if need be, how to choose among those that carry them: @multicast, @shard=KEY, @sticky=KEY, "
+    "@method=NAME, @no-route=reject, @encrypted"
+)
 
 POLL: Final = 0.005
 """How often, in seconds, to look whether a connection has written everything."""
@@ -83,8 +91,19 @@ def add_commands(commands: Commands) -> None:
             epilog=status,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument("route", metavar="ROUTE", type=route_argument, help=_ROUTE)
+        if name == "send":
+            parser.add_argument("route", metavar="ROUTE", type=route_argument, help=_ROUTE)
+        else:
+            # What it has to be, --broker says, which may come later.
+            parser.add_argument("route", metavar="ROUTE", help=_DESTINATION)
+            parser.set_defaults(refuse=parser.error)
         add_arguments(parser)
+        if name == "request":
+            parser.add_argument(
+                "--broker",
+                metavar="URI",
+                help="ask through this broker, by any of the URIs it listens at",
+            )
         parser.add_argument(
             "--timeout",
             metavar="SECONDS",
@@ -108,8 +127,40 @@ def _send(arguments: argparse.Namespace) -> None:
 
 
 def _request(arguments: argparse.Namespace) -> None:
+    if arguments.broker is None:
+        _request_along(arguments)
+    else:
+        _request_through(arguments)
+
+
+def _request_through(arguments: argparse.Namespace) -> None:
+    destination: str = arguments.route
+    parse_address_query(destination)  # what cannot be read is refused before anything is sent
     payload = payload_of(arguments)
-    route: Route = arguments.route
+
+    async def ask(stop: Stop) -> None:
+        # The client library takes its time to import; the other commands go without.
+        from ._client import request_through
+
+        timeout: float = arguments.timeout
+        asked = request_through(arguments.broker, destination, payload, timeout)
+        answer = await stop.unless(asked)
+        if arguments.verbose:
+            print(f"sent      {printable(destination)}  {len(payload)} bytes", file=sys.stderr)
+            print(f"answered  {len(answer)} bytes", file=sys.stderr)
+        _print_answer(arguments.form, answer)
+
+    with no_log("onward"):
+        run(ask)
+
+
+def _request_along(arguments: argparse.Namespace) -> None:
+    try:
+        route = route_argument(arguments.route)
+    except argparse.ArgumentTypeError as error:
+        arguments.refuse(f"argument ROUTE: {error}")
+        return
+    payload = payload_of(arguments)
 
     async def ask(stop: Stop) -> None:
         answer = await stop.unless(request(route, payload, arguments.timeout))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from onward.actors import Worker
+from onward.actors import Node, Worker
+from onward.actors.broker import ApplicationError, Broker, BrokerOptions, Handlers, Request
 from onward.cli import main
 from onward.cli._status import Status
 from onward.protocol import Message
@@ -189,3 +192,107 @@ def test_a_peer_that_does_not_read_leaves_it_in_doubt(capsys: pytest.CaptureFixt
     thread.join()
     told = f"onward send: link lost: {where} (the peer does not read)\n"
     assert capsys.readouterr().err == told
+
+
+# --- through a broker -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop() -> Iterator[str]:
+    """The URI of a broker with services that answer, refuse, and take their time."""
+    handlers = Handlers()
+
+    @handlers.response
+    async def answer(request: Request) -> bytes:
+        if request.data == b"fail":
+            raise ApplicationError(0x301, "out of\nstock")
+        if request.data == b"wait":
+            await asyncio.Event().wait()
+        return b"for " + request.data
+
+    with Node.in_background("shop") as background:
+
+        async def start() -> str:
+            broker = await Broker.attach(background.node, BrokerOptions(no_route_timeout=0.0))
+            for region in ("eu", "us"):
+                broker.serve(handlers, service="orders", tags={"region": region})
+            return (await background.node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)).uri
+
+        yield background.call(start)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "service=orders region=eu",
+        "@multicast service=orders",
+        "@shard=user service=orders user=7",
+        "@sticky=user service=orders user=7",
+        "@method=random @no-route=reject service=orders",
+    ],
+)
+def test_a_destination_is_asked_through_a_broker(
+    query: str, shop: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["request", "--broker", shop, query, "ann"]) == Status.OK
+    assert capsys.readouterr() == ("for ann\n", "")
+
+
+def test_what_went_through_a_broker_can_be_seen(
+    shop: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["request", "service=orders", "6f", "--hex", "--verbose", "--broker", shop]
+    assert main(words) == Status.OK
+    told = "sent      service=orders  1 bytes\nanswered  5 bytes\n"
+    assert capsys.readouterr() == (b"for o".hex() + "\n", told)
+
+
+@pytest.mark.parametrize(
+    ("query", "word", "status", "told"),
+    [
+        ("service=orders", "fail", Status.FAILED, r"0x301: out of\\nstock"),
+        ("service=nobody", "a", Status.FAILED, "REJECTED: .*nobody.*"),
+        ("@shard=user service=orders", "a", Status.USAGE, "bad address 'user': .*"),
+        ("@often service=orders", "a", Status.USAGE, "bad address '@often': .*"),
+        ("1#127.0.0.1:1 => echo", "a", Status.USAGE, "bad address .*"),
+    ],
+)
+def test_no_answer_through_a_broker_is_said_in_a_line(
+    query: str,
+    word: str,
+    status: Status,
+    told: str,
+    shop: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["request", query, word, "--broker", shop]) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(f"onward request: {told}\n", err)
+
+
+@pytest.mark.slow
+def test_no_answer_in_time_through_a_broker_is_in_doubt(
+    shop: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["request", "service=orders", "wait", "--broker", shop, "--timeout", "2"]
+    assert main(words) == Status.IN_DOUBT
+    told = "onward request: no answer in time: service=orders (2 s)\n"
+    assert capsys.readouterr() == ("", told)
+
+
+def test_a_broker_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    where = "rsocket+tcp://127.0.0.1:1"
+    assert main(["request", "service=orders", "--broker", where]) == Status.FAILED
+    told = capsys.readouterr().err
+    assert told.startswith(f"onward request: {where}: cannot connect: ")
+    assert told.count("\n") == 1
+    assert main(["request", "service=orders", "--broker", "http://a"]) == Status.USAGE
+
+
+def test_a_broker_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"rsocket+tcp://127.0.0.1:{server.getsockname()[1]}"
+        words = ["request", "service=orders", "--broker", where, "--timeout", "0.1"]
+        assert main(words) == Status.FAILED
+    assert capsys.readouterr().err == f"onward request: no answer from {where} in 0.1 s\n"
