@@ -245,6 +245,7 @@ class Link(Flow):
         for stream in event.streams:
             if stream.peer is not None:
                 stream.peer.on_gone(stream, "the connection to the destination was lost")
+        self.session.withdraw()
 
     def _end(self) -> None:
         super()._end()

@@ -373,11 +373,15 @@ class Session:
     def end(self) -> None:
         """Leave, and let go of the connection: nothing comes from it any more."""
         self.leave()
+        self.withdraw()  # what came in one piece with what ended it
         self.gathered.clear()
-        self._link.index.forget(self._link.worker.address)
         if self._link.leases is not None:
             self._link.leases.end()
         del self._link
+
+    def withdraw(self) -> None:
+        """Take back what waits for a route and has no stream that would have been ended."""
+        self._link.index.forget(self._link.worker.address)
 
     def leave(self) -> None:
         """Leave the table; the route is gone at once."""

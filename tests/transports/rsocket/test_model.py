@@ -231,7 +231,10 @@ class Model(RuleBasedStateMachine):
         """End what a peer that goes has asked for, and what it has in hand."""
         self.peers.remove(peer)
         self.destinations.pop(peer, None)
-        for asked in self.cancellable():  # a fire-and-forget needs its requester no more
+        for asked in list(self.waiting):
+            if asked.requester is peer and asked.kind == FNF:
+                self.end(asked)  # what waits does not wait longer than its requester is there
+        for asked in self.cancellable():  # a fire-and-forget on its way needs it no more
             if asked.requester is peer:
                 self.cancelled(asked)
             else:
