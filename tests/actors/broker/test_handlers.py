@@ -288,7 +288,9 @@ async def test_more_than_may_be_handled_are_rejected(handlers: Handlers) -> None
     assert await respond(handlers, Written()) == [(b"done", None, True)]
 
 
-@pytest.mark.parametrize("name", ["max_handling", "channel_window"])
+@pytest.mark.parametrize(
+    "name", ["max_handling", "max_handling_per_peer", "channel_window", "channel_bytes"]
+)
 def test_a_limit_is_at_least_one(name: str) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Handlers(**{name: 0})
