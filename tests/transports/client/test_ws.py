@@ -27,12 +27,17 @@ async def answering(text: bytes) -> AsyncGenerator[str]:
         writer.close()
         await writer.wait_closed()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers.append(asyncio.ensure_future(answer(reader, writer)))
+
+    answers: list[asyncio.Future[None]] = []
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield f"rsocket+ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
         await server.wait_closed()
+        await asyncio.gather(*answers, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
