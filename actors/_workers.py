@@ -224,6 +224,17 @@ class Workers(Router):
         """Tell whether a worker, or a request's mailbox, has the address."""
         return address_of(address) in self.table
 
+    def idle(self, address: Address) -> Cell | None:
+        """Return the cell of a worker that would handle a message now, if its turn came.
+
+        Nothing waits for it that would come first. Whoever does at once, on the loop's thread
+        and not in a turn, what the worker does with a message, does nothing out of order.
+        """
+        cell = self.table.get(address)
+        if isinstance(cell, Cell) and cell.state == RUNNING and not cell.scheduled:
+            return cell
+        return None
+
     def is_ephemeral(self, address: Address) -> bool:
         """Tell whether the address is that of a request waiting for its answer."""
         return address in self._requests

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .._errors import PayloadTooBig
 from ._constants import MAX_METADATA, WELL_KNOWN_MIME_IDS, WELL_KNOWN_MIME_TYPES
 from ._errors import LocalProtocolError, MalformedComposite
-from ._frames import unpack_u24
+from ._octets import unpack_u24
 
 if TYPE_CHECKING:
     from ._serialize import Buffer

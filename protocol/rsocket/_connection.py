@@ -15,7 +15,6 @@ calling any function of ours. All that is rare is in methods of its own.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ._constants import (
@@ -37,7 +36,8 @@ from ._errors import (
     RSocketError,
 )
 from ._events import Event, StreamFailed
-from ._frames import LENGTH_AT, Frame, check_length, unpack_header, unpack_u24
+from ._frames import LENGTH_AT, Frame, check_length
+from ._octets import unpack_header, unpack_u24, unpack_u32
 from ._serialize import error_frame
 from ._states import CLOSED, ConnectionState, Role
 from ._stream import CONNECTION_STREAM, Stream
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection"]
 
-_unpack_u32: Final = Struct(">I").unpack_from
-_receive_step: Final = RECEIVE.get
-_start_step: Final = START.get
 _PREFIXED_HEADER: Final = LENGTH_SIZE + HEADER_SIZE
 _PARITY_BITS: Final = 0x80000001
 _OPEN: Final = ConnectionState.OPEN
@@ -137,8 +134,7 @@ class Connection(Control):
             RSocketError: The connection is to end.
         """
         streams = self.streams
-        find = streams.get
-        add = events.append
+        steps = RECEIVE
         size = len(data)
         max_frame = self.limits.max_frame
         while size - pos >= _PREFIXED_HEADER:
@@ -157,14 +153,14 @@ class Connection(Control):
             frame.stream_id = stream_id
             frame.word = word
             frame.type = word >> 10
-            stream = find(stream_id)
+            stream = streams.get(stream_id)
             if stream is None:
                 self._receive_unbound(frame, events)
                 continue
             frame.stream = stream
-            step = _receive_step(stream.state | word)
+            step = steps.get(stream.state | word)
             if step is None:
-                step = _receive_step(stream.state | word & KNOWN_BITS)
+                step = steps.get(stream.state | word & KNOWN_BITS)
                 if step is None:
                     self._ignore_on_stream(frame)
                     continue
@@ -180,7 +176,7 @@ class Connection(Control):
                 if actions & CLOSE:
                     del streams[stream_id]
             stream.state = state
-            add(frame)
+            events.append(frame)
         return pos
 
     def _receive_first(self, data: bytes, events: list[Event]) -> int:
@@ -214,7 +210,7 @@ class Connection(Control):
     def _receive_unbound(self, frame: Frame, events: list[Event]) -> None:
         """Take a request, or anything else that is not for a live stream."""
         word = frame.word
-        step = _start_step(word) or _start_step(word & KNOWN_BITS)
+        step = START.get(word) or START.get(word & KNOWN_BITS)
         if step is None:
             frame.stream = CONNECTION_STREAM
             self._receive_control(frame, events)
@@ -241,7 +237,7 @@ class Connection(Control):
         if actions & GRANT:
             if frame.end - frame.start < 10 and not self._inner_fields_fit(frame):
                 return
-            n = _unpack_u32(frame.buffer, frame.start + 6)[0]
+            n = unpack_u32(frame.buffer, frame.start + 6)[0]
             if not 0 < n <= MAX_REQUEST_N:
                 self._refuse(stream, ErrorCode.INVALID, f"the initial request-n is {n}")
                 return
@@ -282,7 +278,7 @@ class Connection(Control):
         if not self._fits(frame):
             return False
         if actions & GRANT:
-            n = _unpack_u32(frame.buffer, frame.start + 6)[0]
+            n = unpack_u32(frame.buffer, frame.start + 6)[0]
             stream = frame.stream
             if not 0 < n <= MAX_REQUEST_N:
                 error = InvalidRequestN(f"request-n is {n}", stream_id=stream.id)

@@ -19,17 +19,13 @@ from ._constants import (
     FrameType,
 )
 from ._errors import MalformedFrame
+from ._octets import unpack_header, unpack_u24, unpack_u32
 from ._stream import CONNECTION_STREAM, Stream
 
 __all__ = ["Frame", "check_frame", "parse_frame", "split_frames"]
 
-unpack_header: Final = Struct(">BHIH").unpack_from
-"""Length (high byte, low bytes), stream id, type and flags."""
-_unpack_u32: Final = Struct(">I").unpack_from
 _unpack_u64: Final = Struct(">Q").unpack_from
 _unpack_u16: Final = Struct(">H").unpack_from
-unpack_u24: Final = Struct(">BH").unpack_from
-"""A 24-bit length: its high byte and its low bytes."""
 
 _SHORTEST: Final[dict[int, int]] = {
     FrameType.LEASE: 14,
@@ -212,7 +208,7 @@ class Frame:
             raise MalformedFrame(f"{_name(self.type)} has no such field")
         if self.start + offset + 4 > self.end:
             raise MalformedFrame(f"{_name(self.type)} of {self.end - self.start} bytes")
-        value: int = _unpack_u32(self.buffer, self.start + offset)[0]
+        value: int = unpack_u32(self.buffer, self.start + offset)[0]
         return value
 
     @property

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ._constants import MAX_REQUEST_N, MAX_STREAM_ID, FrameType
 from ._errors import LocalProtocolError, TooManyStreams
+from ._octets import unpack_u32
 from ._serialize import (
     Buffer,
     cancel_frame,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Outbound"]
 
 _pack_u32: Final = Struct(">I").pack_into
-_unpack_u32: Final = Struct(">I").unpack_from
-_send_step: Final = SEND.get
 _OPEN: Final = ConnectionState.OPEN
 
 
@@ -155,9 +154,9 @@ class Outbound:
             LocalProtocolError: The frame is not legal now, the stream is over, or its
                 credit is used up. Nothing was sent, and the stream is as it was.
         """
-        step = _send_step(stream.state | frame.word)
+        step = SEND.get(stream.state | frame.word)
         if step is None:
-            step = _send_step(stream.state | frame.word & KNOWN_BITS)
+            step = SEND.get(stream.state | frame.word & KNOWN_BITS)
             if step is None:
                 raise self._illegal(stream, frame.type)
         state, actions = step
@@ -169,7 +168,7 @@ class Outbound:
                     raise self._no_credit(stream)
                 stream.send_credit -= 1
             if actions & GRANT:
-                self._grant(stream, _unpack_u32(buffer, start + 6)[0])
+                self._grant(stream, unpack_u32(buffer, start + 6)[0])
             if actions & CLOSE:
                 del self.streams[stream.id]
         stream.state = state
@@ -371,7 +370,7 @@ class Outbound:
         """
         for frame in tuple(frames):
             word = frame[7] << 8 | frame[8]
-            step = _send_step(stream.state | word)
+            step = SEND.get(stream.state | word)
             if step is None:
                 raise self._illegal(stream, word >> 10)
             state, actions = step
@@ -380,7 +379,7 @@ class Outbound:
                     raise self._no_credit(stream)
                 stream.send_credit -= 1
             if actions & GRANT:
-                self._grant(stream, _unpack_u32(frame, 9)[0])
+                self._grant(stream, unpack_u32(frame, 9)[0])
             if actions & CLOSE:
                 del self.streams[stream.id]
             stream.state = state

@@ -544,6 +544,15 @@ class World:
         """Return a requester, and a destination of the service."""
         return await self.requester(), await self.destination(service)
 
+    @asynccontextmanager
+    async def held(self, peer: Peer) -> AsyncGenerator[None]:
+        """Keep what is routed to a connection in its mailbox, as if it had other things to do."""
+        cell = peer.link.worker._placed
+        cell.scheduled = True
+        yield
+        await self.loop.idle()
+        self.node.schedule(cell)
+
     def row(self, service: str = "a") -> RouteStatistics:
         (found,) = (row for row in self.broker.routes() if row.service == service)
         return found

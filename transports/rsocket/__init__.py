@@ -1,7 +1,7 @@
 """RSocket for the broker: listeners whose connections bring in destinations and requesters."""
 
+from ._errors import DestinationError
 from ._listener import ListenerStatistics, RSocketListener
-from ._local import DestinationError
 from ._options import LinkOptions, UnixOptions, WebSocketOptions
 from ._request import DestinationSlow, DestinationUnleased
 from ._transport import RSocketTcpTransport, RSocketTransport

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from ...protocol import NotDelivered
 from ...protocol.rsocket import (
@@ -37,9 +37,14 @@ from ...protocol.rsocket import (
     UnsupportedSetup,
 )
 from .._log import SeldomLogger, shown
+from ._branch import Branch
+from ._exchange import StreamExchange
 from ._flow import BULK, Flow
+from ._local import LocalRequest
+from ._merge import Merge
 from ._options import LinkOptions
 from ._request import DestinationSlow, DestinationUnleased
+from ._served import ServedStream
 from ._session import REQUESTS, Session
 from ._unfinished import UnfinishedFrames
 
@@ -52,6 +57,11 @@ if TYPE_CHECKING:
 __all__ = ["Link"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
+
+Answered: TypeAlias = StreamExchange | Branch | LocalRequest
+"""The `peer` of a stream on which we request: what the answers are for."""
+Asked: TypeAlias = StreamExchange | Merge | ServedStream
+"""The `peer` of a stream that asks us: what goes on asking is for."""
 
 _CONNECTION_CLOSED: Final = ConnectionState.CLOSED
 _SETUP: Final = int(FrameType.SETUP)
@@ -137,9 +147,11 @@ class Link(Flow):
                 else:
                     self._on_frame(event)
             elif stream.requester:
-                peer.on_answer(self, stream, event)
+                answered: Answered = peer
+                answered.on_answer(self, stream, event)
             else:
-                peer.on_request(self, stream, event)
+                asked: Asked = peer
+                asked.on_request(self, stream, event)
         if core.unfinished or self._keeps:
             self._note_unfinished()
         if core.pending and not self.flushing:

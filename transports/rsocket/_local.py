@@ -23,34 +23,14 @@ from ...protocol.rsocket import (
     RSocketError,
     Stream,
 )
+from ._errors import DestinationError
 from ._request import FRAME_COST, FrameExchange, more_follow
 
 if TYPE_CHECKING:
     from ._link import Link
     from ._worker import ConnectionWorker
 
-__all__ = ["DestinationError", "LocalRequest", "LocalRequests"]
-
-
-class DestinationError(OnwardError):
-    """A destination answered a request with an error.
-
-    Attributes:
-        code: Its RSocket error code; numbers from 0x301 on are the destination's own.
-        text: Its text.
-    """
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(code, text)
-        self.code = code
-        self.text = text
-
-    def __str__(self) -> str:
-        try:
-            name = ErrorCode(self.code).name
-        except ValueError:
-            name = f"0x{self.code:x}"
-        return f"{name}: {self.text}"
+__all__ = ["LocalRequest", "LocalRequests"]
 
 
 class LocalRequest:

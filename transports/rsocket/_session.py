@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...actors.broker import Ask, Registration
 from ...protocol import (
+    Address,
     Context,
     DeliveryError,
     Message,
@@ -43,6 +44,7 @@ from ._gathered import Gathered
 from ._leases import Leases
 from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
+from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
     from ._link import Link
@@ -269,15 +271,46 @@ class Session:
         Raises:
             DeliveryError: It cannot be routed.
         """
-        link = self._link
+        index = self._link.broker.index
         self.requests += 1
-        first = exchange.frames[0]
-        payload = first.buffer[first.start : first.end]
-        back = link.return_route
         # What the rule for tags would do, less a message. If nobody is there, it decides.
-        to = link.index.choose(ask, exchange) or ask.address
+        to = index.choose(ask, exchange)
+        if to is None:
+            self._link.node.route(self._message(exchange, ask.address))
+        elif not self._hand_over(exchange, to):
+            self._link.node.route(self._message(exchange, to))
+
+    def _message(self, exchange: StreamExchange, to: Address) -> Message:
+        """Return a request as the message that it is to all but connections."""
+        back = self._link.return_route
+        payload = b""
+        if exchange.frames:
+            first = exchange.frames[0]
+            payload = first.buffer[first.start : first.end]
         context = _new(Context, (None, None, exchange))
-        link.node.route(_new(Message, ((to,), back, payload, back[0], context)))
+        return _new(Message, ((to,), back, payload, back[0], context))
+
+    def _hand_over(self, exchange: StreamExchange, to: Address) -> bool:
+        """Hand a request to another connection at once, if its worker has nothing else to do.
+
+        That is what the worker would do with the message, and nothing is before it in the
+        mailbox. A request that cannot be handed over goes there all the same: the worker
+        says so to all who are to know.
+        """
+        cell = self._link.node.idle(to)
+        if cell is None:
+            return False
+        worker = cell.worker
+        if not isinstance(worker, ConnectionWorker) or worker.link is None:
+            return False
+        try:
+            exchange.hand_to(worker.link)
+        except (NotDelivered, ProtocolError):
+            return False
+        except Exception as error:  # noqa: BLE001 - as at the top of the worker's loop
+            cell.raised(error, self._message(exchange, to))
+        cell.handled += 1
+        return True
 
     def _gather(self, exchange: StreamExchange, gatherer: RequestGatherer, frame: Frame) -> None:
         """Add a fragment, and route the request once its metadata is whole."""

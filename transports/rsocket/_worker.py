@@ -21,16 +21,19 @@ class ConnectionWorker(Worker):
     Three kinds of messages come here: requests of other connections, to be relayed to this
     peer; answers of workers to requests of this peer, whose route goes on with the stream;
     and messages of workers that chose this peer by its tags.
+
+    Attributes:
+        link: The connection; `None` once it has ended.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._link: Link | None = None
+        self.link: Link | None = None
         self._local: LocalRequests | None = None
 
     def attach(self, link: Link) -> None:
         """Give the worker its connection."""
-        self._link = link
+        self.link = link
         self._local = LocalRequests(link, self)
 
     def detach(self) -> None:
@@ -38,7 +41,7 @@ class ConnectionWorker(Worker):
 
         They refer to each other: what is left so would wait for the cycle collector.
         """
-        self._link = self._local = None
+        self.link = self._local = None
 
     @property
     def local(self) -> LocalRequests:
@@ -49,7 +52,7 @@ class ConnectionWorker(Worker):
 
     def handle_message(self, message: Message) -> None:
         """Relay, answer, or ask."""
-        link = self._link
+        link = self.link
         context = message[4]
         meta = context.meta if context is not None else None
         onward = message[0]
@@ -72,5 +75,5 @@ class ConnectionWorker(Worker):
 
     def on_stop(self) -> None:
         """Close the connection with its worker."""
-        if self._link is not None:
-            self._link.close("stopped", "the broker stops")
+        if self.link is not None:
+            self.link.close("stopped", "the broker stops")

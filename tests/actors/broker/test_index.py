@@ -19,6 +19,7 @@ from onward.protocol import (
     UnknownAddressType,
 )
 from onward.protocol.broker import RouteSetup
+from tests.support.compiled import interpreted
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
@@ -339,6 +340,7 @@ async def test_waiting_requests_are_released_in_order_by_the_join() -> None:
         assert w.broker.statistics().waited == 6
 
 
+@interpreted
 @in_memory
 async def test_who_waits_again_does_so_no_longer_than_at_first() -> None:
     async with world(BrokerOptions(no_route_timeout=5)) as w:

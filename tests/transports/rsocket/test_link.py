@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from onward.transports.rsocket._exchange import StreamExchange
+from tests.support.compiled import interpreted
 from tests.support.rsocket_peer import (
     CHANNEL,
     FNF,
@@ -337,8 +339,9 @@ async def test_a_request_and_its_cancel_in_one_piece_reach_nobody() -> None:
 async def test_a_request_cancelled_on_its_way_to_the_destination() -> None:
     async with world() as w:
         requester, destination = await w.pair()
-        requester.send(request(RR, 1, ASKED), request(CHANNEL, 3, ASKED, n=1))
-        requester.send(cancel(1), error(3, 0x201, b"never mind"))
+        async with w.held(destination):
+            requester.send(request(RR, 1, ASKED), request(CHANNEL, 3, ASKED, n=1))
+            requester.send(cancel(1), error(3, 0x201, b"never mind"))
         assert await destination.received() == []
         assert await requester.received() == []
         await w.settled()
@@ -502,8 +505,9 @@ async def test_a_peer_dies_in_the_middle_of_a_frame() -> None:
 async def test_a_request_under_way_to_a_destination_that_leaves() -> None:
     async with world() as w:
         requester, destination = await w.pair()
-        requester.send(request(RR, 1, ASKED), request(FNF, 3, ASKED), push(ASKED))
-        destination.send(frame(0, 0x20))  # ends the connection at once
+        async with w.held(destination):
+            requester.send(request(RR, 1, ASKED), request(FNF, 3, ASKED), push(ASKED))
+            destination.send(frame(0, 0x20))  # ends the connection at once
         ((stream, code, text),) = errors(await requester.received())
         assert (stream, code) == (1, REJECTED)
         assert "10.0.0.1" not in text
@@ -586,3 +590,23 @@ async def test_the_broker_stops_with_requests_in_hand() -> None:
         assert not w.loop.servers
         await w.listener.close()
         await w.settled()
+
+
+@interpreted
+@in_memory
+async def test_what_goes_wrong_in_handing_over_is_the_workers_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a bug")
+
+    async with world() as w:
+        requester, destination = await w.pair()
+        cell = destination.link.worker._placed
+        before = cell.failed, cell.handled
+        with monkeypatch.context() as patch:
+            patch.setattr(StreamExchange, "hand_to", broken)
+            assert await requester.ask(request(FNF, 1, ASKED)) == []
+        assert (cell.failed, cell.handled) == (before[0] + 1, before[1] + 1)
+        assert "a bug" in caplog.text
+        assert dict(w.node.dead_letters.by_reason) == {"worker failed": 1}

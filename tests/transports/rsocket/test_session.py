@@ -448,8 +448,9 @@ async def test_requests_under_way_to_a_connection_that_is_replaced() -> None:
     async with world() as w:
         requester, old = await w.requester(), await w.destination("a", route_id=ROUTE)
         new = w.connect()
-        requester.send(request(RR, 1, ASKED))
-        new.send(setup(composite((BROKER_FRAME, route_setup(ROUTE, "a")))))
+        async with w.held(old):
+            requester.send(request(RR, 1, ASKED))
+            new.send(setup(composite((BROKER_FRAME, route_setup(ROUTE, "a")))))
         ((stream, code, _),) = errors(await requester.received())
         assert (stream, code) == (1, REJECTED)
         assert [s for s, _, _ in errors(await old.received())] == [0]

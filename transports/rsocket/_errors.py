@@ -1,0 +1,32 @@
+"""What a destination answers in place of a result.
+
+Others derive from this error, which is why it has a module that is not compiled.
+"""
+
+from __future__ import annotations
+
+from ...protocol import OnwardError
+from ...protocol.rsocket import ErrorCode
+
+__all__ = ["DestinationError"]
+
+
+class DestinationError(OnwardError):
+    """A destination answered a request with an error.
+
+    Attributes:
+        code: Its RSocket error code; numbers from 0x301 on are the destination's own.
+        text: Its text.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, text)
+        self.code = code
+        self.text = text
+
+    def __str__(self) -> str:
+        try:
+            name = ErrorCode(self.code).name
+        except ValueError:
+            name = f"0x{self.code:x}"
+        return f"{name}: {self.text}"
