@@ -37,6 +37,6 @@ def unpack_u32(data: bytes, at: int) -> tuple[int]:
 OWN: Final = (unpack_header, unpack_u24, unpack_u32)
 """The functions of this module, which its names stand for in compiled modules only."""
 
-if __file__.endswith(".py"):
+if __file__.endswith(".py"):  # pragma: no branch - compiled code is not measured
     for _own, _format in zip(OWN, (">BHIH", ">BH", ">I"), strict=True):
         globals()[_own.__name__] = Struct(_format).unpack_from
