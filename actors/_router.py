@@ -28,6 +28,7 @@ from ..protocol import (
 from ._dead_letters import DeadLetters
 from ._errors import RoutingLoop
 from ._mailbox import RoomLater, Target
+from ._observer import Observer
 from ._policy import NodeLimits
 from ._requests import LATE_ANSWER, RandomAddresses, Requests
 from ._run_queue import Phase, RunQueue
@@ -51,6 +52,7 @@ class Router(RunQueue):
         table: What each address leads to.
         lock: Held to change the table; looking up takes no lock.
         random_address: Makes an address that nobody can guess.
+        observer: What looks on while the node works, if anything does.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -64,6 +66,7 @@ class Router(RunQueue):
         self.random_address = RandomAddresses().take
         self._rules: dict[int, Rule] = {}
         self._requests = Requests(self)
+        self.observer: Observer | None = None
 
     # --- routing ----------------------------------------------------------------------
 

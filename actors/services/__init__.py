@@ -1,0 +1,3 @@
+"""Services that others reach by route: relays, publish/subscribe, discovery."""
+
+__all__: list[str] = []

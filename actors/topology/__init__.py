@@ -1,0 +1,3 @@
+"""Topologies that run: the nodes, workers, listeners and links of a file."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Workers to compose: forwarders, proxies, taps, spreaders, spawners."""
+
+__all__: list[str] = []
