@@ -1,3 +1,14 @@
-"""What BARE writes of numbers, texts and bytes: the shapes that payloads of Ockam's services have."""
+"""What BARE writes of numbers, texts and bytes: the shapes that payloads of Ockam's services have.
 
-__all__: list[str] = []
+```python
+payload = encode_string("forward_to_orders") + encode_uint(7)
+
+reader = Reader(payload)
+name, number = reader.string(), reader.uint()
+reader.finish()
+```
+"""
+
+from ._bare import BareError, Reader, encode_data, encode_string, encode_uint
+
+__all__ = ["BareError", "Reader", "encode_data", "encode_string", "encode_uint"]
