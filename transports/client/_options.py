@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from ...protocol.broker import DIALECTS, MIME_BROKER_FRAME, MIME_FORWARDING, Dialect
+from ...protocol.broker import MIME_BROKER_FRAME, MIME_FORWARDING, Dialect
 from ...protocol.rsocket import MAX_FRAME, MAX_REQUEST_N, ConnectionLimits
 from .._options import Backoff, parse_uri
 
@@ -174,10 +174,6 @@ class ClientOptions:
             lease=self.leases,
             mtu=self.fragment_size,
         )
-
-
-BROKER_MIMES: Final = frozenset(mime.decode() for mime in DIALECTS)
-"""What marks a broker's frame among other metadata."""
 
 
 @dataclass(frozen=True, slots=True)

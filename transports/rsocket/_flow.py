@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from ...protocol.rsocket import (
@@ -25,13 +26,22 @@ from .._log import SeldomLogger
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 
-__all__ = ["BULK", "Flow"]
+__all__ = ["BULK", "Flow", "clock_of"]
 
 BLOCKED_RECHECK: Final = 1.0
 """Seconds after which a peer that is not read is looked at again for its keepalive."""
 
 BULK: Final = 64 * 1024
 """Bytes read at once after which a peer is not read again before others had their turn."""
+
+
+def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Return a loop's clock, or for uvloop the one behind it.
+
+    uvloop reads its clock once in each turn and in whole milliseconds, in which most
+    destinations answer: by it they would all be equally fast. It is the monotonic clock's time.
+    """
+    return time.monotonic if type(loop).__module__.split(".")[0] == "uvloop" else loop.time
 
 
 class Flow(asyncio.Protocol, ABC):
@@ -41,7 +51,7 @@ class Flow(asyncio.Protocol, ABC):
         core: The state machine.
         options: The limits.
         peer_name: The peer's address, for the log.
-        now: When the last chunk of input came, on the loop's clock.
+        now: When the last chunk of input came, by `clock_of` the loop.
         flushing: Whether what is queued will be written at the end of this turn.
         write_paused: Whether more than `high_water` bytes wait for the socket.
         closed_reason: Why the connection ended, in a few words, the same for the same cause:
@@ -68,8 +78,8 @@ class Flow(asyncio.Protocol, ABC):
         self._unfinished = unfinished
         self._keeps = False
         self._loop = loop
-        self._now = loop.time
-        self.now = loop.time()
+        self._now = clock_of(loop)
+        self.now = self._now()
         self.core = Connection(Role.SERVER, options.connection, now=self.now)
         self._transport: asyncio.Transport | None = None
         self._aborting: asyncio.TimerHandle | None = None

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -16,6 +17,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker, BrokerOptions
 from onward.transports.rsocket import LinkOptions, RSocketListener
+from onward.transports.rsocket._flow import clock_of
 from tests.peers.rsocket_client import Destination, ask, connect
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -167,6 +169,36 @@ async def test_requests_and_answers() -> None:
         destination.reset()
         await eventually(lambda: edge.connections() == 0)
         assert edge.served() == 0
+
+
+@on_both_loops
+async def test_latency_is_told_apart_below_a_millisecond() -> None:
+    async with broker() as edge:
+        destination = await edge.connect("a")
+        requester = await edge.connect()
+        for number in range(5):
+            requester.send(request(RR, 1 + 2 * number, ASKED, b"?"))
+            await destination.next()
+            destination.send(payload(2 + 2 * number, b"!", N | C))
+            await requester.next()
+        latency = 1000 * max(row.latency for row in edge.broker.routes())
+    # By a clock of whole milliseconds it would be a multiple of one, most often 0.
+    assert abs(latency - round(latency)) > 0.000_01
+
+
+def test_the_clock_of_a_loop_is_its_own_or_the_one_behind_uvloops() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        assert clock_of(loop) == loop.time
+    finally:
+        loop.close()
+    uvloop = pytest.importorskip("uvloop")
+    loop = uvloop.new_event_loop()
+    try:
+        assert clock_of(loop) is time.monotonic
+        assert abs(loop.time() - time.monotonic()) < 5  # one epoch: timers are set by it
+    finally:
+        loop.close()
 
 
 @on_both_loops
