@@ -6,9 +6,10 @@ the broker made of them.
 
 from ._background import BackgroundNode, new_event_loop
 from ._dead_letters import DeadLetter, DeadLetters
-from ._errors import LimitReached, RoutingLoop, TooManyRequests, UnknownScheme, WouldDeadlock
+from ._errors import Expired, LimitReached, RoutingLoop, TooManyRequests, UnknownScheme, WouldDeadlock
 from ._future import LoopFuture
 from ._node import Node
+from ._observer import Observer, Tracer
 from ._policy import Mailbox, NodeLimits, OnFailure, Overflow, Supervision
 from ._router import Rule
 from ._statistics import NodeStatistics, WorkerStatistics
@@ -20,6 +21,7 @@ __all__ = [
     "BackgroundNode",
     "DeadLetter",
     "DeadLetters",
+    "Expired",
     "LimitReached",
     "Listener",
     "LoopFuture",
@@ -27,6 +29,7 @@ __all__ = [
     "Node",
     "NodeLimits",
     "NodeStatistics",
+    "Observer",
     "OnFailure",
     "Overflow",
     "RoutingLoop",
@@ -35,6 +38,7 @@ __all__ = [
     "ThreadWorker",
     "Timer",
     "TooManyRequests",
+    "Tracer",
     "Transport",
     "UnknownScheme",
     "Worker",

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context as ContextVars
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pykka
 from pykka import messages
@@ -15,6 +15,7 @@ from pykka._envelope import Envelope
 
 from ..protocol import Address, Message, WorkerFailed
 from . import _lifecycle as lifecycle
+from ._errors import Expired
 from ._mailbox import Intake, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
@@ -23,6 +24,7 @@ from ._thread import is_coroutine
 
 if TYPE_CHECKING:
     from ._node import Node
+    from ._observer import Observer
     from ._thread import OwnThread
     from ._timer import Timer
     from ._worker import Worker
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "Factory"]
 
 Factory: TypeAlias = "Callable[[], Worker]"
+
+NEARLY: Final = 5
+"""A mailbox is nearly full when no more than one in so many of its places is free."""
 
 
 class Cell(Intake):
@@ -112,7 +117,10 @@ class Cell(Intake):
             handle = self.handle = lifecycle.bound_handler(self)
         take = queue.popleft
         count = len(queue)
-        batch = self.node.limits.batch
+        node = self.node
+        if node.observer is not None:
+            self._look_at_mailbox(node.observer, count)
+        batch = node.limits.batch
         if count > batch:
             count = batch
         counted = 0
@@ -124,7 +132,7 @@ class Cell(Intake):
                 break
             try:
                 if type(item) is Message:
-                    result = handle(item)
+                    result = handle(item) if item[4] is None else self._in_context(handle, item)
                     if result is None:
                         continue
                     if self.suspend(result, self.turn_done):
@@ -147,6 +155,26 @@ class Cell(Intake):
         if self.state == RUNNING:
             self.look_again()
         return count + 1
+
+    def _in_context(self, handle: Callable[[Message], object], message: Message) -> object:
+        """Handle a message with a context, unless nobody waits for it any more."""
+        context = message[4]
+        if context is None:
+            raise AssertionError("unexpected message without a context")
+        deadline, trace, _ = context
+        node = self.node
+        if deadline is not None and deadline <= node.loop.time():
+            self.handled -= 1
+            self.dropped += 1
+            node.lose(message, Expired(self.address))
+            return None
+        if trace is not None and node.tracer is not None:
+            return node.tracer.follow(self.worker, message, handle)
+        return handle(message)
+
+    def _look_at_mailbox(self, observer: Observer, waiting: int) -> None:
+        if waiting * NEARLY >= self.limit * (NEARLY - 1):
+            observer.nearly_full(self, waiting)
 
     def _do_other(self, item: Any) -> None:
         if is_envelope(item):
@@ -189,6 +217,9 @@ class Cell(Intake):
         task = self.node.loop.create_task(result, context=self.context)
         self.task = task
         task.add_done_callback(finished, context=self.context)
+        observer = self.node.observer
+        if observer is not None:
+            observer.suspended(self)
         return True
 
     def resumed(self, task: asyncio.Task[Any]) -> bool:
@@ -200,6 +231,9 @@ class Cell(Intake):
         self.task = None
         if self.state == BUSY:
             self.state = RUNNING
+        observer = self.node.observer
+        if observer is not None:
+            observer.resumed(self)
         return True
 
     def turn_done(self, task: asyncio.Task[Any]) -> None:

@@ -19,6 +19,9 @@ _logger = logging.getLogger("onward.actors")
 KEPT_PAYLOAD: Final = 256
 """Bytes of a payload that are kept of a dead letter."""
 
+EXPIRED: Final = "expired"
+"""The reason of a message whose deadline passed before a worker took it up."""
+
 OTHER: Final = "other"
 """The reason counted once there are as many distinct reasons as are counted."""
 

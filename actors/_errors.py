@@ -7,6 +7,7 @@ OnwardError
 ├── WouldDeadlock         a blocking call on the thread that has to answer it
 └── DeliveryError
     └── NotDelivered
+        ├── Expired           its deadline passed before a worker took it up
         ├── RoutingLoop       the rules sent a message round in circles
         └── TooManyRequests   the node waits for too many answers already
 ```
@@ -15,8 +16,10 @@ OnwardError
 from __future__ import annotations
 
 from ..protocol import NotDelivered, OnwardError
+from ._dead_letters import EXPIRED
 
 __all__ = [
+    "Expired",
     "LimitReached",
     "RoutingLoop",
     "TooManyRequests",
@@ -74,6 +77,12 @@ class WouldDeadlock(OnwardError, RuntimeError):
 
     def __str__(self) -> str:
         return f"{self.call} would block the event loop it waits for; await it instead"
+
+
+class Expired(NotDelivered):
+    """The deadline passed before a worker took the message up, so it was not handled."""
+
+    reason = EXPIRED
 
 
 class RoutingLoop(NotDelivered):

@@ -294,7 +294,10 @@ def close(cell: Cell) -> None:
     if cell.state == STOPPED:
         return
     cell.state = STOPPED
-    cell.task = None
+    if cell.task is not None:
+        cell.task = None
+        if cell.node.observer is not None:
+            cell.node.observer.resumed(cell)
     message, cell.in_hand = cell.in_hand, None
     if message is not None:
         cell.mishandled(message, None)

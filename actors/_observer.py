@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..protocol import Address, Message, Route
     from ._cell import Cell
+    from ._worker import Worker
 
-__all__ = ["Observer"]
+__all__ = ["Observer", "Tracer"]
 
 
 class Observer:
@@ -25,14 +28,42 @@ class Observer:
     def asked(self, reply: Address) -> None:
         """Hear that a request is over, however it ended."""
 
-    def suspended(self, cell: Cell, message: Message) -> None:
-        """Hear that a handler awaits, with this message in hand."""
+    def suspended(self, cell: Cell) -> None:
+        """Hear that a worker awaits: in a handler, a timer's action, its start or its end."""
 
     def resumed(self, cell: Cell) -> None:
-        """Hear that a handler that awaited is done."""
+        """Hear that a worker that awaited has finished with it, or has been given up."""
 
     def nearly_full(self, cell: Cell, waiting: int) -> None:
         """Hear at the start of a turn that a mailbox is near its limit."""
 
     def long_route(self, message: Message) -> None:
         """Hear of a message that is forwarded with a return route near the limit."""
+
+
+class Tracer(ABC):
+    """Is given each message with a tracing text, where `Node.tracer` is set.
+
+    Called on the node's loop, in the worker's turn. It must not block.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def follow(
+        self, worker: Worker, message: Message, handle: Callable[[Message], object]
+    ) -> object:
+        """Have a message handled, and note what there is to note.
+
+        Args:
+            worker: Whose turn it is.
+            message: The message, with `context.trace`.
+            handle: What handles it. To be called once, with the message or with one that
+                differs from it in the context alone.
+
+        Returns:
+            What `handle` returned, or a coroutine in its place that awaits that.
+
+        Raises:
+            BaseException: What `handle` raised, and nothing else.
+        """

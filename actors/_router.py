@@ -28,7 +28,7 @@ from ..protocol import (
 from ._dead_letters import DeadLetters
 from ._errors import RoutingLoop
 from ._mailbox import RoomLater, Target
-from ._observer import Observer
+from ._observer import Observer, Tracer
 from ._policy import NodeLimits
 from ._requests import LATE_ANSWER, RandomAddresses, Requests
 from ._run_queue import Phase, RunQueue
@@ -53,6 +53,7 @@ class Router(RunQueue):
         lock: Held to change the table; looking up takes no lock.
         random_address: Makes an address that nobody can guess.
         observer: What looks on while the node works, if anything does.
+        tracer: What follows messages that are traced, if anything does.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -67,6 +68,7 @@ class Router(RunQueue):
         self._rules: dict[int, Rule] = {}
         self._requests = Requests(self)
         self.observer: Observer | None = None
+        self.tracer: Tracer | None = None
 
     # --- routing ----------------------------------------------------------------------
 
