@@ -1,3 +1,43 @@
-"""For tests of your own workers: a virtual clock, a node to test on, probes."""
+"""For tests of your own workers: a virtual clock, probes, a node that is looked after.
 
-__all__: list[str] = []
+```python
+from onward.actors.testing import Probe, checked_node, virtual_time
+
+
+@virtual_time
+async def test_the_doubler() -> None:
+    async with checked_node() as node:
+        await node.start(Doubler, address="doubler")
+        probe = await Probe.on(node)
+        probe.send("doubler", b"21")
+        assert (await probe.next()).payload == b"42"
+```
+
+`onward.transports.simulated` adds a network, whose faults all come from a seed.
+"""
+
+from ._checked import checked_node
+from ._crash import crash
+from ._probe import MAX_PROBED, Answer, Probe
+from ._virtual import (
+    EPOCH,
+    MAX_VIRTUAL_TIME,
+    Deadlock,
+    VirtualLoop,
+    run_virtual,
+    virtual_time,
+)
+
+__all__ = [
+    "EPOCH",
+    "MAX_PROBED",
+    "MAX_VIRTUAL_TIME",
+    "Answer",
+    "Deadlock",
+    "Probe",
+    "VirtualLoop",
+    "checked_node",
+    "crash",
+    "run_virtual",
+    "virtual_time",
+]

@@ -1,0 +1,138 @@
+"""A worker that keeps what comes to it, for a test to look at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from ...protocol import AddressLike, Message
+from .._worker import Worker
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["MAX_PROBED", "Answer", "Probe"]
+
+MAX_PROBED: Final = 10_000
+"""Most messages that a `Probe` keeps unless it is told otherwise; more become dead letters with
+the reason "probe full"."""
+
+Answer: TypeAlias = Callable[[Message], bytes | None]
+"""What a probe replies to a message: a payload, or `None` for no reply."""
+
+
+class Probe(Worker):
+    """Keeps what comes, in order, and sends what a test wants sent.
+
+    ```python
+    probe = await Probe.on(node, "probe")
+    probe.send("relay => echo", b"hi")  # its own address is the way back
+    assert (await probe.next()).payload == b"hi"
+    ```
+
+    Its methods are for the node's loop.
+
+    Args:
+        limit: Most messages kept; more become dead letters with the reason "probe full".
+        answer: What to reply to each message; nothing by default. What it raises is a failure of
+            this worker.
+
+    Attributes:
+        messages: What came, oldest first.
+    """
+
+    def __init__(self, *, limit: int = MAX_PROBED, answer: Answer | None = None) -> None:
+        super().__init__()
+        self.messages: list[Message] = []
+        self._limit = limit
+        self._answer = answer
+        self._read = 0
+        self._changed: deque[asyncio.Future[None]] = deque()
+
+    @classmethod
+    async def on(cls, node: Node, address: AddressLike | None = None, **options: Any) -> Self:
+        """Start one on a node.
+
+        Args:
+            node: Where.
+            address: Its address; a random one by default.
+            **options: Those of the class.
+
+        Raises:
+            AddressInUse: Another worker has the address.
+        """
+        probe = cls(**options)
+        await node.start(lambda: probe, address=address)
+        return probe
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The payloads of what came, oldest first."""
+        return [message.payload for message in self.messages]
+
+    def handle_message(self, message: Message) -> None:
+        """Keep a message, and answer it if the probe does."""
+        if len(self.messages) >= self._limit:
+            self.node.dead_letter(message, "probe full")
+            return
+        self.messages.append(message)
+        while self._changed:
+            waiter = self._changed.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+        if self._answer is not None:
+            payload = self._answer(message)
+            if payload is not None:
+                self.reply(message, payload)
+
+    async def next(self, timeout: float = 5.0) -> Message:
+        """Wait for the next message: each is returned once.
+
+        Args:
+            timeout: How long to wait, in seconds.
+
+        Raises:
+            TimeoutError: None came in time.
+        """
+        await self._until(self._read + 1, timeout)
+        self._read += 1
+        return self.messages[self._read - 1]
+
+    async def count(self, number: int, timeout: float = 5.0) -> list[Message]:
+        """Wait until so many messages have come in all; `next` goes on behind them.
+
+        Args:
+            number: How many.
+            timeout: How long to wait for all of them, in seconds.
+
+        Returns:
+            The first so many.
+
+        Raises:
+            TimeoutError: They did not all come in time.
+            ValueError: It would not keep so many.
+        """
+        if number > self._limit:
+            raise ValueError(f"{number} messages are more than the {self._limit} it keeps")
+        await self._until(number, timeout)
+        self._read = max(self._read, number)
+        return self.messages[:number]
+
+    def clear(self) -> None:
+        """Forget what came."""
+        self.messages.clear()
+        self._read = 0
+
+    async def _until(self, number: int, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                while len(self.messages) < number:
+                    changed = asyncio.get_running_loop().create_future()
+                    self._changed.append(changed)
+                    await changed
+        except TimeoutError:
+            came = f"{len(self.messages)} of {number} messages came to {self.address}"
+            last = f", the last with {self.messages[-1].payload[:64]!r}" if self.messages else ""
+            raise TimeoutError(f"{came} in {timeout:g} s{last}") from None

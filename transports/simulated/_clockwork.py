@@ -1,0 +1,81 @@
+"""What a simulated network does when: one queue of events, one timer, one history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, TypeAlias
+
+from ._faults import Event
+
+__all__ = ["Clockwork"]
+
+_Due: TypeAlias = "tuple[float, int, Callable[..., object], tuple[Any, ...]]"
+
+
+class Clockwork:
+    """Calls things at their time, those of one time in the order they were asked for.
+
+    The loop's own timers are not used for each: of two that are due at once it takes either.
+
+    Args:
+        loop: Whose clock.
+        history: Events kept.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, history: int) -> None:
+        self.loop = loop
+        self.history: deque[Event] = deque(maxlen=history)
+        self._due: list[_Due] = []
+        self._order = 0
+        self._number = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._running = False
+        self._stopped = False
+
+    def number(self) -> int:
+        """Return the number of one more message."""
+        self._number += 1
+        return self._number
+
+    def at(self, when: float, action: Callable[..., object], *arguments: Any) -> None:
+        """Call something at a time of the loop's clock."""
+        if self._stopped:
+            return
+        self._order += 1
+        heappush(self._due, (when, self._order, action, arguments))
+        if not self._running and (self._timer is None or when < self._timer_at):
+            self._arm(when)
+
+    def stop(self) -> None:
+        """Forget everything that is due."""
+        self._stopped = True
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def note(self, kind: str, source: str, target: str) -> None:
+        """Remember something that is no message."""
+        self.history.append(Event(self.loop.time(), kind, source, target))
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self.loop.call_at(when, self._go)
+
+    def _go(self) -> None:
+        self._timer = None
+        self._running = True
+        due, now = self._due, self._timer_at
+        try:
+            while due and due[0][0] <= now:
+                _, _, action, arguments = heappop(due)
+                action(*arguments)
+        finally:
+            self._running = False
+            if due:
+                self._arm(due[0][0])

@@ -1,0 +1,316 @@
+"""A link of the simulated network, and the listener that the far ends of links belong to."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ...actors import Worker
+from ...protocol import (
+    Address,
+    Context,
+    LinkDown,
+    MailboxFull,
+    Message,
+    OnwardError,
+)
+from .._link import Link
+from ._way import Way
+
+if TYPE_CHECKING:
+    from ._network import Place, SimulatedNetwork
+
+__all__ = ["DiallingLink", "SimulatedLink", "SimulatedListenerWorker"]
+
+
+class SimulatedLink(Link):
+    """One end of a connection between two simulated nodes.
+
+    Args:
+        place: The node it is on.
+        expose: What the other end may send to.
+    """
+
+    def __init__(self, place: Place, expose: frozenset[Address]) -> None:
+        super().__init__(expose=expose)
+        self._place = place
+        self._network = place.network
+        self._peer: SimulatedLink | None = None
+        self._way: Way | None = None  # to the other end
+        self._not_before = 0.0  # when the last message that keeps the order arrives there
+        self._on_the_way = 0  # to the other end, or there and not taken
+        self._latest = 0  # the highest number that has arrived here
+        self._inbox: deque[Message] = deque()  # arrived while a mailbox here was full
+        self._held = False
+        self._ended = False  # nothing more goes out or comes in
+        self._end: str | None = None  # why the other end is gone, once the inbox is empty
+        self._room: asyncio.Future[None] | None = None
+        place.links[self] = None
+
+    def join(self, peer: SimulatedLink) -> None:
+        """Connect this end to its other end; done once at each."""
+        self._peer = peer
+        self._way = self._network.way(self._place.name, peer._place.name)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing goes out or comes in any more."""
+        return self._ended
+
+    # --- to the other end -----------------------------------------------------------------
+
+    def transmit(self, message: Message) -> Awaitable[None] | None:
+        """Put a message on the way; wait while too many are."""
+        if self._ended or self._way is None:
+            self.undelivered(message, self.down())
+            return None
+        onward, back, payload, _, context = message
+        trace = None if context is None else context.trace
+        kept = None if trace is None else Context(trace=trace)
+        self._not_before, count = self._way.send(
+            Message(onward, back, payload, None, kept), self._not_before, self._came
+        )
+        self._on_the_way += count
+        return self._until_room() if self._on_the_way >= self._network.options.window else None
+
+    def down(self) -> LinkDown:
+        """Say why nothing can be sent."""
+        return LinkDown(self.address, "the link was closed")
+
+    async def _until_room(self) -> None:
+        self._room = self.node.loop.create_future()
+        await self._room
+
+    def _came(self, number: int, message: Message) -> None:
+        """Have the other end take a message of this one, if it is there."""
+        way, peer = self._way, self._peer
+        if way is None or peer is None:
+            raise AssertionError("unexpected message of a link that is not up")
+        if self._place.crashed or peer._ended:
+            way.gone += 1
+            way.note("gone", number, message)
+        elif way.cut_off:
+            way.cut_short += 1
+            way.note("cut", number, message)
+        else:
+            way.arrived += 1
+            if number < peer._latest:
+                way.overtaken += 1
+                way.note("overtaken", number, message)
+            else:
+                peer._latest = number
+                way.note("arrived", number, message)
+            if peer._held or peer._inbox:
+                peer._inbox.append(message)
+                return
+            peer.arrive((message,))
+        self._taken()
+
+    def _taken(self) -> None:
+        self._on_the_way -= 1
+        if self._room is not None and self._on_the_way <= self._network.options.window // 2:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    # --- from the other end ---------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Leave in the inbox what the other end sends, as part of its window."""
+        self._held = True
+
+    def release(self) -> None:
+        """Take it again."""
+        self._held = False
+        while self._inbox and not self._held:
+            message = self._inbox.popleft()
+            self.arrive((message,))
+            if self._peer is not None:
+                self._peer._taken()
+        if self._end is not None and not self._inbox and not self._held:
+            self._close(self._end)
+
+    # --- the end --------------------------------------------------------------------------
+
+    def on_stop(self) -> Awaitable[None] | None:
+        """Let what is on the way arrive, then end the other end too."""
+        del self._place.links[self]
+        if not self._ended:
+            self._ended = True
+            self._tell_the_other_end()
+        while self._inbox:
+            self.node.dead_letter(self._inbox.popleft(), MailboxFull.reason)
+        super().on_stop()
+        return None
+
+    def _tell_the_other_end(self) -> None:
+        way, peer = self._way, self._peer
+        if way is None or peer is None:
+            return
+        now = self.node.loop.time()
+        if way.cut_off:
+            peer.will_end(now + self._network.options.detection, "the other end is silent")
+        else:
+            peer.will_end(max(now + way.latency(), self._not_before), "the other end closed it")
+
+    def will_end(self, when: float, why: str) -> None:
+        """Learn at a time of the loop's clock that the other end is gone."""
+        self._network.clockwork.at(when, self._learn_of_the_end, why)
+
+    def _learn_of_the_end(self, why: str) -> None:
+        if self._ended or self._place.crashed:
+            return
+        if self._inbox or self._held:
+            self._end = why
+        else:
+            self._close(why)
+
+    def _close(self, why: str) -> None:
+        self._ended = True
+        peer = self._peer
+        source = "" if peer is None else peer._place.name
+        kind = "detected" if peer is not None and peer._place.crashed else "closed"
+        self._network.clockwork.note(kind, source, self._place.name)
+        self._make_room()
+        self.lost(why)
+        if self.node.has(self.address):
+            self.stop()
+
+    def crashed(self, detected_at: float) -> None:
+        """Fall silent with the node; the other end learns of it later."""
+        self._ended = True
+        if self._peer is not None:
+            self._peer.will_end(detected_at, "the other end is silent")
+
+
+class DiallingLink(SimulatedLink):
+    """The end of the node that connects. It keeps what it is sent until it is up.
+
+    Args:
+        place: The node it is on.
+        host: Where to, as its listener is called.
+        expose: What the other end may send to.
+
+    Attributes:
+        host: As given.
+        error: Why it is down, if it never came up.
+    """
+
+    def __init__(self, place: Place, host: str, expose: frozenset[Address]) -> None:
+        super().__init__(place, expose)
+        self.host = host
+        self.error: LinkDown | None = None
+
+    async def on_start(self) -> None:
+        """Connect. If that fails, what was sent meanwhile fails with `LinkDown`."""
+        try:
+            await self._connect()
+        except LinkDown as error:
+            self._network.clockwork.note("refused", self._place.name, self.host)
+            self.error = error
+            self._ended = True
+            self.stop()
+        except BaseException:
+            # Stopped meanwhile; then there is no `on_stop`.
+            self._place.links.pop(self, None)
+            if not self._ended:
+                self._ended = True
+                self._tell_the_other_end()
+            raise
+
+    def down(self) -> LinkDown:
+        """Say why nothing can be sent."""
+        return self.error or super().down()
+
+    async def _connect(self) -> None:
+        network, here = self._network, self._place.name
+        listener = network.listener(self.host)
+        if listener is None:
+            # What refuses a connection is a message too.
+            await asyncio.sleep(2 * network.faults.latency[0])
+            raise LinkDown(self.host, "nobody listens there")
+        there = listener.place.name
+        forth, back = network.way(here, there), network.way(there, here)
+        await self._until_open(forth, back)
+        await asyncio.sleep(forth.latency())
+        try:
+            peer = await listener.accept(self)
+        except OnwardError as error:
+            raise LinkDown(self.host, "nobody listens there") from error
+        self.join(peer)
+        await asyncio.sleep(back.latency())
+        if self._ended or peer._ended:
+            raise LinkDown(self.host, "the other end closed it")
+        network.clockwork.note("connected", here, there)
+
+    async def _until_open(self, forth: Way, back: Way) -> None:
+        options, loop = self._network.options, self.node.loop
+        deadline = loop.time() + options.connect_timeout
+        while forth.cut_off or back.cut_off:
+            left = deadline - loop.time()
+            if left <= 0:
+                raise LinkDown(self.host, f"no answer in {options.connect_timeout:g} s")
+            await asyncio.sleep(min(left, options.connect_retry))
+
+
+class SimulatedListenerWorker(Worker):
+    """Owns a host name; the far ends of the links made to it are its children."""
+
+    def __init__(
+        self,
+        place: Place,
+        host: str,
+        expose: frozenset[Address],
+        on_closed: Callable[[Address], object],
+    ) -> None:
+        super().__init__()
+        self.place = place
+        self.host = host
+        self._expose = expose
+        self._on_closed = on_closed
+
+    @property
+    def _network(self) -> SimulatedNetwork:
+        return self.place.network
+
+    def on_start(self) -> None:
+        """Take the name.
+
+        Raises:
+            OSError: Somebody has it.
+        """
+        if self._network.hosts.setdefault(self.host, self) is not self:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), self.host)
+
+    def on_stop(self) -> None:
+        """Give the name back."""
+        if self._network.hosts.get(self.host) is self:
+            del self._network.hosts[self.host]
+        self._on_closed(self.address)
+
+    async def accept(self, peer: SimulatedLink) -> SimulatedLink:
+        """Make the other end of a link.
+
+        Raises:
+            OnwardError: The listener or its node has stopped.
+        """
+        link = SimulatedLink(self.place, self._expose)
+        link.join(peer)
+        try:
+            await self.start_child(lambda: link)
+        except OnwardError:
+            self.place.links.pop(link, None)
+            raise
+        except asyncio.CancelledError:
+            # Whoever connects was stopped just then. This end finds out.
+            network = self._network
+            link.will_end(network.clockwork.loop.time() + network.options.detection, "silent")
+            raise
+        return link

@@ -1,0 +1,155 @@
+"""The `sim` transport: what joins a node to the simulated network of its event loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+from ...protocol import Address, AddressError, LinkDown, Message, NodeStopped, WorkerStopped
+from .._base import Listener, Transport
+from ._link import DiallingLink, SimulatedListenerWorker
+from ._network import network_of
+
+if TYPE_CHECKING:
+    from ...actors import Node
+    from ._network import SimulatedNetwork
+
+__all__ = ["SIMULATED", "SimulatedListener", "SimulatedTransport"]
+
+SIMULATED: Final = 240
+"""The type of addresses of the simulated network: `240#b` is the host `b`."""
+
+
+class SimulatedListener(Listener):
+    """A host name of the simulated network."""
+
+    def __init__(self, node: Node, worker: SimulatedListenerWorker) -> None:
+        self._node = node
+        self._worker = worker
+
+    @property
+    def uri(self) -> str:
+        """Where it listens."""
+        return f"sim://{self._worker.host}"
+
+    @property
+    def address(self) -> Address:
+        """The address of its worker."""
+        return self._worker.address
+
+    async def close(self) -> None:
+        """Give the name back and close the links made to it. Idempotent."""
+        if self._node.has(self.address):
+            await self._node.stop_worker(self.address)
+
+
+class SimulatedTransport(Transport):
+    """Joins simulated nodes: `node.listen("sim://b")`, `node.connect("sim://b")`, `240#b`.
+
+    The network is that of the node's event loop. If there is none yet, one without faults is
+    made, with the seed 0.
+    """
+
+    scheme: ClassVar[str] = "sim"
+    address_type: ClassVar[int | None] = SIMULATED
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.network: SimulatedNetwork = network_of(node.loop)
+        self._place = self.network.place(node)
+        self._listeners: dict[Address, SimulatedListener] = {}
+        self._resolved: dict[str, DiallingLink] = {}
+
+    async def listen(
+        self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
+    ) -> SimulatedListener:
+        """Let other nodes connect to a host name, which is anybody's to choose.
+
+        Raises:
+            OSError: The name is in use in this network.
+            NodeStopped: The node was stopped meanwhile.
+            ValueError: The URI is not `sim://host`.
+            TypeError: There is no such option.
+        """
+        worker = SimulatedListenerWorker(
+            self._place, _host(uri, options), expose, self._listener_closed
+        )
+        address = self.node.random_address()
+        try:
+            await self.node.start(lambda: worker, address=address)
+        except WorkerStopped:
+            raise NodeStopped(self.node.name) from None
+        except BaseException:
+            if self.node.has(address):
+                await self.node.stop_worker(address)
+            raise
+        if not self.node.has(address):
+            raise NodeStopped(self.node.name)
+        listener = SimulatedListener(self.node, worker)
+        self._listeners[address] = listener
+        return listener
+
+    async def connect(
+        self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
+    ) -> Address:
+        """Connect to a host name; it takes the latency there and back.
+
+        Raises:
+            LinkDown: Nobody listens there, or a partition is between.
+            ValueError: The URI is not `sim://host`.
+            TypeError: There is no such option.
+        """
+        link = self._new_link(_host(uri, options), expose)
+        try:
+            address = await self.node.start(lambda: link)
+        except WorkerStopped:
+            raise NodeStopped(self.node.name) from None
+        if link.error is not None:
+            raise link.error
+        return address
+
+    def resolve(self, message: Message) -> Message:
+        """Replace `240#b` by the link to the host `b`, which is opened if there is none.
+
+        Raises:
+            AddressError: It is no host name.
+            LinkDown: There are too many links.
+        """
+        try:
+            host = message.to.value.decode("ascii")
+        except UnicodeDecodeError:
+            raise AddressError(message.to, "not a host name") from None
+        link = self._resolved.get(host)
+        if link is None or link.over:
+            link = self._new_link(host, frozenset())
+            made = link
+            self.node.spawn(lambda: made)
+            self._resolved[host] = link
+        return message.redirect(link.address)
+
+    async def stop(self) -> None:
+        """Close every listener and link."""
+        for listener in list(self._listeners.values()):
+            await listener.close()
+        for link in list(self._place.links):
+            if self.node.has(link.address):
+                await self.node.stop_worker(link.address)
+
+    def _new_link(self, host: str, expose: frozenset[Address]) -> DiallingLink:
+        if len(self._place.links) >= self.network.options.max_links:
+            raise LinkDown(host, f"there are {self.network.options.max_links} links")
+        for each in [host for host, link in self._resolved.items() if link.over]:
+            del self._resolved[each]
+        return DiallingLink(self._place, host, expose)
+
+    def _listener_closed(self, address: Address) -> None:
+        self._listeners.pop(address, None)
+
+
+def _host(uri: str, options: dict[str, Any]) -> str:
+    if options:
+        raise TypeError(f"no such option: {', '.join(sorted(options))}")
+    parts = urlsplit(uri)
+    if parts.scheme != "sim" or not parts.netloc or parts.path or parts.query or parts.fragment:
+        raise ValueError(f"{uri!r} is not sim://host")
+    return parts.netloc
