@@ -1,0 +1,55 @@
+"""How often a session asks whether the other end is there, and how long it waits for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import isfinite
+
+__all__ = ["LivenessOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class LivenessOptions:
+    """The times of a session, or of anything else that is pinged and replaced.
+
+    Attributes:
+        ping_interval: From one ping to the next, in seconds.
+        max_unanswered: Pings in a row that may go unanswered; then the way is down.
+        open_timeout: How long one attempt may take, in seconds.
+        retry: Wait after the first attempt that failed, in seconds; it doubles with each.
+        longest_retry: The longest such wait, in seconds.
+        jitter: How much of a wait is random, from 0 (none) to 1 (up to twice or down to nothing).
+        forget_after: Time without a word after which the accepting end forgets a session, in
+            seconds.
+        close_interval: How long to wait for the other end to confirm a close, in seconds, before
+            it is told again.
+        close_attempts: How often it is told.
+
+    Raises:
+        ValueError: A time is not more than 0 or has no end, a number is less than 1, or the
+            jitter is not from 0 to 1.
+    """
+
+    ping_interval: float = 10.0
+    max_unanswered: int = 3
+    open_timeout: float = 10.0
+    retry: float = 5.0
+    longest_retry: float = 60.0
+    jitter: float = 0.2
+    forget_after: float = 120.0
+    close_interval: float = 1.0
+    close_attempts: int = 3
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "jitter":
+                if not 0 <= value <= 1:
+                    raise ValueError(f"jitter is {value}, not from 0 to 1")
+            elif not (value > 0 and isfinite(value)) or (field.name[:3] == "max" and value < 1):
+                raise ValueError(f"{field.name} cannot be {value}")
+
+    @property
+    def silence(self) -> float:
+        """How long nothing may be heard before the way is down, in seconds."""
+        return self.ping_interval * (self.max_unanswered + 1)
