@@ -132,7 +132,10 @@ class Cell(Intake):
                 break
             try:
                 if type(item) is Message:
-                    result = handle(item) if item[4] is None else self._in_context(handle, item)
+                    if item[4] is not None:
+                        result = self._in_context(handle, item)
+                    else:
+                        result = handle(item)
                     if result is None:
                         continue
                     if self.suspend(result, self.turn_done):
@@ -161,7 +164,7 @@ class Cell(Intake):
         context = message[4]
         if context is None:
             raise AssertionError("unexpected message without a context")
-        deadline, trace, _ = context
+        deadline, trace = context[0], context[1]
         node = self.node
         if deadline is not None and deadline <= node.loop.time():
             self.handled -= 1

@@ -23,6 +23,14 @@ from ._address import (
     parse_route,
     route,
 )
+from ._error_reply import (
+    ERROR_SOURCE,
+    MAX_ERROR_REASON,
+    ErrorReply,
+    encode_error_reply,
+    is_error_reply,
+    read_error_reply,
+)
 from ._errors import (
     AddressError,
     AddressInUse,
@@ -54,8 +62,10 @@ from ._errors import (
 from ._message import Context, Message
 
 __all__ = [
+    "ERROR_SOURCE",
     "LOCAL",
     "MAX_ADDRESS_VALUE",
+    "MAX_ERROR_REASON",
     "MAX_ROUTE_LENGTH",
     "RSOCKET",
     "TAGS",
@@ -71,6 +81,7 @@ __all__ = [
     "Context",
     "DeliveryError",
     "EmptyRoute",
+    "ErrorReply",
     "FrameTooBig",
     "InDoubt",
     "LinkDown",
@@ -96,7 +107,10 @@ __all__ = [
     "WorkerFailed",
     "WorkerStopped",
     "address",
+    "encode_error_reply",
     "format_route",
+    "is_error_reply",
     "parse_route",
+    "read_error_reply",
     "route",
 ]

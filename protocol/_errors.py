@@ -38,7 +38,10 @@ defined beside their codecs and join the tree there.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from ._message import Message
 
 __all__ = [
     "AddressError",
@@ -71,7 +74,15 @@ __all__ = [
 
 
 class OnwardError(Exception):
-    """Root of every error Onward raises on purpose."""
+    """Root of every error Onward raises on purpose.
+
+    Attributes:
+        lost: The message that a worker was passing on or answering with when this was raised,
+            or `None`. A handler that lets the error through has lost that message, and
+            has not failed otherwise.
+    """
+
+    lost: Message | None = None
 
 
 # --- the input breaks a specification -----------------------------------------------------

@@ -30,14 +30,17 @@ class Context(NamedTuple):
     """What travels with a message inside one node and never inside the payload.
 
     Attributes:
-        deadline: When the sender stops caring, in seconds of the node's clock, or `None`.
+        deadline: When the sender stops caring, in seconds of the node's loop clock, or `None`.
         trace: The wire's tracing text (Ockam's fourth field), or `None`.
         meta: Anything a transport or worker attaches, for this node only.
+        hops: Times the message was passed on with no trace of it on the return route; counted
+            by the node, for its loop guard.
     """
 
     deadline: float | None = None
     trace: str | None = None
     meta: Any = None
+    hops: int = 0
 
 
 class Message(NamedTuple):
@@ -48,8 +51,8 @@ class Message(NamedTuple):
         return_route: The way back, as collected by the workers passed. A sender may write
             anything here: never decide access by it.
         payload: The sender's bytes. Routers, forwarders and transports do not change them.
-        source: The local worker that sent it, set by the node; `None` from outside code.
-            It never crosses a wire.
+        source: The primary address of the local worker that sent it, set by the node and
+            nobody else; `None` from outside code. It never crosses a wire.
         context: What is local to the node, or `None`.
     """
 

@@ -1,0 +1,112 @@
+"""Error replies: what a node says along the return route of a message that it cannot deliver.
+
+An error reply is a message like any other. What tells it from an answer is the last address
+of its return route, `onward.error`: where it comes from. No worker has that address, so
+nobody can answer an error reply. Whatever else is on the return route are the workers that
+passed it on.
+
+The payload is BARE: a version (`uint`, 1), the reason (`str`), the address that could not be
+reached (its type as `uint`, its value as `data`), and 1 or 0 (`uint`) for `certain`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ._address import LOCAL, MAX_ADDRESS_VALUE, Address
+from ._message import Message
+from .bare import BareError, Reader, encode_data, encode_string, encode_uint
+
+__all__ = [
+    "ERROR_SOURCE",
+    "MAX_ERROR_REASON",
+    "ErrorReply",
+    "encode_error_reply",
+    "is_error_reply",
+    "read_error_reply",
+]
+
+ERROR_SOURCE: Final = Address(LOCAL, b"onward.error")
+"""Where error replies come from: the last address of their return route."""
+
+MAX_ERROR_REASON: Final = 80
+"""Most characters of the reason of an error reply; a longer one is cut when it is written, and
+is no error reply when it is read."""
+
+_VERSION: Final = 1
+_MAX_PAYLOAD: Final = MAX_ADDRESS_VALUE + 4 * MAX_ERROR_REASON + 16
+_VALUE: Final = ERROR_SOURCE.value
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """What became of a message that did not get through.
+
+    Attributes:
+        reason: Why, in a few words; the same words for the same cause, and those of dead
+            letters: `no such worker`, `denied`, `mailbox full`, `expired`.
+        address: The address that could not be reached, or whose worker gave the message up.
+        certain: Whether the message was certainly not handed over.
+    """
+
+    reason: str
+    address: Address
+    certain: bool
+
+
+def encode_error_reply(reply: ErrorReply) -> bytes:
+    """Write the payload of an error reply; a reason that is too long is cut."""
+    reason = reply.reason[:MAX_ERROR_REASON]
+    reason = reason if _is_plain(reason) else ascii(reason)[:MAX_ERROR_REASON]
+    return b"".join(
+        (
+            encode_uint(_VERSION),
+            encode_string(reason),
+            encode_uint(reply.address.type),
+            encode_data(reply.address.value),
+            encode_uint(int(reply.certain)),
+        )
+    )
+
+
+def is_error_reply(message: Message) -> bool:
+    """Tell whether a message says that it is an error reply."""
+    back = message[1]
+    # The value alone first: this is asked of every answer to a request.
+    return bool(back) and back[-1][1] == _VALUE and back[-1][0] == LOCAL
+
+
+def read_error_reply(message: Message) -> ErrorReply | None:
+    """Read an error reply.
+
+    Anybody can write one, as anybody can write an answer: it is worth as much as the way
+    that it came by.
+
+    Returns:
+        What it says, or `None` if the message is not an error reply, or none that is well formed.
+    """
+    payload = message[2]
+    if not is_error_reply(message) or len(payload) > _MAX_PAYLOAD:
+        return None
+    reader = Reader(payload)
+    try:
+        version, reason = reader.uint(), reader.string()
+        kind, value, certain = reader.uint(), reader.data(), reader.uint()
+        reader.finish()
+    except BareError:
+        return None
+    sound = (
+        version == _VERSION
+        and len(reason) <= MAX_ERROR_REASON
+        and _is_plain(reason)
+        and kind <= 255
+        and 0 < len(value) <= MAX_ADDRESS_VALUE
+        and certain <= 1
+    )
+    return ErrorReply(reason, Address(kind, value), certain == 1) if sound else None
+
+
+def _is_plain(reason: str) -> bool:
+    """Tell whether a reason is one line of text that can be shown as it is."""
+    return reason.isprintable()
