@@ -1,3 +1,62 @@
-"""Topology files: nodes, workers, listeners and links as values, read from TOML."""
+"""Topology files: nodes, workers, listeners and links as values, read from TOML.
 
-__all__: list[str] = []
+```python
+text = '''
+[nodes.far]
+workers.echo = "echo"
+listeners.main = { uri = "tcp://127.0.0.1:0", expose = ["echo"] }
+
+[nodes.near]
+
+[[links]]
+from = "near"
+to = "far"
+'''
+plan = read_topology(text, "two.toml", kinds={"echo": KindOptions()})
+assert str(plan.links[0].address) == "0#far"  # what workers of `near` call the link
+```
+
+What is wrong with a file is a `TopologyError`, which tells all of it at once, each with file, line
+and key. `onward.actors.topology` runs plans.
+"""
+
+from ._errors import Problem, TopologyError
+from ._kinds import KindOptions, Option, OptionType
+from ._plan import (
+    FaultsPlan,
+    LinkPlan,
+    ListenerPlan,
+    MailboxPlan,
+    NodePlan,
+    OptionValue,
+    Place,
+    Plan,
+    RequestPlan,
+    SimulationPlan,
+    SupervisionPlan,
+    TopologyLimits,
+    WorkerPlan,
+)
+from ._read import read_topology
+
+__all__ = [
+    "FaultsPlan",
+    "KindOptions",
+    "LinkPlan",
+    "ListenerPlan",
+    "MailboxPlan",
+    "NodePlan",
+    "Option",
+    "OptionType",
+    "OptionValue",
+    "Place",
+    "Plan",
+    "Problem",
+    "RequestPlan",
+    "SimulationPlan",
+    "SupervisionPlan",
+    "TopologyError",
+    "TopologyLimits",
+    "WorkerPlan",
+    "read_topology",
+]

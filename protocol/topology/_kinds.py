@@ -1,0 +1,102 @@
+"""What a topology file may say about workers: the kinds there are, and their options.
+
+Which kinds there are is the runtime's affair; whoever reads a file passes them in, so that a
+name that is wrong is found where it stands in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, cast
+
+from .._address import Address, Route
+from . import _values as values
+
+__all__ = ["KindOptions", "Option", "OptionType", "local_heads", "read_option"]
+
+
+class OptionType(Enum):
+    """What an option is in the file, and what becomes of it."""
+
+    TEXT = "text"
+    """Text, as it is."""
+
+    COUNT = "count"
+    """A whole number of at least 1."""
+
+    SECONDS = "seconds"
+    """A number of at least 0."""
+
+    FLAG = "flag"
+    """A truth value."""
+
+    ADDRESS = "address"
+    """Text that becomes an `Address`."""
+
+    ADDRESSES = "addresses"
+    """A list of texts that becomes a tuple of `Address`."""
+
+    ROUTE = "route"
+    """Text that becomes a `Route`; a local address at its front has to be one of the node."""
+
+    ROUTES = "routes"
+    """A list of texts that becomes a tuple of `Route`, each as with `ROUTE`."""
+
+
+_READERS: Final[dict[OptionType, Callable[[object], object]]] = {
+    OptionType.TEXT: values.text,
+    OptionType.COUNT: values.count,
+    OptionType.SECONDS: values.seconds,
+    OptionType.FLAG: values.flag,
+    OptionType.ADDRESS: values.address,
+    OptionType.ADDRESSES: values.addresses,
+    OptionType.ROUTE: values.route,
+    OptionType.ROUTES: values.routes,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a kind.
+
+    Attributes:
+        type: What it is.
+        required: Whether a worker of the kind has to have it.
+    """
+
+    type: OptionType
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KindOptions:
+    """What a kind of worker understands.
+
+    Attributes:
+        options: Its options, by name.
+        passes_on: Whether what comes to it goes on along the rest of the onward route, so that
+            the next address has to be known where it is.
+    """
+
+    options: Mapping[str, Option] = field(default_factory=dict[str, Option])
+    passes_on: bool = False
+
+
+def read_option(option: Option, value: object) -> object:
+    """Make of a value of TOML what the option is.
+
+    Raises:
+        ValueError: It is of another type, or out of range; an `AddressError` is one too.
+    """
+    return _READERS[option.type](value)
+
+
+def local_heads(option: Option, value: object) -> tuple[Address, ...]:
+    """Return the first addresses of what a ROUTE or ROUTES option was read as."""
+    if option.type is OptionType.ROUTE and value:
+        return (cast("Route", value)[0],)
+    if option.type is OptionType.ROUTES and value:
+        return tuple(route[0] for route in cast("tuple[Route, ...]", value))
+    return ()

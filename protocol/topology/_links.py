@@ -1,0 +1,131 @@
+"""Reading `[[links]]`, `[[requests]]` and `[simulation]`: what is between nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import _values as values
+from ._fields import Table
+from ._nearest import suggestion
+from ._plan import FaultsPlan, LinkPlan, ListenerPlan, NodePlan, RequestPlan, SimulationPlan
+
+__all__ = ["read_link", "read_request", "read_simulation"]
+
+
+def read_link(table: Table, nodes: Sequence[NodePlan]) -> LinkPlan | None:
+    """Read one link; `None` if it does not say from where to where."""
+    node = table.need("from", values.text)
+    to = table.need("to", values.text)
+    _check_node(table, "from", node, nodes)
+    listener, uri = _target(table, to, nodes)
+    default = listener.node if listener is not None else ""
+    written = table.take("as", values.text, default)
+    address = None
+    if written:
+        try:
+            address = values.local_address(written)
+        except ValueError as error:
+            table.add("as", str(error))
+    elif uri:
+        table.add("", "as is missing: a link to outside has to be given a name")
+    expose = table.take("expose", values.addresses, ())
+    options = table.table("options").rest()
+    faults = _faults(table.table("simulation"))
+    table.finish()
+    if node is None or address is None:
+        return None
+    return LinkPlan(
+        place=table.place,
+        node=node,
+        address=address,
+        to_node=listener.node if listener is not None else "",
+        to_listener=listener.id if listener is not None else "",
+        uri=uri,
+        expose=expose,
+        options=options,
+        faults=faults,
+    )
+
+
+def _check_node(table: Table, key: str, name: str | None, nodes: Sequence[NodePlan]) -> None:
+    names = [node.name for node in nodes]
+    if name is not None and name not in names:
+        near = suggestion(name, names)
+        table.add(key, f"no node {name!r}; there are: {', '.join(names) or 'none'}{near}")
+
+
+def _target(
+    table: Table, to: str | None, nodes: Sequence[NodePlan]
+) -> tuple[ListenerPlan | None, str]:
+    """Return the listener that a text names, or the URI that it is."""
+    listeners = {each.id: each for node in nodes for each in node.listeners}
+    if to is None:
+        return None, ""
+    if "://" in to:
+        for each in listeners.values():
+            if each.uri == to:
+                return each, ""
+        return None, to
+    if to in listeners:
+        return listeners[to], ""
+    node = next((each for each in nodes if each.name == to), None)
+    if node is not None and len(node.listeners) == 1:
+        return node.listeners[0], ""
+    if node is not None:
+        names = ", ".join(each.id for each in node.listeners)
+        table.add(
+            "to",
+            f"the node {to!r} has several listeners; write one of {names}"
+            if names
+            else f"the node {to!r} has no listener",
+        )
+        return None, ""
+    near = suggestion(to, [*listeners, *(each.name for each in nodes)])
+    names = ", ".join(listeners) or "none"
+    table.add("to", f"no listener {to!r}; there are: {names}{near}")
+    return None, ""
+
+
+def read_request(table: Table, nodes: Sequence[NodePlan]) -> RequestPlan | None:
+    """Read one request; `None` if it does not say from where to where."""
+    node = table.need("from", values.text)
+    route = table.need("route", values.route)
+    _check_node(table, "from", node, nodes)
+    expect = table.maybe("expect", values.text)
+    error = table.take("error", values.text, "")
+    payload = table.take("payload", values.text, "").encode()
+    timeout = table.take("timeout", values.seconds, 5.0)
+    within = table.take("within", values.seconds, 0.0)
+    if expect is not None and error:
+        table.add("", "it has both expect and error")
+    table.finish()
+    if node is None or route is None:
+        return None
+    return RequestPlan(
+        place=table.place,
+        node=node,
+        route=route,
+        payload=payload,
+        expect=None if expect is None else expect.encode(),
+        error=error,
+        timeout=timeout,
+        within=within,
+    )
+
+
+def read_simulation(table: Table) -> SimulationPlan:
+    """Read what a simulated run is made of."""
+    seed = table.take("seed", values.seed, 1)
+    return SimulationPlan(seed, _faults(table))
+
+
+def _faults(table: Table) -> FaultsPlan:
+    plan = FaultsPlan(
+        latency=table.maybe("latency", values.latency),
+        loss=table.maybe("loss", values.probability),
+        duplicate=table.maybe("duplicate", values.probability),
+        reorder=table.maybe("reorder", values.probability),
+        reorder_by=table.maybe("reorder_by", values.seconds),
+    )
+    table.finish()
+    return plan

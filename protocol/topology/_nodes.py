@@ -1,0 +1,142 @@
+"""Reading `[nodes.NAME]`: a node, its workers and its listeners."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from . import _values as values
+from ._fields import Table
+from ._kinds import KindOptions, Option, read_option
+from ._nearest import suggestion
+from ._plan import ListenerPlan, MailboxPlan, NodePlan, SupervisionPlan, WorkerPlan
+
+__all__ = ["read_node"]
+
+OVERFLOWS: Final = ("fail", "wait", "drop-oldest", "drop-newest")
+ON_FAILURE: Final = ("resume", "restart", "stop", "escalate")
+
+_CLASS: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def read_node(nodes: Table, name: str, kinds: Mapping[str, KindOptions]) -> NodePlan:
+    """Read one node."""
+    _check_name(nodes, name)
+    table = nodes.table(name)
+    workers = table.table("workers")
+    listeners = table.table("listeners")
+    plan = NodePlan(
+        place=table.place,
+        name=name,
+        workers=tuple(
+            worker
+            for key in workers.keys()  # noqa: SIM118
+            if (worker := _worker(workers, key, kinds)) is not None
+        ),
+        listeners=tuple(
+            _listener(listeners, key, name)
+            for key in listeners.keys()  # noqa: SIM118
+        ),
+    )
+    table.finish()
+    return plan
+
+
+def _check_name(table: Table, name: str) -> None:
+    try:
+        values.name(name)
+    except ValueError as error:
+        table.add(name, str(error))
+
+
+def _worker(workers: Table, key: str, kinds: Mapping[str, KindOptions]) -> WorkerPlan | None:
+    try:
+        own = values.local_address(key)
+    except ValueError as error:
+        workers.add(key, str(error))
+        return None
+    # `echo = "echo"` is short for `echo = { kind = "echo" }`.
+    table = workers.table(key, short="kind")
+    kind = table.take("kind", values.text, "")
+    class_path = table.take("class", _class_path, "")
+    plan = WorkerPlan(
+        place=table.place,
+        address=own,
+        kind=kind,
+        class_path=class_path,
+        also=table.take("also", values.local_addresses, ()),
+        makes=table.take("makes", values.local_addresses, ()),
+        mailbox=_mailbox(table.table("mailbox", short="limit")),
+        supervision=_supervision(table.table("supervision", short="on_failure")),
+        options=_options(table, kind, kinds),
+    )
+    if not table.has_problem and bool(kind) == bool(class_path):
+        table.add("", "it has both a kind and a class" if kind else "kind or class is missing")
+    table.finish()
+    return plan
+
+
+def _class_path(value: object) -> str:
+    written = values.text(value)
+    if not _CLASS.fullmatch(written):
+        raise ValueError(f"{written!r} is not package.module:Class")
+    return written
+
+
+def _options(worker: Table, kind: str, kinds: Mapping[str, KindOptions]) -> dict[str, object]:
+    table = worker.table("options")
+    if not kind:
+        return table.rest()
+    if kind not in kinds:
+        names = sorted(kinds)
+        near = suggestion(kind, names)
+        worker.add("kind", f"no kind {kind!r}; there are: {', '.join(names)}{near}")
+        return {}
+    read: dict[str, object] = {}
+    for name, option in kinds[kind].options.items():
+
+        def convert(value: object, option: Option = option) -> object:
+            return read_option(option, value)
+
+        take = table.need if option.required else table.maybe
+        value = take(name, convert)
+        if value is not None:
+            read[name] = value
+    table.finish()
+    return read
+
+
+def _mailbox(table: Table) -> MailboxPlan:
+    plan = MailboxPlan(
+        limit=table.maybe("limit", values.count),
+        overflow=table.maybe("overflow", values.one_of(*OVERFLOWS)),
+    )
+    table.finish()
+    return plan
+
+
+def _supervision(table: Table) -> SupervisionPlan:
+    plan = SupervisionPlan(
+        on_failure=table.maybe("on_failure", values.one_of(*ON_FAILURE)),
+        max_restarts=table.maybe("max_restarts", values.count),
+        within=table.maybe("within", values.seconds),
+    )
+    table.finish()
+    return plan
+
+
+def _listener(listeners: Table, name: str, node: str) -> ListenerPlan:
+    _check_name(listeners, name)
+    # `main = "tcp://..."` is short for `main = { uri = "tcp://..." }`.
+    table = listeners.table(name, short="uri")
+    plan = ListenerPlan(
+        place=table.place,
+        node=node,
+        name=name,
+        uri=table.need("uri", values.uri) or "",
+        expose=table.take("expose", values.addresses, ()),
+        options=table.table("options").rest(),
+    )
+    table.finish()
+    return plan

@@ -1,0 +1,353 @@
+"""A topology as values: what a file says, checked, and with the line of each part.
+
+```
+Plan ─┬─ nodes ─┬─ workers      by an address
+      │         └─ listeners    by a name
+      ├─ links                  from a node to a listener, or to a URI outside
+      ├─ requests               what to ask, and what the answer has to be
+      └─ simulation             the seed, and the faults of links that have none of their own
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .._address import Address, Route
+from ._locate import Path, path_text
+
+__all__ = [
+    "FaultsPlan",
+    "LinkPlan",
+    "ListenerPlan",
+    "MailboxPlan",
+    "NodePlan",
+    "OptionValue",
+    "Place",
+    "Plan",
+    "RequestPlan",
+    "SimulationPlan",
+    "SupervisionPlan",
+    "TopologyLimits",
+    "WorkerPlan",
+]
+
+OptionValue: TypeAlias = object
+"""What an option of a worker is: what TOML has, or the `Address` or `Route` made of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyLimits:
+    """How much may be in a topology file. More of anything is a `Problem`.
+
+    Attributes:
+        size: Bytes of the file.
+        nodes: Nodes.
+        workers: Workers of all nodes together.
+        listeners: Listeners of all nodes together.
+        links: Links.
+        requests: Requests.
+        problems: Problems that are told; further ones are counted.
+    """
+
+    size: int = 1024 * 1024
+    nodes: int = 256
+    workers: int = 10_000
+    listeners: int = 1000
+    links: int = 1000
+    requests: int = 1000
+    problems: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a file something stands.
+
+    Attributes:
+        file: The file's name, as given.
+        line: The line, from 1.
+        path: The keys and, in lists, numbers from 0 that lead to it.
+    """
+
+    file: str
+    line: int
+    path: Path
+
+    @property
+    def key(self) -> str:
+        """The path as text, as in `nodes.front.workers.echo`."""
+        return path_text(self.path)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxPlan:
+    """How many messages may wait for a worker; `None`: what the runtime has by default.
+
+    Attributes:
+        limit: Messages.
+        overflow: `fail`, `wait`, `drop-oldest` or `drop-newest`.
+    """
+
+    limit: int | None = None
+    overflow: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisionPlan:
+    """What becomes of a worker that fails; `None`: what the runtime has by default.
+
+    Attributes:
+        on_failure: `resume`, `restart`, `stop` or `escalate`.
+        max_restarts: Restarts within the window.
+        within: The window, in seconds.
+    """
+
+    on_failure: str | None = None
+    max_restarts: int | None = None
+    within: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """One worker.
+
+    Attributes:
+        place: Where it stands.
+        address: Its primary address; the key it stands under.
+        kind: What it is, by name; empty if it is of a class.
+        class_path: Its class as `package.module:Class`; empty if it is of a kind.
+        also: Its other addresses.
+        makes: Addresses that it makes while it runs, as a relay service does.
+        mailbox: Its mailbox.
+        supervision: What becomes of it when it fails.
+        options: What it is made with, by name.
+    """
+
+    place: Place
+    address: Address
+    kind: str = ""
+    class_path: str = ""
+    also: tuple[Address, ...] = ()
+    makes: tuple[Address, ...] = ()
+    mailbox: MailboxPlan = field(default=MailboxPlan())
+    supervision: SupervisionPlan = field(default=SupervisionPlan())
+    options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Those it is started with, the primary one first."""
+        return (self.address, *self.also)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerPlan:
+    """One listener.
+
+    Attributes:
+        place: Where it stands.
+        node: The name of its node.
+        name: Its name, unique on the node.
+        uri: Where it listens; a port may be 0, and `{dir}` is a directory of the run.
+        expose: The addresses that can be reached through it.
+        options: What the transport is given, by name.
+    """
+
+    place: Place
+    node: str
+    name: str
+    uri: str
+    expose: tuple[Address, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
+
+    @property
+    def id(self) -> str:
+        """Node and name as `node.name`, which is unique."""
+        return f"{self.node}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """One node.
+
+    Attributes:
+        place: Where it stands.
+        name: Its name.
+        workers: In the order of the file, which is the order they are started in.
+        listeners: In the order of the file.
+    """
+
+    place: Place
+    name: str
+    workers: tuple[WorkerPlan, ...] = ()
+    listeners: tuple[ListenerPlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FaultsPlan:
+    """What happens to messages of a simulated link, both ways; `None`: as the network has it.
+
+    Attributes:
+        latency: The least and the most, in seconds.
+        loss: Probability that a message is lost.
+        duplicate: Probability that it comes twice.
+        reorder: Probability that it may be overtaken.
+        reorder_by: How late it may then be, in seconds.
+    """
+
+    latency: tuple[float, float] | None = None
+    loss: float | None = None
+    duplicate: float | None = None
+    reorder: float | None = None
+    reorder_by: float | None = None
+
+    def given(self) -> dict[str, float | tuple[float, float]]:
+        """Return what the file says, by name."""
+        values = {
+            "latency": self.latency,
+            "loss": self.loss,
+            "duplicate": self.duplicate,
+            "reorder": self.reorder,
+            "reorder_by": self.reorder_by,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    """One link. The node it comes from knows it by an address, as if it were a worker.
+
+    Attributes:
+        place: Where it stands.
+        node: The name of the node that connects.
+        address: What the link is called on that node.
+        to_node: The name of the node it goes to; empty if that is outside.
+        to_listener: The `ListenerPlan.id` it goes to; empty if that is outside.
+        uri: Where it goes if that is outside; empty otherwise.
+        expose: The addresses of the connecting node that the other side can reach.
+        options: What the transport is given, by name.
+        faults: What a simulated network does to it.
+    """
+
+    place: Place
+    node: str
+    address: Address
+    to_node: str = ""
+    to_listener: str = ""
+    uri: str = ""
+    expose: tuple[Address, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
+    faults: FaultsPlan = field(default=FaultsPlan())
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPlan:
+    """One request, and what has to come of it.
+
+    Attributes:
+        place: Where it stands.
+        node: The name of the node that asks.
+        route: Where to.
+        payload: What.
+        expect: The answer's payload; `None`: any.
+        error: The reason it has to fail with, as `no answer in time`; empty: it has to succeed.
+        timeout: How long the answer may take, in seconds.
+        within: For how long it is asked again while it does not come out as it has to, in
+            seconds; 0: it is asked once.
+    """
+
+    place: Place
+    node: str
+    route: Route
+    payload: bytes = b""
+    expect: bytes | None = None
+    error: str = ""
+    timeout: float = 5.0
+    within: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationPlan:
+    """What a simulated run is made of.
+
+    Attributes:
+        seed: What everything random in it comes from.
+        faults: The faults of every link that has none of its own.
+    """
+
+    seed: int = 1
+    faults: FaultsPlan = field(default=FaultsPlan())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A topology.
+
+    Attributes:
+        file: The file's name, as given.
+        title: What it is called.
+        nodes: At least one, in the order of the file.
+        links: In the order of the file.
+        requests: In the order of the file, in which they are made.
+        simulation: What a simulated run is made of.
+    """
+
+    file: str
+    title: str
+    nodes: tuple[NodePlan, ...]
+    links: tuple[LinkPlan, ...] = ()
+    requests: tuple[RequestPlan, ...] = ()
+    simulation: SimulationPlan = field(default=SimulationPlan())
+
+    def node(self, name: str) -> NodePlan:
+        """Return the node of that name.
+
+        Raises:
+            LookupError: There is none.
+        """
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise LookupError(name)
+
+    def links_from(self, name: str) -> tuple[LinkPlan, ...]:
+        """Return the links that the node of that name makes."""
+        return tuple(link for link in self.links if link.node == name)
+
+    @property
+    def listeners(self) -> tuple[ListenerPlan, ...]:
+        """The listeners of all nodes."""
+        return tuple(each for node in self.nodes for each in node.listeners)
+
+    def start_order(self) -> tuple[str, ...]:
+        """Return the names of the nodes so that each comes after those it has links to.
+
+        Where links go round in circles that cannot be; the file's order decides there. The
+        workers of the nodes are started in this order, and stopped in the reverse.
+        """
+        order: dict[str, None] = {}
+        for node in self.nodes:
+            if node.name in order:
+                continue
+            # Depth first, on a stack of our own: a chain may be as long as there are nodes.
+            path = [node.name]
+            seen = {node.name}
+            while path:
+                later = next(
+                    (
+                        link.to_node
+                        for link in self.links_from(path[-1])
+                        if link.to_node and link.to_node not in order and link.to_node not in seen
+                    ),
+                    None,
+                )
+                if later is None:
+                    order[path.pop()] = None
+                else:
+                    seen.add(later)
+                    path.append(later)
+        return tuple(order)

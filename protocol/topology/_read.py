@@ -1,0 +1,114 @@
+"""Reading a topology file: from text to a `Plan`, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Final
+
+from . import _values as values
+from ._fields import Problems, Table
+from ._kinds import KindOptions
+from ._links import read_link, read_request, read_simulation
+from ._nodes import read_node
+from ._plan import Plan, TopologyLimits
+from ._references import check_references
+
+__all__ = ["read_topology"]
+
+_LIMITS: Final = TopologyLimits()
+_DECODE_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)$")
+
+
+def read_topology(
+    text: str | bytes,
+    file: str = "topology",
+    *,
+    kinds: Mapping[str, KindOptions],
+    limits: TopologyLimits = _LIMITS,
+) -> Plan:
+    """Read a topology file.
+
+    Args:
+        text: What is in it; bytes are UTF-8.
+        file: What errors call it.
+        kinds: The kinds of worker there are, by name.
+        limits: How much may be in it.
+
+    Returns:
+        The plan; everything it refers to is in it.
+
+    Raises:
+        TopologyError: Something is wrong; it says all that is.
+    """
+    problems = Problems(file, limits.problems)
+    document = _parse(text, problems, limits)
+    problems.check()
+    plan = _plan(file, Table(problems, (), document), kinds)
+    _check_limits(plan, problems, limits)
+    check_references(plan, kinds, problems)
+    problems.check()
+    return plan
+
+
+def _parse(text: str | bytes, problems: Problems, limits: TopologyLimits) -> dict[str, object]:
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(raw) > limits.size:
+        problems.add((), f"{len(raw)} bytes are over the limit of {limits.size}")
+        return {}
+    try:
+        written = raw.decode("utf-8")
+        document: dict[str, object] = tomllib.loads(written)
+        problems.locate(written)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        problems.add_at(line, "", "not UTF-8")
+    except tomllib.TOMLDecodeError as error:
+        line, told = _where(str(error), raw)
+        problems.add_at(line, "", f"not TOML: {told}")
+    except RecursionError:
+        problems.add((), "not TOML that can be read: lists or tables are nested too deeply")
+    else:
+        return document
+    return {}
+
+
+def _where(told: str, raw: bytes) -> tuple[int, str]:
+    """Return the line of an error of `tomllib`, and its text as we write it."""
+    match = _DECODE_LINE.search(told)
+    line = int(match[1]) if match else raw.count(b"\n") + 1
+    return line, told[:1].lower() + told[1:]
+
+
+def _plan(file: str, top: Table, kinds: Mapping[str, KindOptions]) -> Plan:
+    title = top.take("title", values.text, file)
+    table = top.table("nodes")
+    nodes = tuple(read_node(table, name, kinds) for name in table.keys())  # noqa: SIM118
+    if not nodes:
+        top.add("", "there are no nodes; write [nodes.NAME]")
+    links = [read_link(each, nodes) for each in top.tables("links")]
+    requests = [read_request(each, nodes) for each in top.tables("requests")]
+    plan = Plan(
+        file=file,
+        title=title,
+        nodes=nodes,
+        links=tuple(link for link in links if link is not None),
+        requests=tuple(request for request in requests if request is not None),
+        simulation=read_simulation(top.table("simulation")),
+    )
+    top.finish()
+    return plan
+
+
+def _check_limits(plan: Plan, problems: Problems, limits: TopologyLimits) -> None:
+    for key, number, limit in (
+        ("nodes", len(plan.nodes), limits.nodes),
+        ("workers", sum(len(node.workers) for node in plan.nodes), limits.workers),
+        ("listeners", len(plan.listeners), limits.listeners),
+        ("links", len(plan.links), limits.links),
+        ("requests", len(plan.requests), limits.requests),
+    ):
+        if number > limit:
+            path = (key,) if key not in ("workers", "listeners") else ("nodes",)
+            problems.add(path, f"{number} {key} are over the limit of {limit}")

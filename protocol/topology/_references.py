@@ -1,0 +1,174 @@
+"""Whether what a plan refers to is there: workers, names that nobody else has, routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from .._address import LOCAL, Address, Route
+from ._fields import Problems
+from ._kinds import KindOptions, local_heads
+from ._locate import Path
+from ._nearest import suggestion
+from ._plan import LinkPlan, ListenerPlan, NodePlan, Place, Plan, WorkerPlan
+
+__all__ = ["check_references"]
+
+_ANY_PORT: Final = re.compile(r":0(?![0-9])")
+
+
+class _Node:
+    """What is known by which address on one node."""
+
+    def __init__(self, plan: NodePlan) -> None:
+        self.plan = plan
+        self.workers: dict[Address, WorkerPlan] = {}
+        self.links: dict[Address, LinkPlan] = {}
+
+    def has(self, address: Address) -> bool:
+        return address in self.workers or address in self.links
+
+    def names(self) -> list[str]:
+        return [_name(each) for each in (*self.workers, *self.links)]
+
+
+class _Check:
+    def __init__(self, plan: Plan, kinds: Mapping[str, KindOptions], problems: Problems) -> None:
+        self.plan = plan
+        self.kinds = kinds
+        self.problems = problems
+        self.nodes = {node.name: _Node(node) for node in plan.nodes}
+        self.listeners = {each.id: each for each in plan.listeners}
+
+    def tell(self, place: Place, below: Path, text: str) -> None:
+        """Say what is wrong with a key of something in the file."""
+        self.problems.add((*place.path, *below), text)
+
+    # --- names ------------------------------------------------------------------------------
+
+    def addresses(self) -> None:
+        """Have each address known to its node, and to nobody else there."""
+        for node in self.nodes.values():
+            for worker in node.plan.workers:
+                self._free(node, worker.address, worker.place, ())
+                node.workers.setdefault(worker.address, worker)
+                for key, given in (("also", worker.also), ("makes", worker.makes)):
+                    for index, address in enumerate(given):
+                        self._free(node, address, worker.place, (key, index))
+                        node.workers.setdefault(address, worker)
+        for link in self.plan.links:
+            node = self.nodes.get(link.node)
+            if node is not None:
+                self._free(node, link.address, link.place, ("as",))
+                node.links.setdefault(link.address, link)
+
+    def _free(self, node: _Node, address: Address, place: Place, below: Path) -> None:
+        taken = node.workers.get(address) or node.links.get(address)
+        if taken is not None:
+            where = f"{taken.place.key} (line {taken.place.line})"
+            self.tell(place, below, f"the address {_name(address)!r} is that of {where}")
+
+    def uris(self) -> None:
+        """Have no two listeners at one place."""
+        seen: dict[str, ListenerPlan] = {}
+        for listener in self.listeners.values():
+            if _ANY_PORT.search(listener.uri) or not listener.uri:
+                continue
+            other = seen.setdefault(listener.uri, listener)
+            if other is not listener:
+                line = other.place.line
+                self.tell(listener.place, ("uri",), f"the URI is that of {other.id} (line {line})")
+
+    def exposed(self) -> None:
+        """Have every address that is exposed be there."""
+        for listener in self.listeners.values():
+            self._expose(self.nodes[listener.node], listener.expose, listener.place)
+        for link in self.plan.links:
+            if link.node in self.nodes:
+                self._expose(self.nodes[link.node], link.expose, link.place)
+
+    def _expose(self, node: _Node, addresses: Iterable[Address], place: Place) -> None:
+        for index, address in enumerate(addresses):
+            # What is of another type is up to a rule, which the file does not know.
+            if address.type == LOCAL and not node.has(address):
+                self._missing(node, address, place, ("expose", index))
+
+    def _missing(self, node: _Node, address: Address, place: Place, below: Path) -> None:
+        name, names = _name(address), node.names()
+        self.tell(
+            place,
+            below,
+            f"node {node.plan.name!r} has no worker or link {name!r}; "
+            f"there are: {', '.join(names) or 'none'}{suggestion(name, names)}",
+        )
+
+    # --- routes -----------------------------------------------------------------------------
+
+    def options(self) -> None:
+        """Have the routes of workers begin on their node."""
+        for node in self.nodes.values():
+            for worker in node.plan.workers:
+                kind = self.kinds.get(worker.kind)
+                if kind is None:
+                    continue
+                for name, option in kind.options.items():
+                    for head in local_heads(option, worker.options.get(name)):
+                        if head.type == LOCAL and not node.has(head):
+                            self._missing(node, head, worker.place, ("options", name))
+
+    def requests(self) -> None:
+        """Have the routes of requests lead somewhere, as far as the file can tell."""
+        for request in self.plan.requests:
+            node = self.nodes.get(request.node)
+            if node is not None:
+                self._walk(node, request.route, request.place, bool(request.error))
+
+    def _walk(self, node: _Node, route: Route, place: Place, may_be_refused: bool) -> None:
+        through: ListenerPlan | None = None
+        for step in route:
+            if step.type != LOCAL:
+                return
+            if through is not None and step not in through.expose:
+                if not may_be_refused:
+                    self._not_exposed(through, step, place)
+                return
+            link, worker = node.links.get(step), node.workers.get(step)
+            if link is not None:
+                if not link.to_listener:
+                    return
+                node, through = self.nodes[link.to_node], self.listeners[link.to_listener]
+            elif worker is None:
+                if not may_be_refused:
+                    self._missing(node, step, place, ("route",))
+                return
+            else:
+                kind = self.kinds.get(worker.kind)
+                if kind is None or not kind.passes_on:
+                    return
+                through = None
+
+    def _not_exposed(self, listener: ListenerPlan, step: Address, place: Place) -> None:
+        name, names = _name(step), [_name(each) for each in listener.expose]
+        self.tell(
+            place,
+            ("route",),
+            f"{listener.id} does not expose {name!r}; "
+            f"it exposes: {', '.join(names) or 'nothing'}{suggestion(name, names)}",
+        )
+
+
+def check_references(plan: Plan, kinds: Mapping[str, KindOptions], problems: Problems) -> None:
+    """Say what a plan refers to that is not there, and what is there twice."""
+    check = _Check(plan, kinds, problems)
+    check.addresses()
+    check.uris()
+    check.exposed()
+    check.options()
+    check.requests()
+
+
+def _name(address: Address) -> str:
+    """Write a local address as the file does, without its type."""
+    written = str(address)
+    return written.removeprefix("0#")

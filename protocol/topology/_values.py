@@ -1,0 +1,197 @@
+"""What a value of a topology file has to be: functions that return it, or say what it is not.
+
+Each takes what TOML has and raises `ValueError` with a text for people; `AddressError` and
+`RouteTooLong` are such errors too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Final, cast
+
+from .._address import LOCAL, Address, Route, parse_route
+from ._nearest import suggestion
+
+__all__ = [
+    "address",
+    "addresses",
+    "count",
+    "flag",
+    "latency",
+    "local_address",
+    "local_addresses",
+    "name",
+    "one_of",
+    "probability",
+    "route",
+    "routes",
+    "seconds",
+    "seed",
+    "shown",
+    "text",
+    "uri",
+]
+
+
+MAX_NAME: Final = 64
+"""Most characters of the name of a node or a listener."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/]\S*|[A-Za-z][A-Za-z0-9+.-]*:///\S+")
+_LONGEST_SHOWN: Final = 60
+
+
+def shown(value: object) -> str:
+    """Write a value for an error: short, and as TOML has it where that is short."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "a list"
+    # Dates and times, the rest of what TOML has, are not text and not numbers.
+    written = repr(value) if isinstance(value, str | int | float) else str(value)
+    return written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}…"
+
+
+def text(value: object) -> str:
+    """Return text."""
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{shown(value)} is not text")
+
+
+def flag(value: object) -> bool:
+    """Return a truth value."""
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{shown(value)} is not true or false")
+
+
+def count(value: object) -> int:
+    """Return a number of at least 1."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError(f"{shown(value)} is not a whole number of at least 1")
+
+
+def seed(value: object) -> int:
+    """Return any whole number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"{shown(value)} is not a whole number")
+
+
+def seconds(value: object) -> float:
+    """Return a time of 0 or more."""
+    number = _number(value)
+    if number is not None and number >= 0:
+        return number
+    raise ValueError(f"{shown(value)} is not a number of seconds, 0 or more")
+
+
+def probability(value: object) -> float:
+    """Return a number from 0 to 1."""
+    number = _number(value)
+    if number is not None and 0 <= number <= 1:
+        return number
+    raise ValueError(f"{shown(value)} is not a number from 0 to 1")
+
+
+def latency(value: object) -> tuple[float, float]:
+    """Return the least and the most of a time; a single number is both."""
+    if isinstance(value, list):
+        both = [_number(each) for each in cast("list[object]", value)]
+        least, most = both if len(both) == 2 else (None, None)
+    else:
+        least = most = _number(value)
+    if least is not None and most is not None and 0 <= least <= most:
+        return least, most
+    told = shown(cast("object", value))
+    raise ValueError(f"{told} is not seconds, or [least, most] of seconds")
+
+
+def name(value: object) -> str:
+    """Return the name of a node or a listener."""
+    written = text(value)
+    if not _NAME.fullmatch(written):
+        raise ValueError(f"the name {written!r} has other characters than A-Z a-z 0-9 _ -")
+    if len(written) > MAX_NAME:
+        raise ValueError(f"the name has {len(written)} characters; the limit is {MAX_NAME}")
+    return written
+
+
+def uri(value: object) -> str:
+    """Return a URI; what follows the scheme is the transport's affair."""
+    written = text(value)
+    if not _URI.fullmatch(written):
+        raise ValueError(f"{written!r} is not scheme://...")
+    return written
+
+
+def one_of(*allowed: str) -> Callable[[object], str]:
+    """Return a function that returns one of some words."""
+
+    def read(value: object) -> str:
+        if value in allowed:
+            return text(value)
+        near = suggestion(value, allowed) if isinstance(value, str) else ""
+        raise ValueError(f"{shown(value)} is not one of {', '.join(allowed)}{near}")
+
+    return read
+
+
+def address(value: object) -> Address:
+    """Return an address of any type."""
+    return Address.parse(text(value))
+
+
+def local_address(value: object) -> Address:
+    """Return an address of a worker of this node."""
+    made = address(value)
+    if made.type != LOCAL:
+        raise ValueError(f"{made} is not a local address")
+    return made
+
+
+def addresses(value: object) -> tuple[Address, ...]:
+    """Return a list of addresses of any type."""
+    return tuple(address(each) for each in _texts(value))
+
+
+def local_addresses(value: object) -> tuple[Address, ...]:
+    """Return a list of addresses of workers of this node."""
+    return tuple(local_address(each) for each in _texts(value))
+
+
+def route(value: object) -> Route:
+    """Return a route of at least one address."""
+    steps = parse_route(text(value))
+    if not steps:
+        raise ValueError("the route is empty")
+    return steps
+
+
+def routes(value: object) -> tuple[Route, ...]:
+    """Return a list of at least one route."""
+    made = tuple(route(each) for each in _texts(value))
+    if not made:
+        raise ValueError("the list is empty")
+    return made
+
+
+def _texts(value: object) -> Sequence[str]:
+    if isinstance(value, list):
+        return [text(each) for each in cast("list[object]", value)]
+    raise ValueError(f"{shown(value)} is not a list of texts")
+
+
+def _number(value: object) -> float | None:
+    # Too large a whole number would be an OverflowError of `float`.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and abs(value) >= 10**15:
+        return None
+    return float(value) if isfinite(value) else None
