@@ -30,6 +30,7 @@ def crash(node: Node) -> None:
         node.phase = Phase.CLOSED
         return
     node.phase = Phase.CLOSED  # nothing is sent any more, whatever is cut off tries
+    node._requests.close(node.name)
     cells = node._cells()
     tasks = [cell.task for cell in cells]  # closing a cell forgets its task
     for cell in cells:
@@ -37,4 +38,3 @@ def crash(node: Node) -> None:
     for task in tasks:
         if task is not None:
             task.cancel()
-    node._requests.close(node.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from ...protocol import AddressLike, Message
 from .._worker import Worker
@@ -52,18 +52,26 @@ class Probe(Worker):
         self._changed: deque[asyncio.Future[None]] = deque()
 
     @classmethod
-    async def on(cls, node: Node, address: AddressLike | None = None, **options: Any) -> Self:
+    async def on(
+        cls,
+        node: Node,
+        address: AddressLike | None = None,
+        *,
+        limit: int = MAX_PROBED,
+        answer: Answer | None = None,
+    ) -> Self:
         """Start one on a node.
 
         Args:
             node: Where.
             address: Its address; a random one by default.
-            **options: Those of the class.
+            limit: As for the class.
+            answer: As for the class.
 
         Raises:
             AddressInUse: Another worker has the address.
         """
-        probe = cls(**options)
+        probe = cls(limit=limit, answer=answer)
         await node.start(lambda: probe, address=address)
         return probe
 
