@@ -2,11 +2,16 @@
 
 from ._base import Listener, Transport
 from ._gate import MAX_RETURNS, Gate
+from ._identity import from_certificate
 from ._link import Link
 from ._link_statistics import LinkState, LinkStatistics
 from ._memory import MemoryLink, MemoryListener, MemoryTransport
-from ._options import Backoff, TcpOptions, parse_uri
-from ._tcp import ListenerStatistics, TcpListener, TcpTransport
+from ._options import Backoff, StreamOptions, parse_uri
+from ._place import Place
+from ._stream import StreamTransport
+from ._stream_listener import ListenerStatistics, StreamListener
+from ._tcp import TcpListener, TcpOptions, TcpTransport
+from ._tls import TlsOptions
 
 __all__ = [
     "MAX_RETURNS",
@@ -20,9 +25,15 @@ __all__ = [
     "MemoryLink",
     "MemoryListener",
     "MemoryTransport",
+    "Place",
+    "StreamListener",
+    "StreamOptions",
+    "StreamTransport",
     "TcpListener",
     "TcpOptions",
     "TcpTransport",
+    "TlsOptions",
     "Transport",
+    "from_certificate",
     "parse_uri",
 ]

@@ -1,4 +1,4 @@
-"""What a TCP link is doing and has done."""
+"""What a link is doing and has done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LinkState", "LinkStatistics"]
 
 
 class LinkState(Enum):
-    """What a TCP link is doing."""
+    """What a link is doing."""
 
     CONNECTING = "connecting"
     """An attempt is under way; messages are kept."""
@@ -28,13 +28,13 @@ class LinkState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LinkStatistics:
-    """One TCP link at one moment. The counts are for all its connections together."""
+    """One link at one moment. The counts are for all its connections together."""
 
     address: Address
     """The address of its worker."""
 
     peer: str
-    """The other end, as `host:port`."""
+    """The other end, as in an address: `host:port` for TCP."""
 
     state: LinkState
     """What it is doing."""
@@ -79,3 +79,7 @@ class LinkStatistics:
 
     reason: str
     """Why the last connection or attempt ended; empty if none has."""
+
+    names: tuple[str, ...] = ()
+    """The names in the peer's certificate, if there is one that was verified: URIs, DNS names, IP
+    and mail addresses, then the common name."""

@@ -1,8 +1,9 @@
-"""The options of the `tcp` transport, and how addresses of sockets are written."""
+"""The options of stream transports, and how addresses of sockets are written."""
 
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,8 +12,9 @@ from urllib.parse import urlsplit
 from ..actors import Mailbox
 from ..protocol import AddressError
 from ..protocol.ockam import MAX_FRAME, WireLimits
+from ._tls import TlsOptions
 
-__all__ = ["Backoff", "TcpOptions", "format_endpoint", "parse_endpoint", "parse_uri"]
+__all__ = ["Backoff", "StreamOptions", "format_endpoint", "parse_endpoint", "parse_uri"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +45,18 @@ _MAILBOX: Final = Mailbox()
 
 
 @dataclass(frozen=True, slots=True)
-class TcpOptions:
-    """What a TCP link or listener may use. Sizes are in bytes, times in seconds.
+class StreamOptions:
+    """What a link or listener of a stream transport may use: `tcp`, `tls`, `uds`, `ws` and `wss`.
+
+    Sizes are in bytes, times in seconds.
 
     Attributes:
         max_frame: Most bytes of a message on the wire, routes included, both ways.
-        max_connections: Connections a listener has at a time; more are closed at once.
+        max_connections: Connections a listener has at a time, with those whose handshake is
+            under way; more are closed at once.
         preamble_timeout: Time the peer has for its first byte.
-        connect_timeout: Time to connect, without the preamble.
+        connect_timeout: Time to connect, with the handshakes of TLS and WebSocket and without
+            the preamble.
         frame_timeout: Time for a frame from its first byte to its last, however they come; the
             connection is closed then. Time in which a full mailbox keeps the socket from being
             read does not count.
@@ -82,6 +88,10 @@ class TcpOptions:
         stall_timeout: Time a full local mailbox that takes none holds the link up; then the
             messages for it become dead letters ("mailbox full"), at once until it takes one.
         max_returns: Most addresses of ways back remembered, in each of two tables; see `Gate`.
+        tls: How the connection is encrypted: `TlsOptions`, or an `ssl.SSLContext` of the
+            right side; `None`: it is not, unless the scheme says so (`tls`, `wss`), which then
+            means `TlsOptions()`.
+        tls_timeout: Time for the handshake of TLS; the connection is closed then.
     """
 
     max_frame: int = MAX_FRAME
@@ -104,6 +114,8 @@ class TcpOptions:
     max_arrival_bytes: int = 16 * 1024 * 1024
     stall_timeout: float = 5.0
     max_returns: int = 10_000
+    tls: TlsOptions | ssl.SSLContext | None = None
+    tls_timeout: float = 5.0
 
     @property
     def wire_limits(self) -> WireLimits:

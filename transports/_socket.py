@@ -1,4 +1,4 @@
-"""One TCP socket that speaks the node-to-node wire.
+"""One socket that speaks the node-to-node wire.
 
 The first message of a tick of the loop is written at once, all others of that tick together at
 its end: at most two writes for however many messages. The rest is limits: the time for the
@@ -11,20 +11,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from ..protocol import BadPreamble
 from ..protocol.ockam import PREAMBLE, WireConnection
-from ._options import format_endpoint
+from ._place import endpoint_of
+from ._tls import certified_names, reason_of
 
 if TYPE_CHECKING:
-    from ..protocol import Address, Message
-    from ._options import TcpOptions
+    from ..protocol import Address, Message, WireError
+    from ._options import StreamOptions
 
 __all__ = ["Owner", "Unfinished", "WireSocket"]
 
 # A dead host is noticed after about two minutes of silence, where the system lets us say so.
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+
+# RFC 8446 section 5.1: the content types `alert` and `handshake`.
+_OF_TLS: Final = frozenset({0x15, 0x16})
 
 
 class Owner(Protocol):
@@ -90,12 +95,14 @@ class WireSocket(asyncio.Protocol):
         loop: The loop it runs on.
         unfinished: What it shares a limit of unfinished frames with; if not given, one frame
             is the limit.
+        name: Says who is at the other end.
 
     Attributes:
         wire: The state of the wire, with its counts.
         bytes_in: Bytes read.
         bytes_out: Bytes given to the socket.
-        peer: The other end's `host:port`, once connected.
+        peer: Who is at the other end, once connected; for TCP its `host:port`.
+        names: Those in its certificate, if it was verified.
         in_doubt: Messages given to the socket that were, when the connection was lost, perhaps
             not written: those since it was last seen with nothing to write.
     """
@@ -112,6 +119,7 @@ class WireSocket(asyncio.Protocol):
         "_gone",
         "_held",
         "_loop",
+        "_name",
         "_options",
         "_owner",
         "_reason",
@@ -123,6 +131,7 @@ class WireSocket(asyncio.Protocol):
         "bytes_in",
         "bytes_out",
         "in_doubt",
+        "names",
         "peer",
         "wire",
     )
@@ -130,14 +139,17 @@ class WireSocket(asyncio.Protocol):
     def __init__(
         self,
         owner: Owner,
-        options: TcpOptions,
+        options: StreamOptions,
         loop: asyncio.AbstractEventLoop,
         unfinished: Unfinished | None = None,
+        name: Callable[[asyncio.BaseTransport], str] = endpoint_of,
     ) -> None:
         self.wire = _Wire(options.wire_limits, own=owner.address)
         self.bytes_in = 0
         self.bytes_out = 0
         self.peer = ""
+        self.names: tuple[str, ...] = ()
+        self._name = name
         self._owner = owner
         self._options = options
         self._loop = loop
@@ -225,6 +237,11 @@ class WireSocket(asyncio.Protocol):
         return self.wire.sent - self._unsent
 
     @property
+    def silent(self) -> bool:
+        """Whether the peer has not said a word."""
+        return not self.bytes_in
+
+    @property
     def pending(self) -> int:
         """Bytes taken and not yet written."""
         written = self._transport.get_write_buffer_size() if self._transport else 0
@@ -284,8 +301,8 @@ class WireSocket(asyncio.Protocol):
         """Greet the peer, and give it some time to do the same."""
         self._transport = made = cast("asyncio.Transport", transport)
         made.set_write_buffer_limits(high=self._options.high_water)
-        name = made.get_extra_info("peername")
-        self.peer = format_endpoint(name[0], name[1]) if name else "unknown"
+        self.peer = self._name(made)
+        self.names = certified_names(made.get_extra_info("peercert"))
         _tune(made.get_extra_info("socket"))
         self.flush()
         timeout = self._options.preamble_timeout
@@ -304,7 +321,7 @@ class WireSocket(asyncio.Protocol):
         if messages:
             self._owner.deliver(messages)
         if wire.error is not None:
-            self.abort(str(wire.error))
+            self.abort(_explained(wire.error))
         unfinished = wire.unfinished
         if unfinished or self._unfinished:
             self._note_unfinished(unfinished, len(data))
@@ -323,7 +340,7 @@ class WireSocket(asyncio.Protocol):
         self.wire.close()
         self._note_unfinished(0, 0)
         self.resume_writing()
-        reason = self._reason or str(exc or "the connection was lost")
+        reason = self._reason or (reason_of(exc) if exc else "") or "the connection was lost"
         self._give_back(reason)
         if exc is not None or self._aborted:
             self.in_doubt = self._flushed - self._written
@@ -391,6 +408,13 @@ class WireSocket(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def _explained(error: WireError) -> str:
+    """Say what a peer does that does not speak our wire, where that is known."""
+    if isinstance(error, BadPreamble) and error.value in _OF_TLS:
+        return f"{error}: it speaks TLS, and this is a connection without"
+    return str(error)
 
 
 def _tune(sock: socket.socket | None) -> None:

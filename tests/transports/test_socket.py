@@ -8,7 +8,7 @@ from typing import Any
 
 from onward.protocol import Address, Message, address, route
 from onward.protocol.ockam import PREAMBLE, encode_message
-from onward.transports import TcpOptions
+from onward.transports import StreamOptions
 from onward.transports._socket import Unfinished, WireSocket
 from tests.support.virtual import virtual_time
 
@@ -91,11 +91,11 @@ class Teller:
 
 
 def connected(
-    options: TcpOptions | None = None, unfinished: Unfinished | None = None
+    options: StreamOptions | None = None, unfinished: Unfinished | None = None
 ) -> tuple[Teller, WireSocket, Line]:
     owner = Teller()
     loop = asyncio.get_running_loop()
-    wire_socket = WireSocket(owner, options or TcpOptions(), loop, unfinished)
+    wire_socket = WireSocket(owner, options or StreamOptions(), loop, unfinished)
     line = Line(wire_socket)
     wire_socket.connection_made(line)
     wire_socket.data_received(PREAMBLE)
@@ -112,7 +112,7 @@ MESSAGE = Message(route("x"), route("y"), b"payload")
 
 @virtual_time
 async def test_a_frame_has_so_long_from_its_first_byte() -> None:
-    owner, wire_socket, _ = connected(TcpOptions(frame_timeout=30.0))
+    owner, wire_socket, _ = connected(StreamOptions(frame_timeout=30.0))
     await asyncio.sleep(100)
     for byte in frame(1000)[:29]:
         wire_socket.data_received(bytes([byte]))
@@ -124,7 +124,7 @@ async def test_a_frame_has_so_long_from_its_first_byte() -> None:
 
 @virtual_time
 async def test_each_frame_has_time_of_its_own() -> None:
-    owner, wire_socket, _ = connected(TcpOptions(frame_timeout=30.0))
+    owner, wire_socket, _ = connected(StreamOptions(frame_timeout=30.0))
     data = frame(10)
     half, rest = data[:10], data[10:]
     wire_socket.data_received(half)
@@ -143,7 +143,7 @@ async def test_each_frame_has_time_of_its_own() -> None:
 
 @virtual_time
 async def test_a_frame_we_do_not_read_is_not_late() -> None:
-    owner, wire_socket, line = connected(TcpOptions(frame_timeout=30.0))
+    owner, wire_socket, line = connected(StreamOptions(frame_timeout=30.0))
     data = frame(10)
     wire_socket.data_received(data[:10])
     wire_socket.hold()
@@ -261,7 +261,7 @@ async def test_a_connection_that_is_closed_writes_everything_first() -> None:
 @virtual_time
 async def test_a_socket_that_never_greeted_gives_back_too() -> None:
     owner = Teller()
-    wire_socket = WireSocket(owner, TcpOptions(), asyncio.get_running_loop())
+    wire_socket = WireSocket(owner, StreamOptions(), asyncio.get_running_loop())
     wire_socket.send(MESSAGE)
     wire_socket.connection_lost(None)
     await asyncio.sleep(0)

@@ -31,7 +31,7 @@ from onward.protocol import (
 from onward.protocol.ockam import HEARTBEAT, PREAMBLE, WireConnection, encode_message
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpListener, TcpTransport
 from onward.transports._options import parse_uri
-from onward.transports._tcp_link import DialledLink
+from onward.transports._stream_link import DialledLink
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 from tests.support.virtual import virtual_time
 
@@ -636,7 +636,7 @@ async def test_many_reasons_are_counted_as_others(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, _, c = nodes
-    monkeypatch.setattr("onward.transports._tcp.MAX_REASONS", 1)
+    monkeypatch.setattr("onward.transports._stream_listener.MAX_REASONS", 1)
     listener = await listening(c)
     for number, data in enumerate((b"\x02", b"\x03", b"\x04"), 1):
         async with dialled(listener) as peer:

@@ -1,29 +1,34 @@
-"""Links over TCP: one that was accepted, and one that connects, and connects again."""
+"""Links over streams: one that was accepted, and one that connects, and connects again."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ..protocol import Address, LinkDown, Message, OnwardError
 from ..protocol.ockam import HEARTBEAT
+from ._early import secure
+from ._identity import forget_names, note_names
 from ._link import Link
 from ._link_statistics import LinkState, LinkStatistics
 from ._log import SeldomLogger, shown
-from ._options import TcpOptions, format_endpoint
+from ._options import StreamOptions
+from ._place import Place
 from ._socket import WireSocket
+from ._tls import TlsOptions
 
-__all__ = ["AcceptedLink", "DialledLink", "TcpLink", "logger"]
+__all__ = ["AcceptedLink", "DialledLink", "StreamLink", "logger"]
 
 logger: Final = logging.getLogger("onward.transports")
 
 
-class TcpLink(Link):
-    """What both kinds of TCP link have in common.
+class StreamLink(Link):
+    """What both kinds of link have in common.
 
     Args:
         expose: What the peer may send to.
@@ -35,8 +40,8 @@ class TcpLink(Link):
     def __init__(
         self,
         expose: frozenset[Address],
-        options: TcpOptions,
-        on_closed: Callable[[TcpLink], object],
+        options: StreamOptions,
+        on_closed: Callable[[StreamLink], object],
         seldom: SeldomLogger | None = None,
     ) -> None:
         super().__init__(
@@ -49,6 +54,7 @@ class TcpLink(Link):
         self.options = options
         self.state = LinkState.CONNECTING
         self.peer = ""
+        self.names: tuple[str, ...] = ()
         self.reason = ""
         self._on_closed = on_closed
         self._seldom = seldom or SeldomLogger(logger)
@@ -114,11 +120,16 @@ class TcpLink(Link):
         self.state = LinkState.UP
         self._connects += 1
         self._failures = 0
+        self.names = wire_socket.names
+        if self.names:
+            note_names(self.node, self.address, self.names)
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
         """The socket is gone: fail what waits for an answer over it."""
         if self._socket is wire_socket:
             self._socket = None
+        if self.names:
+            forget_names(self.node, self.address)
         wire = wire_socket.wire
         counts = (wire_socket.sent, wire.heartbeats, wire_socket.bytes_in, wire_socket.bytes_out)
         self._in_doubt += wire_socket.in_doubt
@@ -176,6 +187,7 @@ class TcpLink(Link):
             connects=self._connects,
             failures=self._failures,
             reason=self.reason,
+            names=self.names,
         )
 
     @property
@@ -199,7 +211,7 @@ class TcpLink(Link):
         self._idle_timer = loop.call_later(timeout, self._watch_idleness, now)
 
 
-class AcceptedLink(TcpLink):
+class AcceptedLink(StreamLink):
     """The link of a connection that came to a listener; it ends with the connection."""
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
@@ -208,12 +220,12 @@ class AcceptedLink(TcpLink):
         self.retire()
 
 
-class DialledLink(TcpLink):
+class DialledLink(StreamLink):
     """A link that connects. Its address stays the same however often it does.
 
     Args:
-        host: Where to connect.
-        port: Where to connect.
+        place: Where to connect.
+        context: What for TLS; `None`: without.
         expose: What the peer may send to.
         options: The limits, and whether and when to connect again.
         on_closed: Called once with the link when it is over.
@@ -221,15 +233,16 @@ class DialledLink(TcpLink):
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        place: Place,
+        context: ssl.SSLContext | None,
         expose: frozenset[Address],
-        options: TcpOptions,
-        on_closed: Callable[[TcpLink], object],
+        options: StreamOptions,
+        on_closed: Callable[[StreamLink], object],
     ) -> None:
         super().__init__(expose, options, on_closed)
-        self.peer = format_endpoint(host, port)
-        self._where = (host, port)
+        self.peer = place.peer
+        self._place = place
+        self._context = context
         self._queue: deque[Message] = deque()
         self._task: asyncio.Task[None] | None = None
         self._heart: asyncio.TimerHandle | None = None
@@ -304,6 +317,8 @@ class DialledLink(TcpLink):
             if self._gone is not None and not self._gone.done():
                 self._gone.set_result(None)
         elif self._ready is not None and not self._ready.done():
+            if wire_socket.silent and self._context is None:
+                reason += "; it may want TLS"
             self._ready.set_exception(ConnectionError(reason))
 
     async def _keep_connected(self) -> None:
@@ -335,15 +350,25 @@ class DialledLink(TcpLink):
         self._ready = loop.create_future()
         self._gone = gone = loop.create_future()
         async with asyncio.timeout(self.options.connect_timeout):
-            _, wire_socket = await loop.create_connection(
-                lambda: WireSocket(self, self.options, loop), *self._where
-            )
+            wire_socket = await self._open(loop)
         try:
             await self._ready
         except asyncio.CancelledError:
             wire_socket.abort("the link was closed")
             raise
         return gone
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> WireSocket:
+        place, options = self._place, self.options
+        early = await place.open(loop)
+        try:
+            if self._context is not None:
+                host = _server_name(options) or place.host
+                early = await secure(early.transport, self._context, options.tls_timeout, host=host)
+            return await place.begin(early, lambda: WireSocket(self, options, loop))
+        except BaseException:
+            early.transport.abort()
+            raise
 
     def _attempt_failed(self, error: OSError | UnicodeError) -> None:
         self._failures += 1
@@ -377,3 +402,7 @@ class DialledLink(TcpLink):
     def _refuse_queued(self) -> None:
         while self._queue:
             self.undelivered(self._queue.popleft(), LinkDown(self.peer, self.reason))
+
+
+def _server_name(options: StreamOptions) -> str | None:
+    return options.tls.server_name if isinstance(options.tls, TlsOptions) else None

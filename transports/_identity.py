@@ -1,0 +1,52 @@
+"""Who is at the other end of a link, by the certificate that was verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from ..actors import Node
+    from ..protocol import Address, Message
+
+__all__ = ["forget_names", "from_certificate", "note_names"]
+
+_names: Final[WeakKeyDictionary[Node, dict[Address, frozenset[str]]]] = WeakKeyDictionary()
+"""The names of each node's peers, by the address of the link; only while it is up."""
+
+
+def note_names(node: Node, link: Address, names: tuple[str, ...]) -> None:
+    """Note who is at the other end of a link."""
+    _names.setdefault(node, {})[link] = frozenset(names)
+
+
+def forget_names(node: Node, link: Address) -> None:
+    """Note that a link is down."""
+    _names.get(node, {}).pop(link, None)
+
+
+def from_certificate(node: Node, *names: str) -> Callable[[Message], bool]:
+    """Make an access control that lets in what came over a link from a peer with such a name.
+
+    It looks at the link the message came by (its `source`, which nobody can claim), and at the
+    peer's certificate there. So it is for a worker that is exposed to links with TLS whose
+    listeners have `require_client`, or that connect: messages by way of another worker of the
+    node are not let in.
+
+    Args:
+        node: The node of the worker.
+        *names: Names, as `LinkStatistics.names` has them; one of them must be in the certificate.
+    """
+    wanted = frozenset(names)
+
+    def certified(message: Message) -> bool:
+        source = message.source
+        known = _names.get(node)
+        return (
+            source is not None
+            and known is not None
+            and not wanted.isdisjoint(known.get(source, ()))
+        )
+
+    return certified

@@ -1,0 +1,121 @@
+"""Where a stream transport listens or connects, and how a socket is had there.
+
+`tcp`, `uds` and `ws` are one kind of link over different sockets. What differs is a `Place`: how
+a socket is opened there, how one listens, how others write it, and what a peer is called. The
+rest, TLS included, is common to all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from ._early import Early
+from ._options import StreamOptions, format_endpoint
+
+if TYPE_CHECKING:
+    from ._socket import WireSocket
+
+__all__ = ["Host", "Inlet", "Place", "TurnedAway", "endpoint_of"]
+
+Inlet: TypeAlias = Callable[[], asyncio.Protocol]
+"""What makes the protocol of a connection that has come."""
+
+
+class Host(Protocol):
+    """What a place needs of a listener."""
+
+    loop: asyncio.AbstractEventLoop
+    """The loop of its sockets."""
+
+    options: StreamOptions
+    """Its limits."""
+
+    def admit(self) -> WireSocket | None:
+        """Make a link, or return `None`: there can be none more."""
+        ...
+
+    def entering(self, entrance: Entrance) -> None:
+        """Note a connection whose handshake is under way."""
+        ...
+
+    def entered(self, entrance: Entrance, refused: str) -> None:
+        """Note that it is no more: what was wrong with it, or "" if all is well."""
+        ...
+
+
+class Entrance(Protocol):
+    """A connection whose handshake is under way."""
+
+    def abort(self, outcome: str) -> None:
+        """Close it at once, if it is not closed for another reason."""
+        ...
+
+
+class Place(ABC):
+    """Where to listen or to connect. Made of a URI or of an address."""
+
+    peer: str
+    """How it is written in an address, and shown."""
+
+    host: str | None = None
+    """The name that a certificate must be for; `None` if there is none."""
+
+    @abstractmethod
+    async def open(self, loop: asyncio.AbstractEventLoop) -> Early:
+        """Open a socket.
+
+        Raises:
+            OSError: It cannot be had.
+        """
+
+    @abstractmethod
+    async def listen(
+        self, loop: asyncio.AbstractEventLoop, options: StreamOptions, inlet: Inlet
+    ) -> asyncio.Server:
+        """Listen, without taking anybody in yet.
+
+        Raises:
+            OSError: It cannot be done.
+        """
+
+    @abstractmethod
+    def where(self, server: asyncio.Server) -> str:
+        """Return how others have to write it, without the scheme."""
+
+    def left(self) -> None:  # noqa: B027 - most have nothing to do
+        """Clean up, after a listener has closed."""
+
+    async def begin(self, early: Early, link: Callable[[], WireSocket]) -> WireSocket:
+        """Make a link's socket of one that is open, and secure if it is to be.
+
+        Raises:
+            OSError: The other side does not take part.
+        """
+        made = link()
+        early.hand_over(made)
+        return made
+
+    def entrance(self, host: Host) -> asyncio.Protocol:
+        """Make the protocol of a connection that has come, and is secure if it is to be."""
+        return host.admit() or TurnedAway()
+
+    def name(self, transport: asyncio.BaseTransport) -> str:
+        """Say who is at the other end of a connection that has come."""
+        return endpoint_of(transport)
+
+
+class TurnedAway(asyncio.Protocol):
+    """A connection we have no room for."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
+
+
+def endpoint_of(transport: asyncio.BaseTransport) -> str:
+    """Return the `host:port` of the other end."""
+    name = transport.get_extra_info("peername")
+    return format_endpoint(name[0], name[1]) if name else "unknown"

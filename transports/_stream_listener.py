@@ -1,0 +1,232 @@
+"""Listeners of stream transports, and the worker that owns their socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ..actors import Worker
+from ..protocol import Address, NodeStopped, OnwardError
+from ._base import Listener
+from ._early import TlsEntrance
+from ._link_statistics import LinkStatistics
+from ._log import SeldomLogger, shown
+from ._options import StreamOptions
+from ._place import Entrance, Place, TurnedAway
+from ._socket import Unfinished, WireSocket
+from ._stream_link import AcceptedLink, StreamLink, logger
+
+if TYPE_CHECKING:
+    from ..actors import Node
+
+__all__ = ["ListenerStatistics", "ListenerWorker", "StreamListener"]
+
+MAX_REASONS: Final = 64
+"""Most distinct reasons for closing a listener counts; further ones count as "other"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerStatistics:
+    """One listener at one moment."""
+
+    uri: str
+    """Where it listens."""
+
+    links: tuple[LinkStatistics, ...]
+    """The links that are open, oldest first."""
+
+    accepted: int
+    """Connections that became links so far."""
+
+    turned_away: int
+    """Connections closed at once because there were `max_connections`."""
+
+    closed: Mapping[str, int]
+    """Links that have ended, by reason."""
+
+    handshakes: int = 0
+    """Connections whose handshake, of TLS or of WebSocket, is under way."""
+
+    refused: Mapping[str, int] | None = None
+    """Connections whose handshake failed, by reason; `None` where there is none."""
+
+
+class ListenerWorker(Worker):
+    """Owns the listening socket; the links of its connections are its children.
+
+    Args:
+        scheme: That of its URI.
+        place: Where to listen.
+        context: What for TLS; `None`: without.
+        expose: What the peers may send to.
+        options: The limits.
+        on_closed: Called once with its address when it is over.
+    """
+
+    def __init__(
+        self,
+        scheme: str,
+        place: Place,
+        context: ssl.SSLContext | None,
+        expose: frozenset[Address],
+        options: StreamOptions,
+        on_closed: Callable[[Address], object],
+    ) -> None:
+        super().__init__()
+        self.uri = ""
+        self.options = options
+        self._scheme = scheme
+        self._place = place
+        self._context = context
+        self._expose = expose
+        self._on_closed = on_closed
+        self._server: asyncio.Server | None = None
+        self._over = False
+        self._links: dict[StreamLink, None] = {}
+        self._entrances: dict[Entrance, None] = {}
+        self._seldom = SeldomLogger(logger)
+        self._unfinished = Unfinished(options.max_unfinished)
+        self._accepted = 0
+        self._turned_away = 0
+        self._closed: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of its sockets."""
+        return self.node.loop
+
+    async def listen(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: It cannot be done; the worker has no use then.
+            NodeStopped: The worker was stopped meanwhile.
+        """
+        # Not serving yet: what is cancelled while it begins to serve would never be closed.
+        server = await self._place.listen(self.loop, self.options, self._enter)
+        self._server = server
+        self.uri = f"{self._scheme}://{self._place.where(server)}"
+        try:
+            if not self._over:
+                await server.start_serving()
+            if self._over:
+                raise NodeStopped(self.node.name)
+        except BaseException:
+            server.close()
+            self._place.left()
+            raise
+
+    def on_stop(self) -> Awaitable[None] | None:
+        """Stop listening; the links have stopped before."""
+        self._over = True
+        if self._server is not None:
+            self._server.close()
+            self._place.left()
+        for entrance in list(self._entrances):
+            entrance.abort("stopped")
+        self._on_closed(self.address)
+        return None
+
+    def statistics(self) -> ListenerStatistics:
+        """Return what has been counted so far."""
+        return ListenerStatistics(
+            uri=self.uri,
+            links=tuple(link.statistics() for link in self._links),
+            accepted=self._accepted,
+            turned_away=self._turned_away,
+            closed=dict(self._closed),
+            handshakes=len(self._entrances),
+            refused=dict(self._refused),
+        )
+
+    # --- what comes in --------------------------------------------------------------------
+
+    def _enter(self) -> asyncio.Protocol:
+        taken = len(self._links) + len(self._entrances)
+        if taken >= self.options.max_connections:
+            return self._turn_away(f"there are {taken} already")
+        if self._context is None:
+            return self._place.entrance(self)
+        entrance = TlsEntrance(
+            self._context,
+            self.options.tls_timeout,
+            lambda: self._place.entrance(self),
+            self.entered,
+        )
+        self.entering(entrance)
+        return entrance
+
+    def entering(self, entrance: Entrance) -> None:
+        """Note a connection whose handshake is under way."""
+        self._entrances[entrance] = None
+
+    def entered(self, entrance: Entrance, refused: str) -> None:
+        """Note that it is no more: what was wrong with it, or "" if all is well."""
+        self._entrances.pop(entrance, None)
+        if refused:
+            _count(self._refused, refused)
+            text = "%s: a handshake failed: %s"
+            self._seldom.log(logging.WARNING, f"refused {refused}", text, self.uri, shown(refused))
+
+    def admit(self) -> WireSocket | None:
+        """Make a link; `None`: there can be none more, as the node is stopping or full."""
+        if self._over:
+            return None
+        link = AcceptedLink(self._expose, self.options, self._link_closed, self._seldom)
+        try:
+            self.spawn(lambda: link, mailbox=self.options.mailbox)
+        except OnwardError as error:
+            self._turn_away(str(error))
+            return None
+        self._links[link] = None
+        self._accepted += 1
+        return WireSocket(link, self.options, self.loop, self._unfinished, self._place.name)
+
+    def _turn_away(self, why: str) -> asyncio.Protocol:
+        self._turned_away += 1
+        text = "%s: a connection was turned away: %s"
+        self._seldom.log(logging.WARNING, "turned away", text, self.uri, why)
+        return TurnedAway()
+
+    def _link_closed(self, link: StreamLink) -> None:
+        self._links.pop(link, None)
+        _count(self._closed, link.reason or "the link was closed")
+
+
+def _count(reasons: Counter[str], reason: str) -> None:
+    if reason not in reasons and len(reasons) >= MAX_REASONS:
+        reason = "other"
+    reasons[reason] += 1
+
+
+class StreamListener(Listener):
+    """A listening socket of a stream transport."""
+
+    def __init__(self, node: Node, worker: ListenerWorker) -> None:
+        self._node = node
+        self._worker = worker
+
+    @property
+    def uri(self) -> str:
+        """Where it listens, with the port it really has."""
+        return self._worker.uri
+
+    @property
+    def address(self) -> Address:
+        """The address of its worker."""
+        return self._worker.address
+
+    def statistics(self) -> ListenerStatistics:
+        """Return what has been counted so far."""
+        return self._worker.statistics()
+
+    async def close(self) -> None:
+        """Stop listening and close the connections accepted. Idempotent."""
+        if self._node.has(self.address):
+            await self._node.stop_worker(self.address)
