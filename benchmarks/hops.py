@@ -2,24 +2,31 @@
 
 Every hop rewrites both routes: the worker takes itself off the onward route and puts itself
 on the return route. 100 messages are on their way at any time, each along ten workers; the
-worker at the end sends it off again until enough have arrived. Three versions take the same
+worker at the end sends it off again until enough have arrived. These take the same
 messages the same way in every run:
 
 - *onward*: `Worker.forward`;
 - *bare*: what no router can do without, in one loop with nothing around it: a dictionary
   look-up, a deque append and popleft, a method call, two tuple edits;
 - *pykka*: `pykka.ThreadingActor`s that rewrite the routes in the same way, look the next
-  actor up in a dictionary of refs and `tell` it.
+  actor up in a dictionary of refs and `tell` it;
+- *ockam*: ten workers of the Ockam Rust crates in a process of their own, as the program of
+  `tests/peers/rust` has it (`ONWARD_OCKAM_PEER` names it; else this is left out). Its threads
+  share the work, so what is compared is CPU time, not the time that passes.
 
-Targets: a hop costs at most 3 times the bare operations and at most a fifth of Pykka's.
+Targets: a hop costs at most 3 times the bare operations and at most a fifth of Pykka's, and no
+more CPU time than Ockam's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import threading
 import time
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import pykka
@@ -89,19 +96,19 @@ class End(Worker):
             self.finished.set_result(None)
 
 
-async def onward(count: int) -> float:
-    """Take so many messages along workers; return nanoseconds for each hop."""
+async def onward(count: int) -> tuple[float, float]:
+    """Take so many messages along workers; return nanoseconds for each hop, and those of CPU."""
     finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     async with Node() as node:
         for address in RING:
             node.spawn(Forwarder, address=address)
         node.spawn(lambda: End(count, finished), address=END)
-        began = time.perf_counter_ns()
+        began, cpu = time.perf_counter_ns(), time.process_time_ns()
         for _ in range(IN_FLIGHT):
             node.route(Message(ONWARD, (), b"payload"))
         await finished
-        took = time.perf_counter_ns() - began
-    return took / (count * HOPS)
+        took, used = time.perf_counter_ns() - began, time.process_time_ns() - cpu
+    return took / (count * HOPS), used / (count * HOPS)
 
 
 def pykka_threads(count: int) -> float:
@@ -138,19 +145,39 @@ def pykka_threads(count: int) -> float:
     return took / (count * HOPS)
 
 
+def ockam(program: str, count: int) -> float:
+    """Have so many messages taken along Ockam's workers; return nanoseconds of CPU for each hop.
+
+    The program's clock moves in hundredths of a second, so it is given more to do.
+    """
+    command = [program, "hops", str(count)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    hops, _, seconds, _ = printed.stdout.split()
+    assert int(hops) == count * HOPS
+    return float(seconds) * 1e9 / int(hops)
+
+
 def main() -> None:
     """Run the benchmark."""
     arguments = parse_arguments(__doc__, runs=9)
     count = IN_FLIGHT if arguments.quick else 10_000
+    program = os.environ.get("ONWARD_OCKAM_PEER", "")
+    if not Path(program).is_file():
+        program = ""
+        print("Ockam is left out: ONWARD_OCKAM_PEER does not name the program of tests/peers/rust")
 
     def once() -> dict[str, float]:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            routed = runner.run(onward(count))
-        return {
+            routed, used = runner.run(onward(count))
+        figures = {
             "onward hop, ns": routed,
             "bare hop, ns": bare(count),
             "pykka hop, ns": pykka_threads(count),
         }
+        if program:
+            figures["onward hop, CPU ns"] = used
+            figures["ockam hop, CPU ns"] = ockam(program, 10 * count)
+        return figures
 
     measured = repeat(arguments.runs, once)
     report = Report("hops", arguments)
@@ -159,6 +186,10 @@ def main() -> None:
     report.ratio("pykka / onward", measured["pykka hop, ns"], measured["onward hop, ns"])
     report.at_most("onward / bare", 3.0)
     report.at_least("pykka / onward", 5.0)
+    if program:
+        name = "ockam / onward, CPU"
+        report.ratio(name, measured["ockam hop, CPU ns"], measured["onward hop, CPU ns"])
+        report.at_least(name, 1.0)
     report.print()
 
 
