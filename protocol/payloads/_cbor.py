@@ -86,6 +86,8 @@ class _Reader:
 
     __slots__ = ("_data", "_left", "_limits", "position")
 
+    position: int
+
     def __init__(self, data: bytes, limits: PayloadLimits) -> None:
         self._data = data
         self._left = limits.items

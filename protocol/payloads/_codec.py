@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -60,9 +61,11 @@ class Codec(Protocol):
     """
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """What it is called, for people and in configuration."""
 
+    @abstractmethod
     def encode(self, value: Any) -> bytes:
         """Write a value.
 
@@ -70,6 +73,7 @@ class Codec(Protocol):
             PayloadError: It cannot be written.
         """
 
+    @abstractmethod
     def decode(self, data: bytes, kind: Any) -> Any:
         """Read a value.
 
@@ -92,5 +96,6 @@ class PlainCodec(Codec, Protocol):
     """
 
     @property
+    @abstractmethod
     def native(self) -> tuple[type, ...]:
         """Types that it takes beside the plain ones, as `(bytes,)`; others come as text."""

@@ -66,5 +66,10 @@ def test_the_limits_are_on() -> None:
 
 @pytest.mark.parametrize("codec", [CBOR, JSON])
 def test_the_reader_takes_what_the_writer_takes(codec: Codec) -> None:
-    value = {"item": "tea", "count": 2, "price": 1.5, "lines": [[], {}, None, True, False, -1]}
+    value: Any = {
+        "item": "tea",
+        "count": 2,
+        "price": 1.5,
+        "lines": [[1], {"a": 1}, None, True, False, -1],
+    }
     assert codec.decode(codec.encode(value), None) == value

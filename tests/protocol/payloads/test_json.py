@@ -97,20 +97,20 @@ def test_limits() -> None:
         SMALL.decode(b" " * 65)
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (b"bytes", "bytes have no place in JSON"),
-        ({1: 1}, "a key of type int; keys are texts"),
-        (float("nan"), "nan is no number of JSON"),
-        (object(), "a value of type object is not plain data"),
-        ("\ud800", "a text that UTF-8 cannot write"),
-        ([10**5000], "a number of too many digits"),
-        ("x" * 64, "66 bytes, over the limit of 64"),
-        ([1] * 8, "over 8 items"),
-        ([[[[]]]], "over 3 deep"),
-    ],
-)
+UNWRITABLE: list[tuple[object, str]] = [
+    (b"bytes", "bytes have no place in JSON"),
+    ({1: 1}, "a key of type int; keys are texts"),
+    (float("nan"), "nan is no number of JSON"),
+    (object(), "a value of type object is not plain data"),
+    ("\ud800", "a text that UTF-8 cannot write"),
+    ([10**5000], "a number of too many digits"),
+    ("x" * 64, "66 bytes, over the limit of 64"),
+    ([1] * 8, "over 8 items"),
+    ([[[[]]]], "over 3 deep"),
+]
+
+
+@pytest.mark.parametrize(("value", "reason"), UNWRITABLE)
 def test_what_is_not_written(value: object, reason: str) -> None:
     with pytest.raises(PayloadError) as caught:
         SMALL.encode(value)
