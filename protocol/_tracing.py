@@ -1,0 +1,124 @@
+"""The tracing text of a message: Ockam's fourth field, read and written; no I/O.
+
+It is a JSON object of texts. `traceparent` and `tracestate` are W3C's, and Rust nodes write them.
+`onward` is our own: the *mark* of a message whose hops are reported to a worker, the tracer. What
+that worker gets is in `_trace_report`.
+
+```
+{"traceparent": "00-<trace id>-<span id>-01", "onward": "<trace id>-<hop id>-<depth> 0#<tracer>"}
+```
+
+Anyone may write anything here. A text that is not of this form is as good as none: it is
+passed on untouched, and no error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from ._address import Address
+from ._errors import ProtocolError
+
+__all__ = [
+    "MAX_MARK_DEPTH",
+    "MAX_TRACING",
+    "TraceMark",
+    "read_tracing",
+    "trace_mark_of",
+    "with_trace_mark",
+    "write_tracing",
+]
+
+MAX_TRACING: Final = 4096
+"""Most bytes of a tracing text that is read or written, as UTF-8. A longer one is passed on and
+not looked at."""
+
+MAX_MARK_DEPTH: Final = 256
+"""Most hops a mark counts. A message that has come so far is not reported any more."""
+
+KEY: Final = "onward"
+
+_MARK: Final = re.compile(r"([0-9a-f]{32})-([0-9a-f]{16})-([0-9]{1,3}) (.{3,})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMark:
+    """What makes the hops of a message be reported.
+
+    Attributes:
+        trace: Which trace: 32 hexadecimal digits in lower case.
+        hop: The hop before, as the one that was there named it: 16 hexadecimal digits.
+        depth: How many hops have been reported on the way to here, 0 to `MAX_MARK_DEPTH`.
+        tracer: Where the reports go: the last address of the way back.
+    """
+
+    trace: str
+    hop: str
+    depth: int
+    tracer: Address
+
+    def next(self, hop: str) -> TraceMark:
+        """Return the mark as the next hop is to see it."""
+        return TraceMark(self.trace, hop, self.depth + 1, self.tracer)
+
+    def __str__(self) -> str:
+        return f"{self.trace}-{self.hop}-{self.depth} {self.tracer}"
+
+
+def read_tracing(text: str) -> dict[str, str] | None:
+    """Read a tracing text.
+
+    Returns:
+        What it holds; `None` if it is over `MAX_TRACING` bytes or no JSON object of texts.
+    """
+    # Characters first: counting the bytes of a text makes a copy of it.
+    if len(text) > MAX_TRACING or len(text.encode("utf-8", "surrogatepass")) > MAX_TRACING:
+        return None
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    read = cast("dict[str, object]", fields)  # the keys of a JSON object are texts
+    if not all(isinstance(value, str) for value in read.values()):
+        return None
+    return cast("dict[str, str]", read)
+
+
+def write_tracing(fields: Mapping[str, str]) -> str | None:
+    """Write a tracing text.
+
+    Returns:
+        The text; `None` if there is nothing to write, or more than `MAX_TRACING` bytes.
+    """
+    if not fields:
+        return None
+    # Escaped to ASCII, so that its characters are its bytes.
+    text = json.dumps(dict(fields), separators=(",", ":"))
+    return text if len(text) <= MAX_TRACING else None
+
+
+def trace_mark_of(fields: Mapping[str, str]) -> TraceMark | None:
+    """Return the mark in what a tracing text holds; `None` if there is none, or a bad one."""
+    match = _MARK.fullmatch(fields.get(KEY, ""))
+    if match is None or int(match[3]) > MAX_MARK_DEPTH:
+        return None
+    try:
+        tracer = Address.parse(match[4])
+    except ProtocolError:
+        return None
+    return TraceMark(match[1], match[2], int(match[3]), tracer)
+
+
+def with_trace_mark(fields: Mapping[str, str], mark: TraceMark) -> str | None:
+    """Write a tracing text with another mark, and all else as it is.
+
+    Returns:
+        The text; `None` if it would be over `MAX_TRACING` bytes.
+    """
+    return write_tracing({**fields, KEY: str(mark)})
