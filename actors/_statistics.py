@@ -39,7 +39,8 @@ class WorkerStatistics:
     """Messages their senders got back as `MailboxFull`."""
 
     dropped: int
-    """Messages its mailbox dropped by its overflow policy; each is a dead letter."""
+    """Messages dropped by its mailbox's overflow policy or because their deadline had passed;
+    each is a dead letter."""
 
     restarts: int
     """Times a new instance took over."""
