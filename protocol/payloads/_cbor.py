@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from cbor2 import dumps
 
@@ -47,9 +47,17 @@ class CborCodec:
         limits: How much a payload may hold.
     """
 
-    name: ClassVar[str] = "cbor"
-    native: ClassVar[tuple[type, ...]] = (bytes,)
     limits: PayloadLimits = LIMITS
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "cbor"
+
+    @property
+    def native(self) -> tuple[type, ...]:
+        """What it takes beside plain data."""
+        return (bytes,)
 
     def encode(self, value: Any) -> bytes:
         """Write plain data.

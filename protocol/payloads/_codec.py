@@ -98,4 +98,7 @@ class PlainCodec(Codec, Protocol):
     @property
     @abstractmethod
     def native(self) -> tuple[type, ...]:
-        """Types that it takes beside the plain ones, as `(bytes,)`; others come as text."""
+        """Types that it takes beside the plain ones, as `(bytes,)`; others come as text.
+
+        With `bytes` among them, keys of maps may be numbers too.
+        """

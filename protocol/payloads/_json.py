@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from ._codec import LIMITS, PayloadError, PayloadLimits
 from ._plain import check_plain, check_size
@@ -32,9 +32,17 @@ class JsonCodec:
         limits: How much a payload may hold.
     """
 
-    name: ClassVar[str] = "json"
-    native: ClassVar[tuple[type, ...]] = ()
     limits: PayloadLimits = LIMITS
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "json"
+
+    @property
+    def native(self) -> tuple[type, ...]:
+        """What it takes beside plain data."""
+        return ()
 
     def encode(self, value: Any) -> bytes:
         """Write plain data, as short as it goes.

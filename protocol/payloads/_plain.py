@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ._codec import PayloadError, PayloadLimits
 
@@ -45,7 +45,7 @@ def check_plain(value: Any, limits: PayloadLimits, *, binary: bool) -> None:
 def _check(value: Any, depth: int, left: int, limits: PayloadLimits, binary: bool) -> int:
     """Check a value; return how many more items there may be."""
     left -= 1
-    kind: type = type(value)
+    kind = cast("type[object]", type(value))
     if value is None or kind is str or kind is bool:
         pass
     elif kind is int:
@@ -88,7 +88,7 @@ def _check_within(
 
 
 def _check_key(key: Any, binary: bool) -> None:
-    kind: type = type(key)
+    kind = cast("type[object]", type(key))
     if kind is str:
         return
     if binary and (kind is bytes or (kind is int and -MAX_KEY <= key <= MAX_KEY)):

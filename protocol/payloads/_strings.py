@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from ..bare import BareError, Reader, encode_string
 from ._codec import PayloadError
@@ -15,7 +15,10 @@ __all__ = ["BARE_STRING", "BYTES", "BareStringCodec", "BytesCodec"]
 class BytesCodec:
     """Payloads that are what they are."""
 
-    name: ClassVar[str] = "bytes"
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "bytes"
 
     def encode(self, value: Any) -> bytes:
         """Return the bytes.
@@ -36,7 +39,10 @@ class BytesCodec:
 class BareStringCodec:
     """Payloads that are one BARE string, as Ockam's workers in Rust exchange them."""
 
-    name: ClassVar[str] = "bare-string"
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "bare-string"
 
     def encode(self, value: Any) -> bytes:
         """Write a text.
