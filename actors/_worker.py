@@ -58,12 +58,15 @@ class Worker(Actor):
     Attributes:
         node: The node it runs on. This and the next are there from `on_start` on.
         address: Its primary address.
+        leaves_node: Whether what it is sent goes to another node, as a link's does: the rest
+            of the route is then of addresses there.
     """
 
     node: Node
     address: Address
     _cell: Cell | None = None
     _identity: Identity | None = None
+    leaves_node: ClassVar[bool] = False
     _needs_thread: ClassVar[bool] = False
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:

@@ -12,7 +12,7 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
 from ..actors import Worker
 from ..protocol import (
@@ -72,6 +72,8 @@ class Link(Worker):
         arrived: Messages that came from the other end, those refused included.
         refused: Messages of them for an address that is not exposed.
     """
+
+    leaves_node: ClassVar[bool] = True
 
     def __init__(
         self,
