@@ -12,6 +12,9 @@ from ._stream import StreamTransport
 from ._stream_listener import ListenerStatistics, StreamListener
 from ._tcp import TcpListener, TcpOptions, TcpTransport
 from ._tls import TlsOptions
+from ._uds import UdsOptions, UdsTransport
+from ._ws import WsOptions, WsTransport
+from ._ws_options import WebSocketOptions
 
 __all__ = [
     "MAX_RETURNS",
@@ -34,6 +37,11 @@ __all__ = [
     "TcpTransport",
     "TlsOptions",
     "Transport",
+    "UdsOptions",
+    "UdsTransport",
+    "WebSocketOptions",
+    "WsOptions",
+    "WsTransport",
     "from_certificate",
     "parse_uri",
 ]

@@ -99,7 +99,7 @@ async def secure(
         raise
     if secured is None:  # pyright: ignore[reportUnnecessaryComparison] - lost at that moment
         raise ConnectionError(_reason_of(ConnectionResetError(), timeout))
-    early.connection_made(SecureTransport(cast(asyncio.Transport, secured), plain))
+    early.connection_made(SecureTransport(secured, plain))
     return early
 
 

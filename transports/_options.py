@@ -14,7 +14,14 @@ from ..protocol import AddressError
 from ..protocol.ockam import MAX_FRAME, WireLimits
 from ._tls import TlsOptions
 
-__all__ = ["Backoff", "StreamOptions", "format_endpoint", "parse_endpoint", "parse_uri"]
+__all__ = [
+    "Backoff",
+    "StreamOptions",
+    "format_endpoint",
+    "parse_endpoint",
+    "parse_uri",
+    "parse_websocket_uri",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,22 @@ def parse_uri(uri: str, scheme: str) -> tuple[str, int]:
     if parts.scheme != scheme or more:
         raise ValueError(f"{uri!r} is not {scheme}://host:port")
     return parse_endpoint(parts.netloc)
+
+
+def parse_websocket_uri(uri: str, scheme: str) -> tuple[str, int, str]:
+    """Return host, port and path of `scheme://host:port/path`; the path may be "".
+
+    Raises:
+        ValueError: It is no such URI, or has more in it.
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # brackets that do not match
+        raise ValueError(f"{uri!r} is not {scheme}://host:port/path") from None
+    if parts.scheme != scheme or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError(f"{uri!r} is not {scheme}://host:port/path")
+    host, port = parse_endpoint(parts.netloc)
+    return host, port, "" if parts.path == "/" else parts.path
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:

@@ -27,11 +27,10 @@ Inlet: TypeAlias = Callable[[], asyncio.Protocol]
 class Host(Protocol):
     """What a place needs of a listener."""
 
-    loop: asyncio.AbstractEventLoop
-    """The loop of its sockets."""
-
-    options: StreamOptions
-    """Its limits."""
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of its sockets."""
+        ...
 
     def admit(self) -> WireSocket | None:
         """Make a link, or return `None`: there can be none more."""

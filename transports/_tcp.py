@@ -34,25 +34,23 @@ class TcpPlace(Place):
     """
 
     def __init__(self, host: str, port: int) -> None:
-        self.host: str = host
-        self.port = port
+        self.host = host
+        self._where = (host, port)
         self.peer = format_endpoint(host, port)
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> Early:
         """Connect."""
-        return (await loop.create_connection(Early, self.host, self.port))[1]
+        return (await loop.create_connection(Early, *self._where))[1]
 
     async def listen(
         self, loop: asyncio.AbstractEventLoop, options: StreamOptions, inlet: Inlet
     ) -> asyncio.Server:
         """Listen."""
-        return await loop.create_server(
-            inlet, self.host, self.port, backlog=BACKLOG, start_serving=False
-        )
+        return await loop.create_server(inlet, *self._where, backlog=BACKLOG, start_serving=False)
 
     def where(self, server: asyncio.Server) -> str:
         """Return host and port, which may have been 0."""
-        return format_endpoint(self.host, server.sockets[0].getsockname()[1])
+        return format_endpoint(self._where[0], server.sockets[0].getsockname()[1])
 
 
 class TcpTransport(StreamTransport):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
+from .._ws_options import WebSocketOptions
 
 __all__ = ["LinkOptions", "UnixOptions", "WebSocketOptions"]
-
-_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
-"""As browsers write it: in small letters, without a slash at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,42 +105,6 @@ class LinkOptions:
         if self.connection.lease != self.lease:
             connection = replace(self.connection, lease=self.lease)
             object.__setattr__(self, "connection", connection)
-
-
-@dataclass(frozen=True, slots=True)
-class WebSocketOptions:
-    """Who may open a WebSocket, and how long that may take.
-
-    Attributes:
-        origins: Origins of the pages that may connect, as browsers say them: scheme, host, and
-            port if it is not the usual one (`https://shop.example`). `*`: all pages. Others get
-            403. Browsers always send an origin; whoever sends none is no browser, and may
-            connect. So may who names as origin the broker itself by its IP address or as
-            `localhost`, as programs in Java do.
-        max_handshake: Most bytes of the request that opens a WebSocket, with its headers. Over
-            it: 431, and close.
-        handshake_timeout: How long that request may take to come, in seconds. Then the socket
-            is closed.
-
-    Raises:
-        ValueError: A number is not at least 1, or not more than 0; or an origin has something
-            after its port.
-    """
-
-    origins: tuple[str, ...] = ()
-    max_handshake: int = 16 * 1024
-    handshake_timeout: float = 5.0
-
-    def __post_init__(self) -> None:
-        if isinstance(self.origins, str):
-            raise ValueError(f"origins must be a tuple of origins, not {self.origins!r}")  # noqa: TRY004
-        for origin in self.origins:
-            if origin not in {"*", "null"} and not _ORIGIN.fullmatch(origin):
-                raise ValueError(f"origins must be like https://host:port, not {origin!r}")
-        if self.max_handshake < 1:
-            raise ValueError(f"max_handshake must be at least 1, not {self.max_handshake}")
-        if not self.handshake_timeout > 0:
-            raise ValueError(f"handshake_timeout must be more than 0, not {self.handshake_timeout}")
 
 
 @dataclass(frozen=True, slots=True)

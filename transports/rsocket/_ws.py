@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
+
+from websockets.server import ServerProtocol
 
 from ...actors import Node
 from ...actors.broker import Broker
-from .._options import parse_endpoint
+from .._options import parse_websocket_uri
+from .._ws_handshake import Handshake, Opener
+from ._link import Link
 from ._listener import ListenerStatistics, TcpListener
 from ._options import LinkOptions, WebSocketOptions
 from ._transport import RSocketTransport
-from ._ws_handshake import Handshake
+from ._ws_socket import WebSocket
 
 __all__ = ["RSocketWebSocketTransport"]
 
@@ -56,16 +60,24 @@ class WebSocketListener(TcpListener):
 
     def _first(self) -> asyncio.BaseProtocol:
         handshake = Handshake(
-            self._node.loop,
-            self._path,
-            self._options,
-            self._web,
-            self._unfinished,
-            self._link,
-            self._on_handshake,
+            self._node.loop, "rsocket", self._path, self._web, self._room, self._on_handshake
         )
         self._handshakes.add(handshake)
         return handshake
+
+    def _room(self) -> Opener | None:
+        link = self._link()
+        return None if link is None else partial(self._open, link)
+
+    def _open(
+        self, link: Link, transport: asyncio.Transport, wire: ServerProtocol, rest: bytes
+    ) -> None:
+        loop = self._node.loop
+        socket = WebSocket(transport, wire, link, self._unfinished, self._options, loop)
+        transport.set_protocol(socket)
+        link.connection_made(socket)
+        if rest:
+            socket.data_received(rest)
 
     def _on_handshake(self, handshake: Handshake, outcome: str) -> None:
         self._handshakes.discard(handshake)
@@ -109,19 +121,3 @@ class RSocketWebSocketTransport(RSocketTransport):
         host, port, path = parse_websocket_uri(uri, self.scheme)
         web: WebSocketOptions = own.get("websocket") or WebSocketOptions()
         return WebSocketListener(self.node, broker, options, web, host, port, path)
-
-
-def parse_websocket_uri(uri: str, scheme: str) -> tuple[str, int, str]:
-    """Return host, port and path of `scheme://host:port/path`; the path may be "".
-
-    Raises:
-        ValueError: It is no such URI, or has more in it.
-    """
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # brackets that do not match
-        raise ValueError(f"{uri!r} is not {scheme}://host:port/path") from None
-    if parts.scheme != scheme or parts.query or parts.fragment or "@" in parts.netloc:
-        raise ValueError(f"{uri!r} is not {scheme}://host:port/path")
-    host, port = parse_endpoint(parts.netloc)
-    return host, port, "" if parts.path == "/" else parts.path

@@ -18,14 +18,15 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
+from onward.transports import _unix_file
+from onward.transports._unix_file import LOCK_RETRY, MAX_PATH, clear
 from onward.transports.rsocket import (
     LinkOptions,
     RSocketListener,
     UnixOptions,
     WebSocketOptions,
-    _unix,
 )
-from onward.transports.rsocket._unix import LOCK_RETRY, MAX_PATH, _clear, parse_unix_uri
+from onward.transports.rsocket._unix import parse_unix_uri
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -168,7 +169,7 @@ async def test_one_whose_queue_is_full_lives(path: Path) -> None:
                 waiting.append(one)
                 one.connect_ex(str(path))
             with pytest.raises(OSError, match="somebody listens there"):
-                _clear(path)
+                clear(path)
         finally:
             for one in waiting:
                 one.close()
@@ -187,7 +188,7 @@ async def test_a_socket_of_another_kind_is_left_alone(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(str(path))
         with pytest.raises(OSError, match=r"(?i)protocol"):
-            _clear(path)
+            clear(path)
     assert path.is_socket()
 
 
@@ -212,7 +213,7 @@ async def test_no_such_folder(path: Path) -> None:
 
 
 async def test_two_that_begin_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_unix, "LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr(_unix_file, "LOCK_PATIENCE", 0.0)
     with locked(path), pytest.raises(OSError, match=r"somebody else .*s\.lock"):
         async with listening(path):
             pass

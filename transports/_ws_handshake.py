@@ -1,7 +1,7 @@
 """The opening handshake of a WebSocket: who may become a connection, and how long it may take.
 
 Nothing of a connection exists before the handshake is done: no worker, no route. So what a
-stranger can make the broker hold is one socket and `max_handshake` bytes for
+stranger can make a listener hold is one socket and `max_handshake` bytes for
 `handshake_timeout` seconds, and listeners count that as a connection.
 """
 
@@ -13,29 +13,26 @@ import re
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, TypeAlias, cast
 
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from ._options import LinkOptions, WebSocketOptions
-from ._unfinished import UnfinishedFrames
-from ._ws_socket import WebSocket
+from ._ws_options import WebSocketOptions
 
-if TYPE_CHECKING:
-    from ._link import Link
+__all__ = ["Handshake", "Opener"]
 
-__all__ = ["Handshake"]
+Opener: TypeAlias = Callable[[asyncio.Transport, ServerProtocol, bytes], object]
+"""Takes over a connection that is open: its socket, its state, and what has come already."""
 
-_logger = logging.getLogger("onward.transports.rsocket.handshake")
+_logger = logging.getLogger("onward.transports.handshake")
 # It tells of each connection that opens and closes, as often as peers like to.
 _logger.setLevel(logging.WARNING)
 
 _END: Final = b"\r\n\r\n"
 _PORT: Final = re.compile(r":\d+$")
-_SUBPROTOCOL: Final = Subprotocol("rsocket")
 
 
 class Handshake(asyncio.Protocol):
@@ -43,29 +40,25 @@ class Handshake(asyncio.Protocol):
 
     Args:
         loop: The loop of the socket.
+        subprotocol: What is spoken then, as clients that name subprotocols name it.
         path: The path that has to be asked for, or "" if any will do.
-        options: The limits of the connection there will be.
-        web: Those of the handshake.
-        unfinished: What all connections of the listener keep of unfinished frames.
-        admit: Makes a connection; `None`: there can be none more.
+        web: The limits of the handshake.
+        admit: Makes room for a connection; `None`: there can be none more.
         on_done: Called once, with what went wrong, or "" once there is a connection.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        subprotocol: str,
         path: str,
-        options: LinkOptions,
         web: WebSocketOptions,
-        unfinished: UnfinishedFrames,
-        admit: Callable[[], Link | None],
+        admit: Callable[[], Opener | None],
         on_done: Callable[[Handshake, str], None],
     ) -> None:
-        self._loop = loop
+        self._subprotocol = Subprotocol(subprotocol)
         self._path = path
-        self._options = options
         self._web = web
-        self._unfinished = unfinished
         self._admit = admit
         self._on_done = on_done
         self._transport: asyncio.Transport | None = None
@@ -92,11 +85,11 @@ class Handshake(asyncio.Protocol):
             self._answer(bytes(head[:end]), bytes(head[end:]))
         elif len(head) >= self._web.max_handshake:
             most = self._web.max_handshake
-            self._refuse("too long", _wire(), 431, f"the request has more than {most} bytes\n")
+            self._refuse("too long", self._wire(), 431, f"the request has more than {most} bytes\n")
 
     def _answer(self, head: bytes, rest: bytes) -> None:
         """Answer the request, and let the connection have the socket if all is well."""
-        wire = _wire()
+        wire = self._wire()
         wire.receive_data(head)
         events = wire.events_received()
         if not events:
@@ -106,7 +99,7 @@ class Handshake(asyncio.Protocol):
         request = cast(Request, events[0])
         path = request.path.partition("?")[0]
         if self._path and path != self._path:
-            self._refuse("path", wire, 404, "there is no RSocket at this path\n")
+            self._refuse("path", wire, 404, "there is nothing at this path\n")
             return
         if not self._may_come(request.headers):
             self._refuse("origin", wire, 403, "pages of this origin may not connect\n")
@@ -115,16 +108,29 @@ class Handshake(asyncio.Protocol):
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             self._respond("not a WebSocket", wire, response)
             return
-        link = self._admit()
-        if link is None:
+        opener = self._admit()
+        if opener is None:
             self._refuse("no room", wire, 503, "there can be no more connections now\n")
             return
-        self._open(wire, response, link, rest)
+        self._open(wire, response, opener, rest)
+
+    def _wire(self) -> ServerProtocol:
+        """Return the state machine of a WebSocket that waits for a request.
+
+        No compression: a small message could become a very large one. The limits of messages are
+        checked before it gets to see them.
+        """
+        ours = self._subprotocol
+
+        def select(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+            return ours if ours in offered else None
+
+        return ServerProtocol(select_subprotocol=select, max_size=None, logger=_logger)
 
     def _may_come(self, headers: Headers) -> bool:
         """Say whether the page that connects, if it is one, is of an origin that may.
 
-        Some programs, Java's clients among them, name the broker itself as origin. It serves no
+        Some programs, Java's clients among them, name the listener itself as origin. It serves no
         pages, so no page has that origin, unless the name of the host was made to lead here:
         such a name is believed only if nobody can do that to it.
         """
@@ -134,18 +140,14 @@ class Handshake(asyncio.Protocol):
         own = [f"http://{host}" for host in headers.get_all("Host") if _is_no_name(host)]
         return all(origin in allowed or origin in own for origin in headers.get_all("Origin"))
 
-    def _open(self, wire: ServerProtocol, response: Response, link: Link, rest: bytes) -> None:
+    def _open(self, wire: ServerProtocol, response: Response, opener: Opener, rest: bytes) -> None:
         transport = self._transport
         if transport is None:
             raise AssertionError("data came before the connection was made")
         wire.send_response(response)
         transport.write(b"".join(wire.data_to_send()))
-        socket = WebSocket(transport, wire, link, self._unfinished, self._options, self._loop)
-        transport.set_protocol(socket)
         self._done("")
-        link.connection_made(socket)
-        if rest:
-            socket.data_received(rest)
+        opener(transport, wire, rest)
 
     # --- the end of it --------------------------------------------------------------------
 
@@ -183,20 +185,6 @@ class Handshake(asyncio.Protocol):
         self._timer.cancel()
         self._transport = None
         self._on_done(self, outcome)
-
-
-def _wire() -> ServerProtocol:
-    """Return the state machine of a WebSocket that waits for a request.
-
-    No compression: a small message could become a very large one. The limits of messages are
-    checked before it gets to see them.
-    """
-    return ServerProtocol(select_subprotocol=_subprotocol, max_size=None, logger=_logger)
-
-
-def _subprotocol(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """Agree to be what we are, if the client asks."""
-    return _SUBPROTOCOL if _SUBPROTOCOL in offered else None
 
 
 def _is_no_name(host: str) -> bool:
