@@ -89,8 +89,8 @@ class Event(NamedTuple):
         at: When, in seconds of the loop's clock.
         kind: What: of messages `sent`, `lost`, `cut` (by a partition), `copied`, `arrived`,
             `overtaken` (arrived behind a later one) and `gone` (nobody was there any more); of
-            links `connected`, `refused`, `closed` and `detected`; of nodes `started` and `crashed`; of
-            the network `partition`, `heal` and `faults`.
+            links `connected`, `refused`, `closed` and `detected`; of nodes `started` and
+            `crashed`; of the network `partition`, `heal` and `faults`.
         source: The node it comes from, or those on one side.
         target: The node it goes to, or those on the other.
         number: Which message: the number of its sending in the whole network; 0 for all else.

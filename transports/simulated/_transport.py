@@ -105,6 +105,8 @@ class SimulatedTransport(Transport):
         except WorkerStopped:
             raise NodeStopped(self.node.name) from None
         if link.error is not None:
+            if self.node.has(address):
+                await self.node.stop_worker(address)
             raise link.error
         return address
 

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.actors import Worker
+from onward.actors.testing import Probe
+from onward.protocol import Address, AddressError, LinkDown, NodeStopped, route
+from onward.transports.simulated import (
+    SIMULATED,
+    Faults,
+    SimulatedNetwork,
+    SimulatedTransport,
+    SimulationOptions,
+)
+from tests.transports.simulated.stage import kinds, simulated, two_nodes
+
+
+@simulated()
+async def test_a_listener_says_where_it_listens(network: SimulatedNetwork) -> None:
+    a = await network.node("a")
+    listener = await a.listen("sim://shop")
+    assert listener.uri == "sim://shop"
+    assert a.has(listener.address)
+    with pytest.raises(OSError, match="in use"):
+        await a.listen("sim://shop")
+    await listener.close()
+    await listener.close()
+    assert not a.table
+    await a.listen("sim://shop")
+
+
+@simulated()
+async def test_uris_and_options(network: SimulatedNetwork) -> None:
+    a = await network.node("a")
+    for wrong in ("sim://", "sim://a/b", "sim://a?b=c", "sim:/a", "sim://a#b"):
+        with pytest.raises((ValueError, KeyError)):
+            await a.listen(wrong)
+    with pytest.raises(TypeError, match="no such option: colour"):
+        await a.listen("sim://a", colour="red")
+    with pytest.raises(TypeError, match="no such option: colour"):
+        await a.connect("sim://a", colour="red")
+
+
+@simulated(faults=Faults(latency=(0.5, 0.5)))
+async def test_an_address_opens_a_link_once_and_keeps_what_is_sent_meanwhile(
+    network: SimulatedNetwork,
+) -> None:
+    a, b = await network.node("a"), await network.node("b")
+    near, far = await Probe.on(a, "near"), await Probe.on(b, "far")
+    await b.listen("sim://b", expose=["far"])
+    assert SIMULATED == 240
+    for payload in (b"1", b"2", b"3"):
+        near.send("240#b => far", payload)
+    assert [each.payload for each in await far.count(3)] == [b"1", b"2", b"3"]
+    assert kinds(network).count("connected") == 1
+    far.reply(far.messages[0], b"back")
+    answer = await near.next()
+    assert answer.onward_route == route("near")
+    # The link stays. When it goes, the next message opens another.
+    await a.stop_worker(answer.return_route[0])
+    near.send("240#b => far", b"4")
+    await far.count(4)
+    assert kinds(network).count("connected") == 2
+
+
+@simulated()
+async def test_an_address_where_nobody_is(network: SimulatedNetwork) -> None:
+    a = await network.node("a")
+    with pytest.raises(LinkDown, match="nobody listens there"):
+        await a.request("240#b => far", b"")
+    with pytest.raises(AddressError, match="not a host name"):
+        a.send([Address(SIMULATED, b"\xff"), "far"], b"")
+
+
+@simulated(options=SimulationOptions(max_links=2))
+async def test_links_are_bounded(network: SimulatedNetwork) -> None:
+    a, b = await network.node("a"), await network.node("b")
+    await b.listen("sim://b")
+    links = [await a.connect("sim://b") for _ in range(2)]
+    with pytest.raises(LinkDown, match="there are 2 links"):
+        await a.connect("sim://b")
+    await a.stop_worker(links[0])
+    await a.connect("sim://b")
+
+
+@simulated()
+async def test_links_that_are_over_are_forgotten(network: SimulatedNetwork) -> None:
+    a, b = await network.node("a"), await network.node("b")
+    transport = a._transports.for_uri("sim://")
+    assert isinstance(transport, SimulatedTransport)
+    for number in range(5):
+        listener = await b.listen(f"sim://b{number}")
+        a.send(f"240#b{number} => far", b"")
+        await asyncio.sleep(1)
+        await listener.close()
+        await asyncio.sleep(1)
+    assert len(transport._resolved) == 1
+    assert not transport._place.links
+
+
+@simulated()
+async def test_a_node_that_stops_while_it_listens_or_connects(network: SimulatedNetwork) -> None:
+    class Slow(Worker):
+        async def on_stop(self) -> None:
+            await asyncio.sleep(1)
+
+    b = await network.node("b")
+    await b.listen("sim://b")
+    for ticks in range(12):
+        a = await network.node("a")
+        await a.start(Slow)
+        works = [
+            asyncio.create_task(a.listen("sim://a")),
+            asyncio.create_task(a.connect("sim://b")),
+        ]
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        await a.stop()
+        for work in works:
+            try:
+                await work
+            except (NodeStopped, LinkDown, asyncio.CancelledError):
+                continue
+        assert not a.table
+        assert "a" not in network.hosts
+        await asyncio.sleep(10)
+        assert len(b.table) == 1
+
+
+@simulated()
+async def test_listening_that_is_given_up_leaves_nothing(network: SimulatedNetwork) -> None:
+    a = await network.node("a")
+    for ticks in range(6):
+        work = asyncio.create_task(a.listen("sim://a"))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        if not work.cancel():
+            await (await work).close()
+        await asyncio.wait([work])
+        await asyncio.sleep(1)
+        assert not a.table
+        assert not network.hosts
+
+
+@simulated()
+async def test_stopping_a_node_ends_its_links(network: SimulatedNetwork) -> None:
+    a, b, link, _, _ = await two_nodes(network)
+    assert a.has(link)
+    await b.stop()
+    await asyncio.sleep(1)
+    assert not a.has(link)
+    assert kinds(network)[-1] == "closed"
