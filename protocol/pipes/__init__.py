@@ -1,3 +1,91 @@
-"""Pipes without I/O: the frames of a pipe, and the state machines at its two ends."""
+"""Pipes without I/O: the frames of a pipe, and the state machines at its two ends.
 
-__all__: list[str] = []
+A pipe adds to a route what is asked of it: an order, confirmation and repetition, no duplicates.
+[`Sender`][onward.protocol.pipes.Sender] numbers messages and sends them again until they are
+confirmed; [`Receiver`][onward.protocol.pipes.Receiver] says what is to be handed on, and when.
+
+```python
+sender = Sender(PipeOptions(), lambda: os.urandom(16))
+sender.send(Message(route("printer"), (), b"hi"))
+for frame in sender.frames(now):
+    ...  # to the receiver, by whatever way
+```
+"""
+
+from ._errors import PipeBroken, PipeClosed, PipeFrameError, PipeFull, PipeMissed
+from ._frames import (
+    EPOCH_SIZE,
+    IDENTITY_SIZE,
+    NO_EPOCH,
+    Abort,
+    Confirm,
+    Data,
+    End,
+    Ended,
+    Frame,
+    FrameReader,
+    Hello,
+    Kind,
+    Open,
+    Opened,
+    Ranges,
+    Unknown,
+    Welcome,
+    decode_frame,
+    encode_frame,
+    frame_identity,
+)
+from ._options import MAX_WINDOW, Mode, Ordering, PipeOptions, PipeReceiverOptions
+from ._receiver import Gap, Overflow, Receiver, ReceiverEvent
+from ._round_trip import RoundTrip
+from ._sender import Broken, Closed, Missed, Sender, SenderEvent
+from ._states import RECEIVER, SENDER, ReceiverInput, ReceiverState, SenderInput, SenderState
+
+__all__ = [
+    "EPOCH_SIZE",
+    "IDENTITY_SIZE",
+    "MAX_WINDOW",
+    "NO_EPOCH",
+    "RECEIVER",
+    "SENDER",
+    "Abort",
+    "Broken",
+    "Closed",
+    "Confirm",
+    "Data",
+    "End",
+    "Ended",
+    "Frame",
+    "FrameReader",
+    "Gap",
+    "Hello",
+    "Kind",
+    "Missed",
+    "Mode",
+    "Open",
+    "Opened",
+    "Ordering",
+    "Overflow",
+    "PipeBroken",
+    "PipeClosed",
+    "PipeFrameError",
+    "PipeFull",
+    "PipeMissed",
+    "PipeOptions",
+    "PipeReceiverOptions",
+    "Ranges",
+    "Receiver",
+    "ReceiverEvent",
+    "ReceiverInput",
+    "ReceiverState",
+    "RoundTrip",
+    "Sender",
+    "SenderEvent",
+    "SenderInput",
+    "SenderState",
+    "Unknown",
+    "Welcome",
+    "decode_frame",
+    "encode_frame",
+    "frame_identity",
+]

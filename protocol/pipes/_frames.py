@@ -1,0 +1,499 @@
+"""The frames of a pipe, byte for byte.
+
+All numbers are BARE `uint`: seven bits a byte, the lowest first, in as few bytes as they need.
+
+| bytes | what |
+| --- | --- |
+| 1 | version, 1 |
+| 1 | kind, as below |
+| 16 | identity of the pipe, random, the sender's choice; of the channel in `HELLO` and `WELCOME` |
+
+Then, by kind:
+
+| kind | frame | sent by | has |
+| --- | --- | --- | --- |
+| 1 | `OPEN` | sender | mode |
+| 2 | `OPENED` | receiver | epoch, window, window in bytes |
+| 3 | `DATA` | sender | epoch, mode, base, first, count, messages |
+| 4 | `CONFIRM` | receiver | epoch, done, received, missed |
+| 5 | `END` | sender | epoch, mode, last |
+| 6 | `ENDED` | receiver | epoch |
+| 7 | `ABORT` | sender | epoch |
+| 8 | `UNKNOWN` | receiver | epoch |
+| 9 | `HELLO` | who asks for a channel | nothing |
+| 10 | `WELCOME` | who gives it | nothing |
+
+- *epoch*: 8 random bytes, the receiver's choice when it opens the pipe. Zeros where the pipe is not
+  confirmed, and so is never opened.
+- *mode*: the ordering, 0 to 2, plus 4 if messages are confirmed.
+- *base*: the number below which the sender needs to hear of nothing any more.
+- *first*, *count*: the messages have the numbers from *first* on; a pipe's first message is 1.
+- *a message*: `data` with its routes and `data` with its payload. The routes are two: the onward
+  route (1 to 64 addresses), then the return route (at most 63); each the number of its
+  addresses, and of each address a byte with its type and `data` with its value.
+- *done*: all messages up to it are dealt with: handed on, or missed.
+- *received*: what came beyond *done*; *missed*: what was not handed on up to it, as far as
+  *base*. Each is the number of its ranges, and of each how many numbers are skipped since the
+  one before ended (since *done*, for the first of *received*; since 0, of *missed*), at least
+  1 but for the first, and how many are in it, at least 1.
+- *last*: the number of the last message; 0 if there was none.
+
+Nothing may come after a frame, and nothing may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from .._address import MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
+from .._message import Message
+from ..bare import BareError, Reader, encode_data, encode_uint
+from ._errors import PipeFrameError
+from ._options import MAX_WINDOW, Mode
+
+__all__ = [
+    "EPOCH_SIZE",
+    "IDENTITY_SIZE",
+    "NO_EPOCH",
+    "VERSION",
+    "Abort",
+    "Confirm",
+    "Data",
+    "End",
+    "Ended",
+    "Frame",
+    "FrameReader",
+    "Hello",
+    "Kind",
+    "Open",
+    "Opened",
+    "Ranges",
+    "RouteWriter",
+    "Unknown",
+    "Welcome",
+    "decode_frame",
+    "encode_frame",
+    "encode_messages",
+    "frame_identity",
+]
+
+VERSION: Final = 1
+"""The first byte of every frame."""
+
+IDENTITY_SIZE: Final = 16
+"""Bytes of the identity of a pipe or channel."""
+
+EPOCH_SIZE: Final = 8
+"""Bytes of a receiver's epoch."""
+
+NO_EPOCH: Final = bytes(EPOCH_SIZE)
+"""The epoch of a pipe that is not confirmed."""
+
+_HEAD: Final = 2 + IDENTITY_SIZE
+_SMALLEST_MESSAGE: Final = 7  # length, count, type, length, a byte, count, length
+_REMEMBERED: Final = 256
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Ranges of numbers in ascending order, not touching: first and last of each."""
+
+
+class Kind(IntEnum):
+    """What a frame is; its second byte."""
+
+    OPEN = 1
+    OPENED = 2
+    DATA = 3
+    CONFIRM = 4
+    END = 5
+    ENDED = 6
+    ABORT = 7
+    UNKNOWN = 8
+    HELLO = 9
+    WELCOME = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A sender asks for a pipe to be opened."""
+
+    identity: bytes
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A receiver has opened a pipe, and says how much it takes: messages and bytes."""
+
+    identity: bytes
+    epoch: bytes
+    window: int
+    window_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Messages of a pipe, numbered from `first` on. Without any it asks for a confirmation."""
+
+    identity: bytes
+    epoch: bytes
+    mode: Mode
+    base: int
+    first: int
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """What a receiver has dealt with, what came beyond, and what was not handed on."""
+
+    identity: bytes
+    epoch: bytes
+    done: int
+    received: Ranges = ()
+    missed: Ranges = ()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A sender has no more: the number of its last message."""
+
+    identity: bytes
+    epoch: bytes
+    mode: Mode
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A receiver has dealt with all there was."""
+
+    identity: bytes
+    epoch: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """A sender breaks its pipe: what is not handed on yet shall not be."""
+
+    identity: bytes
+    epoch: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A receiver does not know, or not any more, the pipe of this identity and epoch."""
+
+    identity: bytes
+    epoch: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """One end of a channel asks for the other."""
+
+    identity: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Here is the other end of a channel: at the front of the return route."""
+
+    identity: bytes
+
+
+Frame: TypeAlias = Open | Opened | Data | Confirm | End | Ended | Abort | Unknown | Hello | Welcome
+"""Any frame."""
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+class RouteWriter:
+    """Writes the routes of messages, and remembers what it wrote last.
+
+    At 256 pairs of routes it forgets all of them.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Route, Route], bytes] = {}
+
+    def write(self, onward: Route, back: Route) -> bytes:
+        """Return the two routes of a message as `data`.
+
+        Raises:
+            PipeFrameError: There are too many addresses, or no onward one.
+        """
+        key = onward, back
+        found = self._known.get(key)
+        if found is None:
+            if not 0 < len(onward) <= MAX_ROUTE_LENGTH or len(back) >= MAX_ROUTE_LENGTH:
+                raise PipeFrameError(f"routes of {len(onward)} and {len(back)} addresses")
+            found = encode_data(_encode_route(onward) + _encode_route(back))
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+
+def _encode_route(route: Route) -> bytes:
+    parts = [encode_uint(len(route))]
+    parts += [bytes((kind,)) + encode_data(value) for kind, value in route]
+    return b"".join(parts)
+
+
+def encode_messages(
+    identity: bytes, epoch: bytes, mode: Mode, base: int, first: int, count: int, body: bytes
+) -> bytes:
+    """Write a `DATA` frame of messages that are written already, one after the other."""
+    return b"".join(
+        (
+            _head(Kind.DATA, identity),
+            epoch,
+            encode_uint(mode.number),
+            encode_uint(base),
+            encode_uint(first),
+            encode_uint(count),
+            body,
+        )
+    )
+
+
+def encode_frame(frame: Frame) -> bytes:
+    """Write a frame."""
+    match frame:
+        case Open(identity, mode):
+            return _head(Kind.OPEN, identity) + encode_uint(mode.number)
+        case Opened(identity, epoch, window, size):
+            head = _head(Kind.OPENED, identity)
+            return head + epoch + encode_uint(window) + encode_uint(size)
+        case Data(identity, epoch, mode, base, first, messages):
+            write = RouteWriter().write
+            body = [write(each[0], each[1]) + encode_data(each[2]) for each in messages]
+            return encode_messages(
+                identity, epoch, mode, base, first, len(messages), b"".join(body)
+            )
+        case Confirm(identity, epoch, done, received, missed):
+            head = _head(Kind.CONFIRM, identity) + epoch + encode_uint(done)
+            return head + _encode_ranges(received, done) + _encode_ranges(missed, 0)
+        case End(identity, epoch, mode, last):
+            head = _head(Kind.END, identity)
+            return head + epoch + encode_uint(mode.number) + encode_uint(last)
+        case Ended(identity, epoch):
+            return _head(Kind.ENDED, identity) + epoch
+        case Abort(identity, epoch):
+            return _head(Kind.ABORT, identity) + epoch
+        case Unknown(identity, epoch):
+            return _head(Kind.UNKNOWN, identity) + epoch
+        case Hello(identity):
+            return _head(Kind.HELLO, identity)
+        case Welcome(identity):
+            return _head(Kind.WELCOME, identity)
+
+
+def _head(kind: Kind, identity: bytes) -> bytes:
+    return bytes((VERSION, kind)) + identity
+
+
+def _encode_ranges(ranges: Ranges, end: int) -> bytes:
+    parts = [encode_uint(len(ranges))]
+    for first, last in ranges:
+        parts += (encode_uint(first - end - 1), encode_uint(last - first + 1))
+        end = last
+    return b"".join(parts)
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+class FrameReader:
+    """Reads frames, and remembers the routes it read last.
+
+    At 256 pairs of routes it forgets all of them.
+
+    Args:
+        source: What the messages of `DATA` frames are to have as their source.
+        trace: An address to put at the front of their return routes, if any.
+    """
+
+    __slots__ = ("_known", "_source", "_trace")
+
+    def __init__(self, source: Address | None = None, trace: Address | None = None) -> None:
+        self._known: dict[bytes, tuple[Route, Route]] = {}
+        self._source = source
+        self._trace: Route = () if trace is None else (trace,)
+
+    def read(self, frame: bytes) -> Frame:
+        """Read a frame.
+
+        Raises:
+            PipeFrameError: It is none.
+        """
+        identity = frame_identity(frame)
+        read = _READERS.get(frame[1])
+        if read is None:
+            raise PipeFrameError(f"there is no kind {frame[1]}")
+        reader = Reader(frame, _HEAD)
+        try:
+            found = read(self, frame, reader, identity)
+            reader.finish()
+        except BareError as error:
+            raise PipeFrameError(error.reason) from None
+        return found
+
+    def messages(self, data: bytes, reader: Reader, count: int) -> tuple[Message, ...]:
+        """Read so many messages."""
+        if count * _SMALLEST_MESSAGE > len(data) - reader.position:
+            raise PipeFrameError(f"{count} messages where {len(data) - reader.position} bytes are")
+        known, source, position, end = self._known, self._source, reader.position, len(data)
+        found: list[Message] = []
+        for _ in range(count):
+            # Lengths below 128 are one byte, and most are: a call for each is half the price.
+            size = data[position] if position < end else 128
+            if size < 128 and position + size < end:
+                position += 1
+                text = data[position : position + size]
+                position += size
+            else:
+                reader.position = position
+                text = reader.data()
+                position = reader.position
+            routes = known.get(text)
+            if routes is None:
+                routes = self._routes(text)
+            size = data[position] if position < end else 128
+            if size < 128 and position + size < end:
+                position += 1
+                payload = data[position : position + size]
+                position += size
+            else:
+                reader.position = position
+                payload = reader.data()
+                position = reader.position
+            found.append(Message(routes[0], routes[1], payload, source, None))
+        reader.position = position
+        return tuple(found)
+
+    def _routes(self, text: bytes) -> tuple[Route, Route]:
+        reader = Reader(text)
+        onward = _read_route(text, reader, MAX_ROUTE_LENGTH)
+        back = _read_route(text, reader, MAX_ROUTE_LENGTH - 1)
+        reader.finish()
+        if not onward:
+            raise PipeFrameError("a message without an onward route")
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        routes = self._known[text] = onward, self._trace + back
+        return routes
+
+
+def decode_frame(frame: bytes) -> Frame:
+    """Read one frame.
+
+    Raises:
+        PipeFrameError: It is none.
+    """
+    return FrameReader().read(frame)
+
+
+def frame_identity(frame: bytes) -> bytes:
+    """Return the identity in a frame, and look at nothing else in it.
+
+    Raises:
+        PipeFrameError: It is too short, or of another version.
+    """
+    if len(frame) < _HEAD:
+        raise PipeFrameError(f"{len(frame)} bytes are too few")
+    if frame[0] != VERSION:
+        raise PipeFrameError(f"version {frame[0]}, not {VERSION}")
+    return frame[2:_HEAD]
+
+
+def _read_route(data: bytes, reader: Reader, limit: int) -> Route:
+    count = reader.uint()
+    if count > limit:
+        raise PipeFrameError(f"a route of {count} addresses, over {limit}")
+    found: list[Address] = []
+    for _ in range(count):
+        kind = _take(data, reader, 1)[0]
+        value = reader.data()
+        if not 0 < len(value) <= MAX_ADDRESS_VALUE:
+            raise PipeFrameError(f"an address of {len(value)} bytes")
+        found.append(Address(kind, value))
+    return tuple(found)
+
+
+def _take(data: bytes, reader: Reader, size: int) -> bytes:
+    start = reader.position
+    reader.position = start + size
+    if reader.position > len(data):
+        raise PipeFrameError("it is cut short")
+    return data[start : reader.position]
+
+
+def _read_mode(reader: Reader) -> Mode:
+    number = reader.uint()
+    found = _MODES.get(number)
+    if found is None:
+        raise PipeFrameError(f"there is no mode {number}")
+    return found
+
+
+def _read_ranges(reader: Reader, end: int) -> Ranges:
+    count, least = reader.uint(), 0
+    if count > MAX_WINDOW:
+        raise PipeFrameError(f"{count} ranges")
+    found: list[tuple[int, int]] = []
+    for _ in range(count):
+        skipped, size = reader.uint(), reader.uint()
+        if skipped < least or not size:
+            raise PipeFrameError("ranges that touch, or are empty")
+        found.append((end + skipped + 1, end + skipped + size))
+        end += skipped + size
+        least = 1
+    return tuple(found)
+
+
+def _read_data(self: FrameReader, data: bytes, reader: Reader, identity: bytes) -> Data:
+    epoch, mode = _take(data, reader, EPOCH_SIZE), _read_mode(reader)
+    base, first, count = reader.uint(), reader.uint(), reader.uint()
+    if not 0 < base <= first:
+        raise PipeFrameError(f"messages from {first} on, of those from {base} on")
+    return Data(identity, epoch, mode, base, first, self.messages(data, reader, count))
+
+
+def _read_confirm(_: FrameReader, data: bytes, reader: Reader, identity: bytes) -> Confirm:
+    epoch, done = _take(data, reader, EPOCH_SIZE), reader.uint()
+    received = _read_ranges(reader, done)
+    missed = _read_ranges(reader, 0)
+    if missed and missed[-1][1] > done:
+        raise PipeFrameError("what is not dealt with cannot have been missed")
+    return Confirm(identity, epoch, done, received, missed)
+
+
+_Read: TypeAlias = Callable[[FrameReader, bytes, Reader, bytes], Frame]
+
+_READERS: Final[dict[int, _Read]] = {
+    Kind.OPEN: lambda _, __, reader, identity: Open(identity, _read_mode(reader)),
+    Kind.OPENED: lambda _, data, reader, identity: Opened(
+        identity, _take(data, reader, EPOCH_SIZE), reader.uint(), reader.uint()
+    ),
+    Kind.DATA: _read_data,
+    Kind.CONFIRM: _read_confirm,
+    Kind.END: lambda _, data, reader, identity: End(
+        identity, _take(data, reader, EPOCH_SIZE), _read_mode(reader), reader.uint()
+    ),
+    Kind.ENDED: lambda _, data, reader, identity: Ended(identity, _take(data, reader, EPOCH_SIZE)),
+    Kind.ABORT: lambda _, data, reader, identity: Abort(identity, _take(data, reader, EPOCH_SIZE)),
+    Kind.UNKNOWN: lambda _, data, reader, identity: Unknown(
+        identity, _take(data, reader, EPOCH_SIZE)
+    ),
+    Kind.HELLO: lambda _, __, ___, identity: Hello(identity),
+    Kind.WELCOME: lambda _, __, ___, identity: Welcome(identity),
+}
+
+_MODES: Final = {number: Mode.of(number) for number in (0, 1, 2, 4, 5, 6)}

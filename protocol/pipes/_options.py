@@ -1,0 +1,150 @@
+"""What a pipe promises, and how far everything in it may grow: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Final
+
+__all__ = ["MAX_WINDOW", "Mode", "Ordering", "PipeOptions", "PipeReceiverOptions"]
+
+MAX_WINDOW: Final = 65_536
+"""Most messages a window may have: what one confirmation can say is bounded by it."""
+
+
+class Ordering(IntEnum):
+    """In which order the receiver hands messages on. The values are those of the wire."""
+
+    NONE = 0
+    """As they come."""
+
+    MONOTONIC = 1
+    """Only messages that were sent after all those handed on before; others are missed."""
+
+    STRICT = 2
+    """As they were sent: what comes early is held back until what is before it has come."""
+
+
+_CONFIRM: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What a sender asks of its pipe; each frame that needs it carries it.
+
+    Attributes:
+        ordering: In which order messages are handed on.
+        confirm: Whether they are confirmed, sent again when lost, and handed on once at most.
+    """
+
+    ordering: Ordering = Ordering.STRICT
+    confirm: bool = True
+
+    @property
+    def number(self) -> int:
+        """The mode as it is on the wire: the ordering, plus 4 if messages are confirmed."""
+        return self.ordering | _CONFIRM if self.confirm else int(self.ordering)
+
+    @classmethod
+    def of(cls, number: int) -> Mode:
+        """Read a mode from the wire.
+
+        Raises:
+            ValueError: There is no such mode.
+        """
+        return cls(Ordering(number & ~_CONFIRM), bool(number & _CONFIRM))
+
+
+@dataclass(frozen=True, slots=True)
+class PipeOptions:
+    """How the sending end of a pipe works.
+
+    Attributes:
+        ordering: In which order messages are handed on.
+        confirm: Whether they are confirmed, sent again when lost, and handed on once at most.
+        window: Messages sent and not yet confirmed; at most `MAX_WINDOW`. The receiver's own
+            window counts too if that is smaller. At the limit nothing more is sent.
+        window_bytes: Bytes of them; a message that is bigger goes alone.
+        queue: Messages that wait to be sent. One more: `PipeFull`.
+        frame_messages: Messages in one frame.
+        frame_bytes: Bytes of messages in one frame; a message that is bigger has one to itself.
+        first_timeout: How long to wait for a confirmation before sending again, in seconds, as
+            long as the round trip has not been measured. It doubles each time.
+        min_timeout: The shortest such time, in seconds.
+        max_timeout: The longest such time, in seconds.
+        give_up: After how long without a word from the receiver, while one is due, the pipe is
+            broken, in seconds.
+        keep_alive: After how long without anything to send the receiver is asked whether it is
+            there, in seconds.
+
+    Raises:
+        ValueError: A limit lets nothing through, or the window is over `MAX_WINDOW`.
+    """
+
+    ordering: Ordering = Ordering.STRICT
+    confirm: bool = True
+    window: int = 2048
+    window_bytes: int = 4 * 1024 * 1024
+    queue: int = 1024
+    frame_messages: int = 128
+    frame_bytes: int = 16 * 1024
+    first_timeout: float = 0.5
+    min_timeout: float = 0.02
+    max_timeout: float = 2.0
+    give_up: float = 30.0
+    keep_alive: float = 60.0
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+        _check_window(self.window)
+
+    @property
+    def mode(self) -> Mode:
+        """What the frames say is asked for."""
+        return Mode(self.ordering, self.confirm)
+
+
+@dataclass(frozen=True, slots=True)
+class PipeReceiverOptions:
+    """How the receiving end of a pipe works.
+
+    Attributes:
+        window: Messages received that are not yet handed on, with those missing between them;
+            at most `MAX_WINDOW`. What is beyond it is not taken, and sent again if confirmed.
+        window_bytes: Bytes of them; the first message is always taken.
+        gap_timeout: How long a missing message holds the others up, in seconds. Then it is missed.
+            Longer than a sender's `give_up`, so that one that lives closes the gap.
+        stall_timeout: How long a full mailbox holds the pipe up, in seconds. Then its messages
+            are missed.
+        confirm_delay: How long a confirmation may wait for more to confirm, in seconds.
+        confirm_messages: Messages after which one is sent at once.
+        idle_timeout: After how long without a frame the sender is taken to be gone, in seconds.
+            Longer than a sender's `keep_alive`.
+
+    Raises:
+        ValueError: A limit lets nothing through, or the window is over `MAX_WINDOW`.
+    """
+
+    window: int = 2048
+    window_bytes: int = 4 * 1024 * 1024
+    gap_timeout: float = 60.0
+    stall_timeout: float = 30.0
+    confirm_delay: float = 0.005
+    confirm_messages: int = 512
+    idle_timeout: float = 300.0
+
+    def __post_init__(self) -> None:
+        _check_positive(self)
+        _check_window(self.window)
+
+
+def _check_positive(options: PipeOptions | PipeReceiverOptions) -> None:
+    for name in [field.name for field in fields(options)]:
+        value: float = getattr(options, name)
+        if not isinstance(value, bool | Ordering) and not value > 0:
+            raise ValueError(f"{name} is {value}, not more than 0")
+
+
+def _check_window(window: int) -> None:
+    if window > MAX_WINDOW:
+        raise ValueError(f"a window of {window} messages is over {MAX_WINDOW}")

@@ -1,0 +1,442 @@
+"""The receiving end of a pipe, without I/O.
+
+What came and may be handed on is `ready`, in order. The caller hands the first of it on, as far
+as it can, and says so with `handed_on` or `refuse`; only that counts as dealt with, and is
+confirmed. By the ordering:
+
+- *strict*: a message is ready once all before it are. Others are held back. When one is missing
+  for too long it is missed: reported, and the others are ready.
+- *monotonic*: a message is ready at once if it is newer than all before. Those it has overtaken
+  are missed.
+- *none*: a message is ready at once. If it is confirmed, one that came before is dropped.
+
+What is ready, held back and missing between is within the window. A sender that is confirmed sends
+nothing beyond it. Of one that is not, a message beyond the window moves it on, past what is
+missing; and when a whole window is ready and nobody takes it, a frame that comes is lost and
+reported.
+
+The caller does what `answers` and `take_events` give out after each call of `receive` and
+`handle_timer`, and calls `handle_timer` when `timer` says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from .._message import Message
+from ._frames import (
+    NO_EPOCH,
+    Abort,
+    Confirm,
+    Data,
+    End,
+    Ended,
+    Open,
+    Opened,
+    Ranges,
+    Unknown,
+    encode_frame,
+)
+from ._options import Mode, Ordering, PipeReceiverOptions
+from ._states import RECEIVER, ReceiverInput, ReceiverState
+
+__all__ = ["Gap", "Overflow", "Receiver", "ReceiverEvent"]
+
+_MOST_RANGES: Final = 256
+"""Ranges of what came early that one confirmation names; what is beyond them is named later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Messages were missed: the numbers of the first and the last of them."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """Messages of a pipe that is not confirmed came while the window was full, and are lost."""
+
+    messages: tuple[Message, ...]
+
+
+ReceiverEvent: TypeAlias = Gap | Overflow
+"""What a receiver has to tell."""
+
+
+class Receiver:
+    """The receiving end of a pipe: of one identity of a sender.
+
+    Args:
+        options: Its limits.
+        identity: The pipe's.
+        epoch: Eight random bytes of its own; `NO_EPOCH` if the pipe is not confirmed.
+        mode: What the sender asks for.
+        now: The time, in seconds.
+
+    Attributes:
+        identity: As given.
+        epoch: As given.
+        mode: As given.
+        state: Where it is.
+        ready: What is to be handed on, in order. Use `handed_on` and `refuse` to take it off.
+        done: All messages up to this number are dealt with.
+        handed: Messages handed on.
+        missed: Messages missed, those refused included.
+        duplicates: Messages that came again, or too late, and were dropped.
+        beyond: Messages beyond the window, which were not taken. A confirmed one comes again.
+        idle_at: When the sender will be taken to be gone, in seconds.
+    """
+
+    def __init__(
+        self, options: PipeReceiverOptions, identity: bytes, epoch: bytes, mode: Mode, now: float
+    ) -> None:
+        self.identity = identity
+        self.epoch = epoch if mode.confirm else NO_EPOCH
+        self.mode = mode
+        self.state = ReceiverState.OPEN
+        self.ready: deque[Message] = deque()
+        self.done = 0
+        self.handed = 0
+        self.missed = 0
+        self.duplicates = 0
+        self.beyond = 0
+        self.idle_at = now + options.idle_timeout
+        self._options = options
+        self._spans: deque[list[int]] = deque()  # first number and count of what is ready
+        self._ready_bytes = 0
+        self._next = 1  # all before it has come or is missed
+        self._held: dict[int, Message] = {}  # beyond it, waiting for it: only strict
+        self._held_bytes = 0
+        self._early: set[int] = set()  # beyond it, ready or dealt with: only without an order
+        self._dealt: set[int] = set()  # beyond `done`, and dealt with: only without an order
+        self._missed: list[tuple[int, int]] = []  # that the sender may not have heard of
+        self._last = 0
+        self._fresh = 0  # messages taken since the last confirmation
+        self._confirm_at: float | None = None
+        self._gap_at: float | None = None
+        self._gap = 0  # what was missing when that was set
+        self._answers: list[bytes] = []
+        self._events: list[ReceiverEvent] = []
+
+    # --- what the sender says -------------------------------------------------------------------
+
+    def receive(self, frame: Open | Data | End | Abort, now: float) -> None:
+        """Take in a frame of the sender's, which has this pipe's identity.
+
+        One of another epoch is answered `Unknown`: it was for the receiver before this one.
+        """
+        if isinstance(frame, Open):
+            self._open(now)
+        elif frame.epoch != self.epoch or self.state is ReceiverState.CLOSED:
+            if self.mode.confirm:
+                self._answers.append(encode_frame(Unknown(frame.identity, frame.epoch)))
+        elif isinstance(frame, Data):
+            self._data(frame, now)
+        elif isinstance(frame, End):
+            self._last = frame.last
+            self._move(ReceiverInput.END)
+            self._heard(now)
+            if self._gap_at is None:
+                self._watch_gap(now)
+            self._count_done()
+        else:
+            self._move(ReceiverInput.ABORT)
+
+    def _open(self, now: float) -> None:
+        options = self._options
+        opened = Opened(self.identity, self.epoch, options.window, options.window_bytes)
+        self._answers.append(encode_frame(opened))
+        self._heard(now)
+
+    def _data(self, frame: Data, now: float) -> None:
+        self._heard(now)
+        while self._missed and self._missed[0][1] < frame.base:
+            del self._missed[0]
+        messages, odd = frame.messages, self.duplicates + self.beyond
+        if messages and self._takes_any(messages):
+            self._take(frame.first, messages)
+        if self.mode.confirm:
+            # The sender wants to hear at once of what it should not have sent, or has to again.
+            self._fresh += len(messages)
+            due = self._fresh >= self._options.confirm_messages or not messages
+            if due or self._has_gap() or self.duplicates + self.beyond != odd:
+                self._confirm_at = now
+            elif self._confirm_at is None:
+                self._confirm_at = now + self._options.confirm_delay
+        if self._gap_at is None:
+            self._watch_gap(now)
+
+    def _takes_any(self, messages: tuple[Message, ...]) -> bool:
+        """Tell whether a frame is taken; while nobody takes what is ready, it may be lost."""
+        options = self._options
+        if (
+            self.mode.confirm
+            or len(self.ready) < options.window
+            and self._ready_bytes < options.window_bytes
+        ):
+            return True
+        self.beyond += len(messages)
+        self._events.append(Overflow(messages))
+        return False
+
+    def _take(self, first: int, messages: tuple[Message, ...]) -> None:
+        ordering = self.mode.ordering
+        if not self.mode.confirm and ordering is Ordering.NONE:
+            self._add_ready(first, messages)
+        elif (
+            first == self._next and not self._held and not self._early and self._fits_all(messages)
+        ):
+            self._next += len(messages)
+            self._add_ready(first, messages)
+        elif ordering is Ordering.MONOTONIC:
+            self._take_newer(first, messages)
+        else:
+            for number, message in enumerate(messages, first):
+                if number < self._next or number in self._held or number in self._early:
+                    self.duplicates += 1
+                elif self._fits(number, message):
+                    if ordering is Ordering.STRICT:
+                        self._hold(number, message)
+                    else:
+                        self._early.add(number)
+                        self._add_ready(number, (message,))
+                    self._close_up()
+                else:
+                    self.beyond += 1
+
+    def _fits_all(self, messages: tuple[Message, ...]) -> bool:
+        """Tell whether messages that are next and in order are within the window."""
+        if not self.mode.confirm:
+            return True
+        if self._next + len(messages) - 1 > self.done + self._options.window:
+            return False
+        size = sum(len(each[2]) for each in messages)
+        return not self.ready or self._ready_bytes + size <= self._options.window_bytes
+
+    def _fits(self, number: int, message: Message) -> bool:
+        """Tell whether a message is within the window, which is moved if nobody can be told."""
+        options, size = self._options, len(message[2])
+        if self.mode.confirm:
+            if number > self.done + options.window:
+                return False
+            taken = self._held_bytes + self._ready_bytes
+            return number == self._next or taken + size <= options.window_bytes
+        while self._held and (
+            number >= self._next + options.window or self._held_bytes + size > options.window_bytes
+        ):
+            self._pass_gap()
+        if number >= self._next + options.window:
+            self._miss(self._next, number - options.window)
+            self._next = number - options.window + 1
+        return number >= self._next
+
+    def _hold(self, number: int, message: Message) -> None:
+        self._held[number] = message
+        self._held_bytes += len(message[2])
+
+    def _take_newer(self, first: int, messages: tuple[Message, ...]) -> None:
+        late = min(max(0, self._next - first), len(messages))
+        self.duplicates += late
+        for number, message in enumerate(messages[late:], first + late):
+            if self.mode.confirm and not self._fits(number, message):
+                self.beyond += 1
+                continue
+            if number > self._next:
+                self._miss(self._next, number - 1)
+            self._next = number + 1
+            self._add_ready(number, (message,))
+
+    def _add_ready(self, first: int, messages: tuple[Message, ...]) -> None:
+        self.ready.extend(messages)
+        self._ready_bytes += sum(len(each[2]) for each in messages)
+        spans = self._spans
+        if spans and spans[-1][0] + spans[-1][1] == first:
+            spans[-1][1] += len(messages)
+        else:
+            spans.append([first, len(messages)])
+
+    def _close_up(self) -> None:
+        """Have what came early count as come, as far as nothing is missing."""
+        while self._next in self._held:
+            message = self._held.pop(self._next)
+            self._held_bytes -= len(message[2])
+            self._add_ready(self._next, (message,))
+            self._next += 1
+        while self._next in self._early:
+            self._early.discard(self._next)
+            self._next += 1
+
+    # --- what became of it -----------------------------------------------------------------------
+
+    def handed_on(self, count: int) -> None:
+        """Say that the first so many of `ready` have been handed on."""
+        self.handed += count
+        ready = self.ready
+        if count == len(ready):
+            ready.clear()
+            self._ready_bytes = 0
+        else:
+            for _ in range(count):
+                self._ready_bytes -= len(ready.popleft()[2])
+        self._deal(count)
+
+    def refuse(self) -> None:
+        """Say that the first of `ready` cannot be handed on, and will not be: it is missed."""
+        first = self._spans[0][0]
+        self._ready_bytes -= len(self.ready.popleft()[2])
+        self._note_missed(first, first)
+        self._deal(1)
+
+    def _deal(self, count: int) -> None:
+        """Note that so many of what was ready are dealt with."""
+        spans = self._spans
+        while count:
+            span = spans[0]
+            part = min(count, span[1])
+            count -= part
+            if self.mode.ordering is not Ordering.NONE:
+                self.done = span[0] + part - 1
+            elif self.mode.confirm:
+                self._dealt.update(range(span[0], span[0] + part))
+            span[0] += part
+            span[1] -= part
+            if not span[1]:
+                spans.popleft()
+        self._count_done()
+
+    def _count_done(self) -> None:
+        if self.mode.ordering is Ordering.NONE:
+            dealt = self._dealt
+            while self.done + 1 in dealt:
+                self.done += 1
+                dealt.discard(self.done)
+        elif not self.ready:
+            self.done = self._next - 1
+        if self.state is ReceiverState.FINISHING and not self.ready and self.done >= self._due():
+            self._move(ReceiverInput.FINISHED)
+            if self.mode.confirm:
+                self._answers.append(encode_frame(Ended(self.identity, self.epoch)))
+
+    def _due(self) -> int:
+        """Return the number of the last message that is waited for, once the end is known."""
+        waits = self.mode.confirm or self.mode.ordering is Ordering.STRICT
+        return self._last if waits else 0
+
+    # --- what is missing -------------------------------------------------------------------------
+
+    def _has_gap(self) -> bool:
+        return bool(self._held or self._early or self._next <= self._due())
+
+    def _watch_gap(self, now: float) -> None:
+        """Give what is missing now its time."""
+        self._gap = self._next
+        self._gap_at = now + self._options.gap_timeout if self._has_gap() else None
+
+    def _pass_gap(self) -> None:
+        """Go on without what is missing first."""
+        first = self._next
+        beyond = self._held or self._early
+        last = min(beyond) - 1 if beyond else self._last
+        self._miss(first, last)
+        if self.mode.ordering is Ordering.NONE:
+            self._dealt.update(range(first, last + 1))
+        self._next = last + 1
+        self._close_up()
+        self._count_done()
+
+    def _miss(self, first: int, last: int) -> None:
+        self._events.append(Gap(first, last))
+        self._note_missed(first, last)
+
+    def _note_missed(self, first: int, last: int) -> None:
+        self.missed += last - first + 1
+        if not self.mode.confirm:
+            return
+        missed = self._missed
+        at = len(missed)
+        while at and missed[at - 1][0] > last:
+            at -= 1
+        if at and missed[at - 1][1] == first - 1:
+            at -= 1
+            first = missed.pop(at)[0]
+        if at < len(missed) and missed[at][0] == last + 1:
+            last = missed.pop(at)[1]
+        missed.insert(at, (first, last))
+
+    # --- what is to be done ----------------------------------------------------------------------
+
+    def answers(self, now: float) -> list[bytes]:
+        """Return the frames to send to the sender now. They count as sent."""
+        if self._confirm_at is not None and self._confirm_at <= now:
+            self._answers.append(encode_frame(self._confirmation()))
+            self._confirm_at = None
+            self._fresh = 0
+        answers = self._answers
+        if answers:
+            self._answers = []
+        return answers
+
+    def _confirmation(self) -> Confirm:
+        done = self.done
+        received: Ranges = () if self._next - 1 == done else ((done + 1, self._next - 1),)
+        if self._held or self._early:
+            received += _ranges(sorted(self._held or self._early))
+        missed = tuple((first, min(last, done)) for first, last in self._missed if first <= done)
+        return Confirm(self.identity, self.epoch, done, received[:_MOST_RANGES], missed)
+
+    def confirm_soon(self, now: float) -> None:
+        """Have the sender told at once of what is dealt with: there is room again."""
+        if self.mode.confirm and self.state is not ReceiverState.CLOSED:
+            self._confirm_at = now
+
+    def take_events(self) -> list[ReceiverEvent]:
+        """Return what has happened since the last call."""
+        events = self._events
+        if events:
+            self._events = []
+        return events
+
+    def timer(self) -> float:
+        """Return when to call `handle_timer`."""
+        time = self.idle_at
+        if self._gap_at is not None and self._gap_at < time:
+            time = self._gap_at
+        if self._confirm_at is not None and self._confirm_at < time:
+            time = self._confirm_at
+        return time
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due. When the sender has been idle for too long, that is to close."""
+        if self._gap_at is not None and now >= self._gap_at:
+            if self._next == self._gap and self._has_gap():
+                self._pass_gap()
+                self.confirm_soon(now)
+            self._watch_gap(now)
+        if now >= self.idle_at:
+            self.close()
+
+    def close(self) -> None:
+        """Take the sender to be gone: what is held back is ready, without what is missing."""
+        while self._held or self._early:
+            self._pass_gap()
+        self._move(ReceiverInput.CLOSE)
+
+    def _heard(self, now: float) -> None:
+        self.idle_at = now + self._options.idle_timeout
+
+    def _move(self, given: ReceiverInput) -> None:
+        self.state = RECEIVER.get((self.state, given), self.state)
+
+
+def _ranges(numbers: list[int]) -> Ranges:
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return tuple(found)

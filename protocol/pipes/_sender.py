@@ -1,0 +1,517 @@
+"""The sending end of a pipe, without I/O.
+
+Messages are numbered from 1, and several that wait share a frame. A frame is kept until the
+receiver has dealt with all of it. It is sent again
+
+- *soon*, when the receiver reports frames that were sent after it: three of them, or one that is
+  older than a round trip and an eighth. (As QUIC does, RFC 9002 section 6.1. What is compared
+  is the order of sending, and a repetition counts as one only when so much time has passed that
+  it must have been the repetition that arrived.)
+- *late*, when nothing at all is heard for a timeout made of the measured round trip, which doubles
+  each time: then only the oldest one, as a question. What the answer shows to be missing is
+  sent soon.
+
+The caller does what `frames` and `take_events` give out after each call of `send`, `receive`,
+`handle_timer`, `end` and `abort`, and calls `handle_timer` when `timer` says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from .._message import Message
+from ..bare import encode_data
+from ._errors import PipeClosed, PipeFull
+from ._frames import (
+    NO_EPOCH,
+    Abort,
+    Confirm,
+    End,
+    Ended,
+    Frame,
+    Open,
+    Opened,
+    RouteWriter,
+    Unknown,
+    encode_frame,
+    encode_messages,
+)
+from ._options import PipeOptions
+from ._round_trip import RoundTrip
+from ._states import SENDER, SenderInput, SenderState
+
+__all__ = ["Broken", "Closed", "Missed", "Sender", "SenderEvent"]
+
+_OVERTAKEN_BY: Final = 3
+"""Frames that were sent later and have arrived, after which one that has not is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """The receiver went on without these messages: it will not hand them on."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The pipe to this receiver is over.
+
+    Attributes:
+        why: What happened, in a few words.
+        in_doubt: Sent, and not known to be dealt with: some may have been handed on.
+        unsent: Certainly not handed on. (When the receiver was restarted, what is not sent yet
+            is none of these: it goes through the pipe that is opened next.)
+    """
+
+    why: str
+    in_doubt: tuple[Message, ...]
+    unsent: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The sender is done; nothing more comes of it."""
+
+
+SenderEvent: TypeAlias = Missed | Broken | Closed
+"""What a sender has to tell."""
+
+
+class _Segment:
+    """Messages that were sent in one frame, and will be again if it is lost."""
+
+    __slots__ = ("body", "first", "last", "messages", "order", "received", "sends", "sent_at")
+
+    def __init__(self, first: int, messages: tuple[Message, ...], body: bytes) -> None:
+        self.first = first
+        self.last = first + len(messages) - 1
+        self.messages = messages
+        self.body = body
+        self.order = 0
+        self.sent_at = 0.0
+        self.sends = 0
+        self.received = False
+
+
+class Sender:
+    """The sending end of a pipe.
+
+    Args:
+        options: What it promises, and its limits.
+        new_identity: Gives 16 random bytes: a new identity for each pipe that is opened.
+
+    Attributes:
+        state: Where it is.
+        accepted: Messages taken, those waiting to be sent included.
+        frames_sent: Frames with messages that were sent, repetitions aside.
+        resent: Frames that were sent again.
+        confirmed: Messages that the receiver has handed on.
+        missed: Messages that the receiver went on without.
+        in_doubt: Messages reported in doubt.
+        unsent: Messages reported as not sent.
+        stale: Frames from a receiver that were not for this pipe, or not now.
+        round_trip: The measured round trip.
+    """
+
+    def __init__(self, options: PipeOptions, new_identity: Callable[[], bytes]) -> None:
+        self.state = SenderState.IDLE
+        self.accepted = 0
+        self.frames_sent = 0
+        self.resent = 0
+        self.confirmed = 0
+        self.missed = 0
+        self.in_doubt = 0
+        self.unsent = 0
+        self.stale = 0
+        self.round_trip = RoundTrip(options.first_timeout, options.min_timeout, options.max_timeout)
+        self._options = options
+        self._mode = options.mode
+        self._new_identity = new_identity
+        self._routes = RouteWriter()
+        self._queue: deque[tuple[bytes, Message]] = deque()
+        self._out: list[bytes] = []
+        self._events: list[SenderEvent] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Be as if nothing had been opened."""
+        self._identity = b""
+        self._epoch = NO_EPOCH
+        self._opened = not self._mode.confirm
+        self._window = self._options.window
+        self._window_bytes = self._options.window_bytes
+        self._next = 1
+        self._done = 0
+        self._bytes = 0  # of the segments
+        self._segments: deque[_Segment] = deque()
+        self._flying: dict[int, _Segment] = {}  # in the order in which they were sent last
+        self._order = 0
+        self._newest = 0  # the latest order known to have arrived
+        self._again_at: float | None = None
+        self._lost_at: float | None = None
+        self._give_up_at: float | None = None
+        self._keep_at: float | None = None
+        self.round_trip.backoff = 0
+
+    # --- what the user wants ------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait to be sent."""
+        return len(self._queue)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages that have been sent and are not known to be dealt with."""
+        return self._next - 1 - self._done if self._mode.confirm else 0
+
+    @property
+    def room(self) -> int:
+        """How many more messages can be taken now."""
+        return self._options.queue - len(self._queue)
+
+    def send(self, message: Message) -> None:
+        """Take a message: an onward route behind the pipe, a return route, a payload.
+
+        Raises:
+            PipeFull: As many wait as may.
+            PipeClosed: The end has been asked for.
+            PipeFrameError: Its routes are too long, or there is no onward one.
+        """
+        queue = self._queue
+        if len(queue) >= self._options.queue:
+            raise PipeFull(message[0][0] if message[0] else "", f"{len(queue)} messages wait")
+        if self.state in _ENDS:
+            raise PipeClosed(message[0][0] if message[0] else "")
+        queue.append(
+            (self._routes.write(message[0], message[1]) + encode_data(message[2]), message)
+        )
+        self.accepted += 1
+
+    def end(self, now: float) -> None:
+        """Send what waits, have it confirmed, tell the receiver, and be done. Idempotent."""
+        if self._queue and not self._identity:
+            self._begin(now)
+        self._move(SenderInput.END)
+        self._after(now)
+
+    def abort(self) -> None:
+        """Break the pipe at once: what is not confirmed is in doubt, what waits is not sent."""
+        if self.state is SenderState.CLOSED:
+            return
+        if self._identity:
+            self._out.append(encode_frame(Abort(self._identity, self._epoch)))
+        self._break("it was aborted", keep_queue=False)
+        self._move(SenderInput.ABORT)
+
+    # --- what is to be done ---------------------------------------------------------------------
+
+    def frames(self, now: float) -> list[bytes]:
+        """Return the frames that are to be sent now. They count as sent."""
+        if self._queue:
+            if not self._identity and self.state is not SenderState.CLOSED:
+                self._begin(now)
+            if self._opened:
+                while self._queue and self._cut(now):
+                    pass
+                if self.state is SenderState.DRAINING:
+                    self._after(now)
+        out, self._out = self._out, []
+        return out
+
+    def take_events(self) -> list[SenderEvent]:
+        """Return what has happened since the last call."""
+        events = self._events
+        if events:
+            self._events = []
+        return events
+
+    def timer(self) -> float | None:
+        """Return when to call `handle_timer`, or `None` if nothing is waited for."""
+        if self._again_at is None:
+            return self._keep_at
+        times = (self._again_at, self._give_up_at, self._lost_at)
+        return min(each for each in times if each is not None)
+
+    def handle_timer(self, now: float) -> None:
+        """Do what is due."""
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._gives_up()
+            return
+        if self._lost_at is not None and now >= self._lost_at:
+            self._lost_at = None
+            self._send_lost(now)
+        if self._again_at is not None and now >= self._again_at:
+            self.round_trip.back_off()
+            self._send_again(now)
+        elif self._keep_at is not None and now >= self._keep_at:
+            self._ask(now)
+
+    # --- what the receiver says ------------------------------------------------------------------
+
+    def receive(self, frame: Frame, now: float) -> None:
+        """Take in a frame of the receiver's. Those for another pipe are counted and left."""
+        if isinstance(frame, Opened) and frame.identity == self._identity and not self._opened:
+            self._epoch = frame.epoch
+            self._opened = True
+            self._window = max(1, min(self._window, frame.window))
+            self._window_bytes = min(self._window_bytes, frame.window_bytes)
+            self._move(SenderInput.OPENED)
+            self._heard(now)
+        elif (
+            isinstance(frame, Confirm | Ended | Unknown)
+            and frame.identity == self._identity
+            and frame.epoch == self._epoch
+            and self._opened
+        ):
+            if isinstance(frame, Confirm):
+                self._confirmed(frame, now)
+            elif isinstance(frame, Ended):
+                self._move(SenderInput.ENDED)
+            else:
+                self._unknown()
+            self._after(now)
+        else:
+            self.stale += 1
+
+    def _confirmed(self, frame: Confirm, now: float) -> None:
+        done = frame.done
+        if not self._done <= done < self._next:
+            # Overtaken by a later one, which said more; or a receiver that is wrong.
+            self.stale += 1
+            return
+        if frame.missed:
+            self._report_missed(frame, done)
+        self.confirmed += done - self._done
+        self._done = done
+        segments = self._segments
+        while segments and segments[0].last <= done:
+            segment = segments.popleft()
+            self._bytes -= len(segment.body)
+            if not segment.received:
+                self._arrived(segment, now)
+        if frame.received:
+            self._mark_received(frame, now)
+        self._heard(now)
+        if self._flying:
+            self._send_lost(now)
+
+    def _report_missed(self, frame: Confirm, done: int) -> None:
+        """Report what was missed of the messages that were not known to be dealt with."""
+        numbers = {
+            number
+            for first, last in frame.missed
+            for number in range(max(first, self._done + 1), min(last, done) + 1)
+        }
+        if numbers:
+            messages = tuple(
+                message
+                for segment in self._segments
+                for number, message in enumerate(segment.messages, segment.first)
+                if number in numbers
+            )
+            self.missed += len(messages)
+            self.confirmed -= len(messages)
+            self._events.append(Missed(messages))
+
+    def _mark_received(self, frame: Confirm, now: float) -> None:
+        ranges = iter(frame.received)
+        first, last = next(ranges)
+        for segment in self._segments:
+            while last < segment.last:
+                first, last = next(ranges, (0, 0))
+                if not last:
+                    return
+            if first <= max(segment.first, self._done + 1) and not segment.received:
+                segment.received = True
+                self._arrived(segment, now)
+
+    def _arrived(self, segment: _Segment, now: float) -> None:
+        """Note that a segment is known to have arrived."""
+        del self._flying[segment.order]
+        passed = now - segment.sent_at
+        if segment.sends == 1:
+            self.round_trip.measured(passed)
+        elif passed < self.round_trip.shortest:
+            return  # it cannot have been the repetition that arrived
+        if segment.order > self._newest:
+            self._newest = segment.order
+
+    # --- sending again ---------------------------------------------------------------------------
+
+    def _send_lost(self, now: float) -> None:
+        """Send again what later frames have overtaken."""
+        self._lost_at = None
+        overtaken = self.round_trip.overtaken()
+        lost: list[_Segment] = []
+        for segment in self._flying.values():
+            if segment.order >= self._newest:
+                break
+            if segment.order + _OVERTAKEN_BY <= self._newest or segment.sent_at + overtaken <= now:
+                lost.append(segment)
+            else:
+                self._lost_at = segment.sent_at + overtaken
+                break
+        for segment in lost:
+            del self._flying[segment.order]
+            self._transmit(segment, now)
+
+    def _send_again(self, now: float) -> None:
+        """Repeat what should have had an answer by now."""
+        if not self._opened:
+            self._out.append(encode_frame(Open(self._identity, self._mode)))
+            self._arm(now)
+        elif self.state is SenderState.ENDING:
+            self._send_end(now)
+        else:
+            segment = next(iter(self._flying.values()), None)
+            if segment is None:
+                self._ask(now)
+            else:
+                del self._flying[segment.order]
+                self._transmit(segment, now)
+
+    def _ask(self, now: float) -> None:
+        """Ask for a confirmation: a frame without messages."""
+        self._emit(self._next, 0, b"")
+        self._arm(now)
+
+    def _send_end(self, now: float) -> None:
+        last = self._next - 1
+        self._out.append(encode_frame(End(self._identity, self._epoch, self._mode, last)))
+        self._arm(now)
+
+    # --- sending ---------------------------------------------------------------------------------
+
+    def _begin(self, now: float) -> None:
+        """Give the pipe an identity, and ask the receiver to open it if need be."""
+        self._identity = self._new_identity()
+        if self._mode.confirm:
+            self._move(SenderInput.SEND)
+            self._out.append(encode_frame(Open(self._identity, self._mode)))
+            self._arm(now)
+        else:
+            self._move(SenderInput.START)
+
+    def _cut(self, now: float) -> bool:
+        """Send one frame of what waits, as far as the window allows; tell whether it did."""
+        queue, options = self._queue, self._options
+        room = options.frame_messages
+        left = options.frame_bytes
+        if self._mode.confirm:
+            open_ = self._window - (self._next - 1 - self._done)
+            if open_ < min(len(queue), room, max(1, self._window // 4)):
+                return False  # a sliver: it costs as much as a full frame
+            room = min(room, open_)
+            if self._segments:
+                left = min(left, self._window_bytes - self._bytes)
+                if len(queue[0][0]) > self._window_bytes - self._bytes:
+                    return False
+        parts: list[bytes] = []
+        messages: list[Message] = []
+        while queue and room:
+            left -= len(queue[0][0])
+            if left < 0 and parts:
+                break
+            part, message = queue.popleft()
+            parts.append(part)
+            messages.append(message)
+            room -= 1
+        first, count = self._next, len(parts)
+        body = b"".join(parts)
+        self._next += count
+        self.frames_sent += 1
+        if self._mode.confirm:
+            segment = _Segment(first, tuple(messages), body)
+            self._segments.append(segment)
+            self._bytes += len(body)
+            self._transmit(segment, now)
+        else:
+            self._emit(first, count, body)
+        return True
+
+    def _transmit(self, segment: _Segment, now: float) -> None:
+        self._order += 1
+        segment.order = self._order
+        segment.sent_at = now
+        segment.sends += 1
+        if segment.sends > 1:
+            self.resent += 1
+        self._flying[segment.order] = segment
+        self._emit(segment.first, len(segment.messages), segment.body)
+        self._arm(now)
+
+    def _emit(self, first: int, count: int, body: bytes) -> None:
+        base = min(first, self._done + 1) if self._mode.confirm else first
+        self._out.append(
+            encode_messages(self._identity, self._epoch, self._mode, base, first, count, body)
+        )
+
+    # --- time, and the end -----------------------------------------------------------------------
+
+    def _arm(self, now: float) -> None:
+        """Expect an answer to what was sent just now."""
+        self._keep_at = None
+        self._again_at = now + self.round_trip.timeout()
+        if self._give_up_at is None:
+            self._give_up_at = now + self._options.give_up
+
+    def _heard(self, now: float) -> None:
+        """Note that the receiver is there, and whether anything more is due from it."""
+        self.round_trip.backoff = 0
+        if self._segments or self.state is SenderState.ENDING:
+            self._again_at = now + self.round_trip.timeout()
+            self._give_up_at = now + self._options.give_up
+        else:
+            self._again_at = self._give_up_at = self._lost_at = None
+            self._keep_at = now + self._options.keep_alive
+
+    def _unknown(self) -> None:
+        # At the end it has forgotten what it has dealt with: nothing is in doubt.
+        if self.state is not SenderState.ENDING:
+            self._break("the receiver does not know the pipe", keep_queue=True)
+        self._move(SenderInput.UNKNOWN)
+
+    def _gives_up(self) -> None:
+        if self.state is not SenderState.ENDING:
+            why = f"nothing was heard for {self._options.give_up:g} seconds"
+            self._break(why, keep_queue=False)
+        self._move(SenderInput.GIVE_UP)
+
+    def _break(self, why: str, *, keep_queue: bool) -> None:
+        in_doubt = tuple(
+            message
+            for segment in self._segments
+            for number, message in enumerate(segment.messages, segment.first)
+            if number > self._done
+        )
+        unsent = () if keep_queue else tuple(message for _, message in self._queue)
+        if not keep_queue:
+            self._queue.clear()
+        self.in_doubt += len(in_doubt)
+        self.unsent += len(unsent)
+        self._forget()
+        self._events.append(Broken(why, in_doubt, unsent))
+
+    def _after(self, now: float) -> None:
+        """Go on towards the end, if it has been asked for, as far as it goes."""
+        if self.state is SenderState.DRAINING and not self._queue and not self.unconfirmed:
+            self._move(SenderInput.DRAINED)
+            if self._identity and self._opened:
+                self._send_end(now)
+            if not self._mode.confirm or not self._opened:
+                self._move(SenderInput.ENDED)
+
+    def _move(self, given: SenderInput) -> None:
+        state = SENDER.get((self.state, given), self.state)
+        if state is SenderState.CLOSED and self.state is not state:
+            self._forget()
+            self._events.append(Closed())
+        self.state = state
+
+
+_ENDS: Final = frozenset({SenderState.DRAINING, SenderState.ENDING, SenderState.CLOSED})
