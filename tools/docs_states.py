@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from onward.protocol.rsocket import _states as states
+from onward.protocol.sessions import SESSION, SessionInput, SessionState
 
 State = TypeVar("State", bound=Enum)
 Input = TypeVar("Input", bound=Enum)
@@ -108,6 +109,16 @@ def _control() -> str:
     return table(("interaction", "sent by", "frame", "effect"), rows)
 
 
+def _session() -> str:
+    return diagram(
+        SESSION, lambda given: given.name, SessionState.ESTABLISHING, SessionState.CLOSED
+    )
+
+
+def _session_inputs() -> str:
+    return table(("input", "is"), [(f"`{each.name}`", each.value) for each in SessionInput])
+
+
 def _name(frame: Enum) -> str:
     return f"`{frame.name}`"
 
@@ -123,4 +134,6 @@ DRAWINGS: Mapping[str, Callable[[], str]] = {
     "direction": _direction,
     "interactions": _interactions,
     "request-start": _request_start,
+    "session": _session,
+    "session-inputs": _session_inputs,
 }

@@ -1,3 +1,36 @@
-"""Sessions as workers: a stable address for a way that may have to be replaced."""
+"""Sessions as workers: a stable address for a way that may have to be replaced.
 
-__all__: list[str] = []
+```python
+await there.start(lambda: SessionService(expose=["echo"]), address="sessions")
+
+session = await SessionClient.on(here, "there", "1#127.0.0.1:4000 => sessions")
+await session.until_up()
+await here.request("there => echo", b"hi")
+```
+"""
+
+from ._client import SessionClient, Way
+from ._end import BAD_FRAME, FOREIGN_FRAME, Hook, SessionEnd
+from ._errors import SessionClosed, SessionDown, SessionLost
+from ._options import SessionOptions, SessionServiceOptions, WhileDown
+from ._service import AcceptedSession, SessionService
+from ._statistics import SessionServiceStatistics, SessionStatistics
+
+__all__ = [
+    "BAD_FRAME",
+    "FOREIGN_FRAME",
+    "AcceptedSession",
+    "Hook",
+    "SessionClient",
+    "SessionClosed",
+    "SessionDown",
+    "SessionEnd",
+    "SessionLost",
+    "SessionOptions",
+    "SessionService",
+    "SessionServiceOptions",
+    "SessionServiceStatistics",
+    "SessionStatistics",
+    "Way",
+    "WhileDown",
+]

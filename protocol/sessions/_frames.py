@@ -213,9 +213,8 @@ def encode_frame(frame: Frame) -> bytes:
             return _head(FrameKind.REFUSED, session, epoch, int(final)) + _text(reason)
         case Close(token, reason):
             return _head(FrameKind.CLOSE, token) + _text(reason)
-        case Closed():
-            pass
-    return _head(FrameKind.CLOSED, frame.token)
+        case _:
+            return _head(FrameKind.CLOSED, frame.token)
 
 
 def _head(kind: FrameKind, identity: bytes, *numbers: int) -> bytes:

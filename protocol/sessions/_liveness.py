@@ -207,12 +207,16 @@ class Acceptor(_End):
 
     Args:
         options: Its times; `ping_interval` is the other end's.
+
+    Attributes:
+        forgotten: Whether it is over because nothing came for too long.
     """
 
-    __slots__ = ("_heard_at",)
+    __slots__ = ("_heard_at", "forgotten")
 
     def __init__(self, options: LivenessOptions) -> None:
         super().__init__(options)
+        self.forgotten = False
         self._heard_at = 0.0
 
     def opened(self, now: float, epoch: int) -> Actions | None:
@@ -253,6 +257,7 @@ class Acceptor(_End):
             return self._go_down(_I.SILENT, "no ping came")
         if self.state is _S.CLOSING:
             return self._tell_again(now)
+        self.forgotten = True
         self._move(_I.FORGET, "the other end was silent for too long")
         return (Action.OVER,)
 

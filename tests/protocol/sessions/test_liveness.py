@@ -167,8 +167,10 @@ def test_the_accepting_end_notices_silence_and_forgets() -> None:
     assert end.tick(69) == ()
     assert end.tick(70) == (Action.DOWN,)
     assert (end.cause, end.wake_at) == ("no ping came", 150)
+    assert not end.forgotten
     assert end.tick(150) == (Action.OVER,)
     assert end.state is S.CLOSED
+    assert end.forgotten
     assert end.opened(151, 2) is None
 
 

@@ -1,0 +1,241 @@
+"""The end that asks for a session: a stable address, whatever becomes of the way behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from inspect import isawaitable
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+from ...protocol import (
+    AddressLike,
+    Message,
+    OnwardError,
+    Route,
+    RouteLike,
+    is_error_reply,
+    read_error_reply,
+)
+from ...protocol.sessions import (
+    Action,
+    Frame,
+    Open,
+    Opened,
+    Opener,
+    Ping,
+    Pong,
+    Refused,
+    SessionFrameError,
+    SessionState,
+    encode_frame,
+)
+from ._end import Hook, SessionEnd
+from ._options import SessionOptions
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["SessionClient", "Way"]
+
+Way: TypeAlias = RouteLike | Callable[[], RouteLike | Awaitable[RouteLike]]
+"""A route to a service; or a function that gives one each time the way has to be replaced, and
+may connect first. What it raises is a failed attempt."""
+
+_OPTIONS: Final = SessionOptions()
+_logger: Final = logging.getLogger("onward.actors.sessions")
+
+
+class SessionClient(SessionEnd):
+    """The opening end of a session. It asks a `SessionService`, pings, and asks again.
+
+    ```python
+    session = await SessionClient.on(node, "c", "1#127.0.0.1:4000 => sessions")
+    await session.until_up()
+    answer = await node.request("c => echo", b"hi")
+    ```
+
+    Args:
+        way: The route to the service, the service's own address last; or what gives it.
+        expose: The local addresses that the other end can send to of its own accord; none by
+            default. Answers come in always.
+        options: What it may use.
+        on_up: Called when messages go through.
+        on_down: Called when none do any more.
+        on_closed: Called when it is over.
+
+    Attributes:
+        resumed: Whether the other end is the one there was before: false the first time, and
+            when it was lost and made anew, with whatever it knew.
+    """
+
+    _opener: Opener
+
+    def __init__(
+        self,
+        way: Way,
+        *,
+        expose: Iterable[AddressLike] = (),
+        options: SessionOptions = _OPTIONS,
+        on_up: Hook = None,
+        on_down: Hook = None,
+        on_closed: Hook = None,
+    ) -> None:
+        super().__init__(options, expose, (on_up, on_down, on_closed))
+        self.resumed = False
+        self._given = way
+        self._trying: Route = ()
+        self._finding: asyncio.Task[None] | None = None
+        self._pinged_at = 0.0
+
+    @classmethod
+    async def on(cls, node: Node, address: AddressLike | None, way: Way, **options: Any) -> Self:
+        """Start one on a node. It need not be up yet: see `until_up`.
+
+        Args:
+            node: Where.
+            address: Its stable address; `None` for a random one.
+            way: As for the class.
+            **options: As for the class.
+
+        Raises:
+            AddressInUse: Another worker has the address.
+        """
+        session = cls(way, **options)
+        await node.start(lambda: session, address=address)
+        return session
+
+    def on_start(self) -> None:
+        """Begin the first handshake."""
+        self._inner = self.node.random_address()
+        self.node.add_address(self.address, self._inner)
+        self._session = self.node.random_address().value[:16]
+        # From a random address, so that a simulated run is repeated by its seed.
+        random = Random(self.node.random_address().value)  # noqa: S311 - for waits
+        self._machine = self._opener = Opener(self._options.liveness, random.random)
+        self._act(self._opener.start(self._now()))
+
+    def on_stop(self) -> None:
+        """Tell the other end, once, if the session is not over yet."""
+        self._stop_finding()
+        super().on_stop()
+
+    def _do(self, action: Action) -> None:
+        if action is Action.PING:
+            self._pinged_at = self._now()
+            self._send(self._way, Ping(self._token, self._opener.epoch, self._opener.pings))
+        elif action is Action.ATTEMPT:
+            self._attempt(self._opener.epoch)
+        else:
+            if action is Action.OVER:
+                self._stop_finding()
+            super()._do(action)
+
+    # --- handshakes ---------------------------------------------------------------------
+
+    def _attempt(self, epoch: int) -> None:
+        self._stop_finding()
+        if callable(self._given):
+            # In a task, and not as a turn: meanwhile messages are kept, or given back.
+            self._finding = self.node.loop.create_task(self._find(self._given, epoch))
+        else:
+            self._open(self.node.route_of(self._given), epoch)
+
+    async def _find(self, way: Callable[[], RouteLike | Awaitable[RouteLike]], epoch: int) -> None:
+        try:
+            found = way()
+            route = await found if isawaitable(found) else found
+            steps = self.node.route_of(route)
+        except OnwardError as error:
+            self._failed(epoch, str(error))
+        except Exception as error:
+            _logger.exception("there is no way for the session %s", self.address)
+            self._failed(epoch, f"no way: {type(error).__name__}")
+        else:
+            self._open(steps, epoch)
+
+    def _open(self, way: Route, epoch: int) -> None:
+        self._trying = way[:-1]
+        interval = max(1, round(self._options.liveness.ping_interval * 1000))
+        frame = Open(self._session, epoch, interval)
+        try:
+            self.route(Message(way, (self._inner,), encode_frame(frame), self.address))
+        except OnwardError as error:
+            self._failed(epoch, str(error))
+
+    def _failed(self, epoch: int, cause: str) -> None:
+        self._act(self._opener.failed(self._now(), epoch, cause))
+
+    def _stop_finding(self) -> None:
+        if self._finding is not None:
+            self._finding.cancel()
+            self._finding = None
+
+    def _lost(self, cause: str) -> None:
+        self._act(self._opener.lost(self._now(), self._opener.epoch, cause))
+
+    # --- frames -------------------------------------------------------------------------
+
+    def _take_frame(self, message: Message) -> None:
+        if is_error_reply(message):
+            self._take_error(message)
+        else:
+            super()._take_frame(message)
+
+    def _take(self, frame: Frame, message: Message) -> None:
+        if isinstance(frame, Opened):
+            self._opened(frame, message)
+        elif isinstance(frame, Refused):
+            self._was_refused(frame, message)
+        elif isinstance(frame, Pong):
+            self._answered(frame, message)
+        else:
+            raise SessionFrameError(f"{type(frame).__name__} to the opening end")
+
+    def _opened(self, frame: Opened, message: Message) -> None:
+        if not message.return_route:
+            raise SessionFrameError("a handshake's answer without a return route")
+        known = self._token
+        actions: tuple[Action, ...] = ()
+        if frame.session == self._session:
+            actions = self._opener.opened(self._now(), frame.epoch)
+        if not actions:
+            self._too_late(message)
+            return
+        self._stop_finding()
+        self.resumed = frame.token == known
+        if known and not self.resumed:
+            self._fail_waiting("the other end was lost")
+        self._token = frame.token
+        # Along the way that was asked by, not the one that the answer took: a relay that has
+        # to be passed leaves no trace on return routes.
+        self._way = (*self._trying, message.return_route[-1])
+        self._watch_link(message.return_route[0])
+        self._act(actions)
+
+    def _was_refused(self, frame: Refused, message: Message) -> None:
+        if frame.session != self._session or frame.epoch != self._opener.epoch:
+            self._too_late(message)
+        elif frame.final:
+            self._act(self._opener.told(frame.reason))
+        else:
+            self._failed(frame.epoch, frame.reason)
+
+    def _answered(self, frame: Pong, message: Message) -> None:
+        if frame.token != self._token or frame.epoch != self._opener.epoch:
+            self._too_late(message)
+            return
+        self._opener.heard()
+        if frame.number == self._opener.pings:
+            self._round_trip = self._now() - self._pinged_at
+
+    def _take_error(self, message: Message) -> None:
+        """Take the word of a node on the way that a frame did not get through."""
+        reply = read_error_reply(message)
+        if reply is None:
+            self._bad += 1
+        elif self.state is SessionState.UP and reply.address == self._way[-1]:
+            self._lost(reply.reason)
+        elif reply.certain:
+            self._failed(self._opener.epoch, reply.reason)
