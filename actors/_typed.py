@@ -1,0 +1,348 @@
+"""Handlers that declare what they take: the payload is decoded and checked before they see it.
+
+How a payload becomes what a handler declares:
+
+    bytes ──codec──▶ plain data ──msgspec──▶ dataclass, Struct, TypedDict, union, int, …
+
+The second step is that of `msgspec`, the extra `typed`. What it is to check is worked out once,
+when the class is defined.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import inspect
+import typing
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar, overload
+
+from ..protocol import (
+    Context,
+    DeliveryError,
+    EmptyRoute,
+    Message,
+    OnwardError,
+    RouteError,
+    RouteLike,
+)
+from ..protocol.payloads import CBOR, Codec, PayloadError, PlainCodec
+from ._thread import is_coroutine
+from ._worker import Worker
+
+if TYPE_CHECKING:
+    from ._cell import Cell
+    from ._node import Node
+
+__all__ = ["BadHandler", "MissingExtra", "TypedWorker", "call"]
+
+T = TypeVar("T")
+Read: TypeAlias = Callable[[bytes], Any]
+Write: TypeAlias = Callable[[Any], bytes]
+
+_NATIVE: Final = (
+    bytes,
+    bytearray,
+    dt.date,
+    dt.datetime,
+    dt.time,
+    dt.timedelta,
+    decimal.Decimal,
+    uuid.UUID,
+)
+"""What a codec that is not one of plain data may read as it is."""
+
+BAD_PAYLOAD: Final = "bad payload"
+"""The reason of the dead letter that a payload becomes that is not of the type."""
+
+_KINDS: Final = 256
+"""Pairs of a type and a codec whose reader `call` remembers; those used least are made anew."""
+
+
+class BadHandler(OnwardError, TypeError):
+    """A typed worker's handler declares what cannot be decoded or checked.
+
+    Attributes:
+        handler: Which, as `Class.handle`.
+        detail: What is wrong with it.
+    """
+
+    def __init__(self, handler: str, detail: str) -> None:
+        super().__init__(handler, detail)
+        self.handler = handler
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.handler}: {self.detail}"
+
+
+class MissingExtra(OnwardError, ImportError):
+    """Something needs a package that comes with an extra, and that is not installed.
+
+    Attributes:
+        what: What needs it.
+        extra: The extra, as in `onward[extra]`.
+    """
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(what, extra)
+        self.what = what
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f"{self.what} needs the extra: install onward[{self.extra}]"
+
+
+class TypedWorker(Worker):
+    """A worker whose handler gets values, not bytes.
+
+    ```python
+    @dataclass
+    class Order:
+        item: str
+        count: int
+
+
+    class Orders(TypedWorker):
+        codec = JSON
+
+        def handle(self, order: Order) -> str:
+            return f"{order.count} of {order.item}"
+    ```
+
+    A subclass defines `handle`, `def` or `async def`, with one or two parameters: the value, whose
+    annotation says what is wanted, and the `Message` it came in. What it returns is encoded and
+    is the answer; `None` is no answer. The annotation may be whatever `msgspec` can check: a
+    dataclass, a `Struct`, a `TypedDict`, an enumeration, a union (of classes only if they are
+    `Struct`s with tags), `int`, `list[str]`, `Annotated[int, Meta(gt=0)]`.
+
+    A payload that is not of the type becomes a dead letter, "bad payload", and never a failure
+    of the worker. Who sent it is told which field is at fault, and that nothing has been done: a
+    request of this node raises `Refused`, and others get an error reply if the node sends any.
+
+    Attributes:
+        codec: How payloads are encoded; of the class or, if it is set in `__init__`, of one.
+
+    Raises:
+        MissingExtra: When a class is defined: `msgspec` is not installed.
+        BadHandler: When a class is defined: its `handle` declares no type, or one that cannot be
+            checked. When a worker is spawned: the type has a name that still means nothing.
+    """
+
+    codec: Codec = CBOR
+    handle: Callable[..., Any]
+    _contract: ClassVar[_Contract | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "handle" in vars(cls):
+            _msgspec(cls.__name__)
+            try:
+                cls._contract = _Contract(cls)
+            except NameError:
+                # The annotation names what is defined further below: look again when spawned.
+                cls._contract = None
+
+    def _join(self, cell: Cell) -> None:
+        super()._join(cell)
+        contract = type(self)._contract
+        if contract is None:
+            contract = type(self)._contract = _resolved(type(self))
+        self._read = _reader(contract.kind, self.codec)
+        self._write = _writer(self.codec)
+        self._with_message = contract.with_message
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        """Decode the payload, call `handle`, and answer. Not to be overridden."""
+        try:
+            value = self._read(message[2])
+        except PayloadError as error:
+            self._refuse(message, error)
+            return None
+        result = self.handle(value, message) if self._with_message else self.handle(value)
+        if result is None:
+            return None
+        if is_coroutine(result):
+            return self._answer_later(message, result)
+        self._answer(message, result)
+        return None
+
+    async def _answer_later(self, message: Message, work: Coroutine[Any, Any, Any]) -> None:
+        result = await work
+        if result is not None:
+            self._answer(message, result)
+
+    def _answer(self, message: Message, result: Any) -> None:
+        payload = self._write(result)
+        if not message[1]:
+            self.node.dead_letter(message, EmptyRoute())
+            return
+        try:
+            self.reply(message, payload)
+        except (DeliveryError, RouteError) as error:
+            # Who asked has gone; that is no failure of whoever answers.
+            self.node.dead_letter(message.reply(payload), error)
+
+    def _refuse(self, message: Message, error: PayloadError) -> None:
+        self.node.dead_letter(message, BAD_PAYLOAD)
+        self.node.answer_error(message, str(error))
+
+
+class _Contract:
+    """What a handler declares.
+
+    Raises:
+        BadHandler: It cannot be kept.
+        NameError: An annotation has a name that means nothing yet.
+    """
+
+    def __init__(self, owner: type[TypedWorker]) -> None:
+        name = f"{owner.__name__}.handle"
+        handler: Any = vars(owner).get("handle") or owner.handle
+        parameters = list(inspect.signature(handler).parameters.values())[1:]
+        if not 1 <= len(parameters) <= 2:
+            raise BadHandler(name, "takes a value and, if it likes, the message")
+        first = parameters[0].name
+        hints = typing.get_type_hints(handler, include_extras=True)
+        if first not in hints:
+            raise BadHandler(name, f"{first!r} has no annotation")
+        self.kind: Any = hints[first]
+        self.with_message = len(parameters) == 2
+        try:
+            # Making a decoder is how msgspec tells what it cannot check.
+            _msgspec(name).json.Decoder(self.kind)
+        except TypeError as error:
+            raise BadHandler(name, f"{first!r}: {error}".partition("\n")[0]) from None
+
+
+def _resolved(owner: type[TypedWorker]) -> _Contract:
+    if not hasattr(owner, "handle"):
+        raise BadHandler(f"{owner.__name__}.handle", "is not defined")
+    try:
+        return _Contract(owner)
+    except NameError as error:
+        raise BadHandler(f"{owner.__name__}.handle", str(error)) from None
+
+
+@overload
+async def call(
+    sender: Node | Worker,
+    route: RouteLike,
+    value: Any,
+    kind: type[T],
+    *,
+    codec: Codec = CBOR,
+    timeout: float = 30.0,
+    context: Context | None = None,
+) -> T: ...
+@overload
+async def call(
+    sender: Node | Worker,
+    route: RouteLike,
+    value: Any,
+    kind: Any,
+    *,
+    codec: Codec = CBOR,
+    timeout: float = 30.0,
+    context: Context | None = None,
+) -> Any: ...
+async def call(
+    sender: Node | Worker,
+    route: RouteLike,
+    value: Any,
+    kind: Any,
+    *,
+    codec: Codec = CBOR,
+    timeout: float = 30.0,
+    context: Context | None = None,
+) -> Any:
+    """Send a value as a request and wait for a value: the client's side of a `TypedWorker`.
+
+    Args:
+        sender: The node or the worker that asks.
+        route: Where to.
+        value: What; anything `msgspec` can take apart, or that the codec takes.
+        kind: The type of the answer. It is checked.
+        codec: How both are encoded.
+        timeout: How long to wait, in seconds.
+        context: What travels with it inside the node.
+
+    Raises:
+        PayloadError: The value cannot be encoded, and was not sent. Or the answer is not of the
+            type: then the request has been handled.
+        Refused: The worker could not read the value, and says so.
+        MissingExtra: `msgspec` is not installed.
+        DeliveryError: As `Node.request`.
+    """
+    read = _reader(kind, codec)
+    payload = _writer(codec)(value)
+    answer = await sender.request(route, payload, timeout=timeout, context=context)
+    return read(answer.payload)
+
+
+# --- between bytes and values ---------------------------------------------------------
+
+
+def _msgspec(what: str) -> Any:
+    try:
+        import msgspec
+    except ImportError:
+        raise MissingExtra(what, "typed") from None
+    return msgspec
+
+
+def _reader(kind: Any, codec: Codec) -> Read:
+    try:
+        return _remembered(kind, codec)
+    except TypeError:  # one of the two cannot be hashed, and so not remembered
+        return _make_reader(kind, codec)
+
+
+def _make_reader(kind: Any, codec: Codec) -> Read:
+    """Make what reads a payload as a value of a type, and raises `PayloadError`."""
+    decode = codec.decode
+    if kind is bytes and codec.name == "bytes":
+        return lambda payload: payload
+    msgspec = _msgspec("a typed payload")
+    # msgspec works out a union or a `list[int]` anew in every call, and a Struct once.
+    box = msgspec.defstruct("Box", [("value", kind)])
+    convert, invalid = msgspec.convert, msgspec.ValidationError
+    plain = isinstance(codec, PlainCodec)
+    native = codec.native if isinstance(codec, PlainCodec) else _NATIVE
+
+    def read(payload: bytes) -> Any:
+        value = decode(payload, kind)
+        if not plain and type(value) is kind:
+            return value
+        try:
+            return convert({"value": value}, box, builtin_types=native, str_keys=True).value
+        except invalid as error:
+            raise _located(str(error)) from None
+
+    return read
+
+
+_remembered: Callable[[Any, Codec], Read] = lru_cache(_KINDS)(_make_reader)
+
+
+def _writer(codec: Codec) -> Write:
+    """Make what writes a value."""
+    if not isinstance(codec, PlainCodec):
+        return codec.encode
+    encode, native = codec.encode, codec.native
+    to_plain = _msgspec("a typed payload").to_builtins
+    text_keys = bytes not in native
+
+    def write(value: Any) -> bytes:
+        return encode(to_plain(value, builtin_types=native, str_keys=text_keys))
+
+    return write
+
+
+def _located(text: str) -> PayloadError:
+    """Make an error of msgspec's text, which ends with where: "… - at `$.value.count`"."""
+    reason, _, place = text.replace("`", "").rpartition(" - at ")
+    of_key = "a key: " if place.startswith("key") else ""
+    return PayloadError(of_key + reason, place.partition("$.value")[2].lstrip("."))

@@ -1,0 +1,459 @@
+"""Typed workers: what a handler may declare, what it gets, and what becomes of a bad payload."""
+
+# Classes whose definition has to fail are used by nobody.
+# pyright: reportUnusedClass=false
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime as dt
+import enum
+import sys
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+import pytest
+
+from onward.actors import BadHandler, MissingExtra, Node, ThreadWorker, TypedWorker, call
+from onward.actors.testing import Probe
+from onward.protocol import LOCAL, Address, Message, NotDelivered
+from onward.protocol.payloads import (
+    BARE_STRING,
+    BYTES,
+    CBOR,
+    JSON,
+    CborCodec,
+    Codec,
+    PayloadError,
+    PayloadLimits,
+)
+from tests.support.virtual import virtual_time
+
+
+@dataclasses.dataclass
+class Line:
+    item: str
+    count: int
+
+
+@dataclasses.dataclass
+class Order:
+    lines: list[Line]
+    when: dt.date | None = None
+
+    def __post_init__(self) -> None:
+        if not self.lines:
+            raise ValueError("an order without lines")
+
+
+class Paid(msgspec.Struct, tag="paid"):
+    amount: int
+
+
+class Sent(msgspec.Struct, tag="sent"):
+    by: str
+
+
+class Point(TypedDict):
+    x: int
+    y: int
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Orders(TypedWorker):
+    def handle(self, order: Order) -> int:
+        return sum(line.count for line in order.lines)
+
+
+class JsonOrders(Orders):
+    codec = JSON
+
+
+class Same(TypedWorker):
+    """Answers with what it got; the tests derive from it to say what that is."""
+
+    def __init__(self, codec: Codec = CBOR) -> None:
+        super().__init__()
+        self.codec = codec
+
+
+class SameEvent(Same):
+    def handle(self, event: Paid | Sent) -> Paid | Sent:
+        return event
+
+
+class SamePoint(Same):
+    def handle(self, point: Point) -> Point:
+        return point
+
+
+class SameUnion(Same):
+    def handle(self, value: int | list[str] | None) -> list[object]:
+        return [type(value).__name__, value]
+
+
+class SameText(Same):
+    def handle(self, text: Annotated[str, msgspec.Meta(max_length=3)]) -> str:
+        return text
+
+
+class SameBytes(Same):
+    def handle(self, data: bytes) -> bytes:
+        return data
+
+
+class SameNumbers(Same):
+    def handle(self, numbers: dict[int, Colour]) -> dict[int, Colour]:
+        return numbers
+
+
+class SameLiteral(Same):
+    def handle(self, word: Literal["yes", "no"]) -> str:
+        return word
+
+
+class SameAnything(Same):
+    def handle(self, value: Any) -> Any:
+        return value
+
+
+class Later(Same):
+    async def handle(self, seconds: float, message: Message) -> str | None:
+        await asyncio.sleep(seconds)
+        return f"{message.to} after {seconds}" if seconds else None
+
+
+class Blocking(TypedWorker, ThreadWorker):
+    async def handle(self, order: Order) -> str:
+        await asyncio.sleep(0)
+        return order.lines[0].item
+
+
+ONE = Order([Line("tea", 2)])
+
+KINDS: list[tuple[type[Same], Any, Any, Any]] = [
+    (SameEvent, Paid(3), Paid | Sent, Paid(3)),
+    (SameEvent, Sent("post"), Paid | Sent, Sent("post")),
+    (SamePoint, {"x": 1, "y": 2}, Point, {"x": 1, "y": 2}),
+    (SameUnion, 7, list[Any], ["int", 7]),
+    (SameUnion, ["a"], list[Any], ["list", ["a"]]),
+    (SameUnion, None, list[Any], ["NoneType", None]),
+    (SameText, "tea", str, "tea"),
+    (SameBytes, b"\x00\xff", bytes, b"\x00\xff"),
+    (SameNumbers, {1: Colour.RED}, dict[int, Colour], {1: Colour.RED}),
+    (SameLiteral, "yes", str, "yes"),
+    (SameAnything, [1, {"a": "b"}], Any, [1, {"a": "b"}]),
+]
+
+
+@pytest.mark.parametrize("codec", [CBOR, JSON], ids=["cbor", "json"])
+@pytest.mark.parametrize(("worker", "value", "kind", "answer"), KINDS)
+@virtual_time
+async def test_what_a_handler_may_declare(
+    worker: type[Same], value: Any, kind: Any, answer: Any, codec: Codec
+) -> None:
+    async with Node() as node:
+        await node.start(lambda: worker(codec), address="w")
+        assert await call(node, "w", value, kind, codec=codec) == answer
+
+
+@pytest.mark.parametrize(("worker", "codec"), [(Orders, CBOR), (JsonOrders, JSON)])
+@virtual_time
+async def test_a_dataclass(worker: type[Orders], codec: Codec) -> None:
+    async with Node() as node:
+        await node.start(worker, address="orders")
+        order = Order([Line("tea", 2), Line("milk", 3)], dt.date(2026, 11, 21))
+        assert await call(node, "orders", order, int, codec=codec) == 5
+
+
+@virtual_time
+async def test_a_handler_that_awaits_and_wants_the_message() -> None:
+    async with Node() as node:
+        await node.start(Later, address="later")
+        assert await call(node, "later", 2.5, str) == "0#later after 2.5"
+
+
+@virtual_time
+async def test_no_answer_is_none() -> None:
+    async with Node() as node:
+        probe = await Probe.on(node, "probe")
+        await node.start(Later, address="later")
+        await node.start(SameAnything, address="same")
+        for address in ("later", "same"):
+            node.send(address, CBOR.encode(0 if address == "later" else None), return_route="probe")
+        await asyncio.sleep(1)
+        assert probe.messages == []
+        assert node.dead_letters.total == 0
+
+
+async def test_a_worker_with_a_thread_of_its_own() -> None:
+    async with Node() as node:
+        await node.start(Blocking, address="blocking")
+        assert await call(node, "blocking", ONE, str) == "tea"
+        with pytest.raises(NotDelivered, match="bad payload"):
+            await call(node, "blocking", 1, str)
+
+
+@virtual_time
+async def test_bare_strings_and_bytes() -> None:
+    async with Node() as node:
+        await node.start(lambda: SameText(BARE_STRING), address="text")
+        await node.start(lambda: SameBytes(BYTES), address="bytes")
+        answer = await node.request("text", b"\x03tea")
+        assert answer.payload == b"\x03tea"
+        assert (await node.request("bytes", b"\x00")).payload == b"\x00"
+        assert await call(node, "text", "ten", str, codec=BARE_STRING) == "ten"
+        with pytest.raises(NotDelivered, match="length <= 3"):
+            await call(node, "text", "eleven", str, codec=BARE_STRING)
+
+
+class Money:
+    def __init__(self, cents: int) -> None:
+        self.cents = cents
+
+
+class MoneyCodec:
+    """Reads what is wanted and not plain data, as codecs of generated classes do."""
+
+    name = "money"
+
+    def encode(self, value: Any) -> bytes:
+        return str(value.cents).encode()
+
+    def decode(self, data: bytes, kind: Any) -> Any:
+        return kind(int(data)) if data.isdigit() else data.decode()
+
+
+class Till(TypedWorker):
+    codec = MoneyCodec()
+
+    def handle(self, money: Money) -> Money:
+        return Money(money.cents + 1)
+
+
+@virtual_time
+async def test_a_codec_of_ones_own() -> None:
+    async with Node() as node:
+        await node.start(Till, address="till")
+        assert (await call(node, "till", Money(1), Money, codec=MoneyCodec())).cents == 2
+        with pytest.raises(NotDelivered, match="Expected Money, got str"):
+            await node.request("till", b"much")
+
+
+class Unhashable(MoneyCodec):
+    __hash__ = None  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+
+
+@virtual_time
+async def test_a_codec_that_cannot_be_remembered() -> None:
+    async with Node() as node:
+        await node.start(Till, address="till")
+        assert (await call(node, "till", Money(1), Money, codec=Unhashable())).cents == 2
+
+
+# --- bad payloads ---------------------------------------------------------------------
+
+BAD: list[tuple[Any, str]] = [
+    ({"lines": [{"item": "tea", "count": "x"}]}, "lines[0].count: Expected int, got str"),
+    ({"lines": [{"item": "tea"}]}, "lines[0]: Object missing required field count"),
+    ({"lines": []}, "an order without lines"),
+    (
+        {"lines": [{"item": "tea", "count": 1}], "when": "soon"},
+        "when: Invalid RFC3339 encoded date",
+    ),
+    ({}, "Object missing required field lines"),
+    (7, "Expected object, got int"),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), BAD)
+@virtual_time
+async def test_who_sent_a_bad_payload_is_told_which_field(value: Any, words: str) -> None:
+    async with Node() as node:
+        await node.start(Orders, address="orders")
+        with pytest.raises(NotDelivered) as caught:
+            await node.request("orders", CBOR.encode(value))
+        assert f"bad payload: {words}" in str(caught.value)
+        assert node.dead_letters.by_reason == {"bad payload": 1}
+        [worker] = node.statistics().workers
+        assert (worker.handled, worker.failed) == (1, 0)
+        assert await call(node, "orders", ONE, int) == 2
+
+
+@virtual_time
+async def test_a_bad_key() -> None:
+    async with Node() as node:
+        await node.start(SameNumbers, address="numbers")
+        with pytest.raises(NotDelivered, match="bad payload: a key: Expected int, got str"):
+            await node.request("numbers", CBOR.encode({"x": "red"}))
+
+
+@virtual_time
+async def test_a_payload_that_is_not_of_the_codec() -> None:
+    async with Node() as node:
+        await node.start(Orders, address="orders")
+        with pytest.raises(NotDelivered, match="bad payload: cut short"):
+            await node.request("orders", b"")
+
+
+@virtual_time
+async def test_a_bad_payload_with_no_way_back_is_a_dead_letter() -> None:
+    async with Node() as node:
+        await node.start(Orders, address="orders")
+        node.send("orders", b"\xff")
+        await asyncio.sleep(1)
+        assert node.dead_letters.by_reason == {"bad payload": 1}
+
+
+# --- answers --------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_an_answer_with_no_way_back_is_a_dead_letter() -> None:
+    async with Node() as node:
+        await node.start(Orders, address="orders")
+        node.send("orders", CBOR.encode({"lines": [{"item": "tea", "count": 1}]}))
+        await asyncio.sleep(1)
+        assert node.dead_letters.by_reason == {"empty route": 1}
+        assert node.statistics().failed == 0
+
+
+@virtual_time
+async def test_an_answer_to_somebody_who_has_gone_is_a_dead_letter() -> None:
+    async with Node() as node:
+        await node.start(Orders, address="orders")
+        node.send("orders", CBOR.encode(dataclasses.asdict(ONE)), return_route="gone")
+        await asyncio.sleep(1)
+        [letter] = node.dead_letters.recent
+        assert letter.reason == "no such worker"
+        assert letter.message[:3] == (
+            (Address(LOCAL, b"gone"),),
+            (Address(LOCAL, b"orders"),),
+            CBOR.encode(2),
+        )
+        assert node.statistics().failed == 0
+
+
+@virtual_time
+async def test_an_answer_that_cannot_be_encoded_is_a_failure_of_the_worker() -> None:
+    async with Node() as node:
+        await node.start(lambda: SameAnything(CborCodec(PayloadLimits(items=1))), address="same")
+
+        class Wide(SameAnything):
+            def handle(self, value: Any) -> Any:
+                return [value] * 2
+
+        await node.start(lambda: Wide(CborCodec(PayloadLimits(items=1))), address="wide")
+        with pytest.raises(Exception, match="worker failed"):
+            await node.request("wide", CBOR.encode(1))
+        assert node.statistics().failed == 1
+
+
+@virtual_time
+async def test_an_answer_of_another_type_is_the_callers_to_see() -> None:
+    async with Node() as node:
+        await node.start(SameAnything, address="same")
+        with pytest.raises(PayloadError, match="Expected int, got str"):
+            await call(node, "same", "text", int)
+
+
+@virtual_time
+async def test_what_cannot_be_encoded_is_not_sent() -> None:
+    async with Node() as node:
+        await node.start(SameAnything, address="same")
+        with pytest.raises(PayloadError, match="64 bits"):
+            await call(node, "same", 1 << 64, int)
+        assert node.statistics().handled == 0
+
+
+@virtual_time
+async def test_a_worker_calls_another() -> None:
+    class Asking(TypedWorker):
+        async def handle(self, count: int) -> int:
+            return await call(self, "orders", Order([Line("tea", count)]), int) * 10
+
+    async with Node() as node:
+        await node.start(Orders, address="orders")
+        await node.start(Asking, address="asking")
+        assert await call(node, "asking", 4, int) == 40
+
+
+# --- what is wrong with a handler -----------------------------------------------------
+
+
+def test_a_handler_must_declare_its_value() -> None:
+    with pytest.raises(BadHandler, match=r"Undeclared.handle: 'value' has no annotation"):
+
+        class Undeclared(TypedWorker):
+            def handle(self, value) -> None:  # type: ignore[no-untyped-def]
+                """Declare nothing."""
+
+
+def test_a_handler_takes_a_value_and_perhaps_the_message() -> None:
+    with pytest.raises(BadHandler, match="takes a value and, if it likes, the message"):
+
+        class Nothing(TypedWorker):
+            def handle(self) -> None:
+                """Take nothing."""
+
+    with pytest.raises(BadHandler, match="takes a value and, if it likes, the message"):
+
+        class Much(TypedWorker):
+            def handle(self, value: int, message: Message, more: int) -> None:
+                """Take what nobody gives."""
+
+
+def test_a_type_that_cannot_be_checked() -> None:
+    with pytest.raises(BadHandler, match=r"Two.handle: 'value': Type unions may not contain more"):
+
+        class Two(TypedWorker):
+            def handle(self, value: Line | Order) -> None:
+                """Declare what cannot be told apart."""
+
+
+class Early(TypedWorker):
+    def handle(self, value: Defined) -> str:
+        return value.text
+
+
+@dataclasses.dataclass
+class Defined:
+    text: str
+
+
+class Lost(TypedWorker):
+    def handle(self, value: Undefined) -> None:  # type: ignore[name-defined] # noqa: F821 # pyright: ignore[reportUndefinedVariable]
+        """Declare what is defined nowhere."""
+
+
+class Without(TypedWorker):
+    """Has no handler at all."""
+
+
+@virtual_time
+async def test_a_type_that_is_defined_later() -> None:
+    async with Node() as node:
+        await node.start(Early, address="early")
+        assert await call(node, "early", Defined("text"), str) == "text"
+        await node.start(Early, address="again")
+        with pytest.raises(BadHandler, match=r"Lost.handle: name 'Undefined' is not defined"):
+            node.spawn(Lost, address="lost")
+        with pytest.raises(BadHandler, match=r"Without.handle: is not defined"):
+            node.spawn(Without, address="without")
+        assert not node.has("lost")
+
+
+def test_without_the_extra_a_class_cannot_be_defined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    with pytest.raises(MissingExtra) as caught:
+
+        class Some(TypedWorker):
+            def handle(self, value: int) -> None:
+                """Never come to be."""
+
+    assert str(caught.value) == "Some needs the extra: install onward[typed]"
+    assert isinstance(caught.value, ImportError)
