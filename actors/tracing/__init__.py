@@ -1,3 +1,28 @@
-"""What became of one message, hop by hop: traces, and spans for OpenTelemetry."""
+"""What became of one message, hop by hop: traces, and spans for OpenTelemetry.
 
-__all__: list[str] = []
+```python
+async with Node("near") as node:
+    node.tracer = HopTracer(node)
+    traced = await trace(node, "1#127.0.0.1:4000 => relay => echo", b"hi")
+    for hop in traced.hops:
+        print(hop.node, hop.report.worker, hop.at, hop.waited, hop.handled)
+```
+
+Nothing is told by a node that has no tracer, and none has one unless it is given one.
+"""
+
+from ._collect import TraceOptions, trace
+from ._hops import HopTracer, HopTracerOptions, HopTracerStatistics
+from ._trace import Trace, TraceClock, TraceGap, TraceHop
+
+__all__ = [
+    "HopTracer",
+    "HopTracerOptions",
+    "HopTracerStatistics",
+    "Trace",
+    "TraceClock",
+    "TraceGap",
+    "TraceHop",
+    "TraceOptions",
+    "trace",
+]

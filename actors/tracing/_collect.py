@@ -1,0 +1,193 @@
+"""A marked message sent, and what comes back: reports, and the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import (
+    Context,
+    HopReport,
+    MalformedMessage,
+    Message,
+    RouteLike,
+    TraceMark,
+    decode_hop_report,
+    read_tracing,
+    trace_mark_of,
+    with_trace_mark,
+)
+from .._worker import Worker
+from ._hops import HopTracer
+from ._trace import ROOT, Trace, analyse
+
+if TYPE_CHECKING:
+    from .._dead_letters import DeadLetter
+    from .._node import Node
+
+__all__ = ["TraceOptions", "trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """How long a trace waits, and for how much.
+
+    Attributes:
+        timeout: How long to wait for the answer, in seconds.
+        settle: How long to wait, in seconds, for reports that are still on their way when
+            the answer has come: from the answer, and from each report.
+        reports: Reports that are kept. Later ones are dropped, as dead letters.
+
+    Raises:
+        ValueError: A time is negative, or `reports` less than 1.
+    """
+
+    timeout: float = 5.0
+    settle: float = 0.25
+    reports: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.timeout < 0 or self.settle < 0 or self.reports < 1:
+            raise ValueError(f"{self} cannot be waited for")
+
+
+_OPTIONS: Final = TraceOptions()
+
+
+async def trace(
+    node: Node,
+    route: RouteLike,
+    payload: bytes,
+    *,
+    options: TraceOptions = _OPTIONS,
+    clock: Callable[[], int] = time.time_ns,
+) -> Trace:
+    """Send a marked message and collect what nodes report of its hops, until its answer comes.
+
+    The message comes from a worker, not from a request, as the way back of a request is open
+    for one message only. Nodes report that have a `HopTracer`; this one as well.
+
+    Args:
+        node: Where to send from. Call it on its loop.
+        route: Where to.
+        payload: What.
+        options: How long to wait.
+        clock: Nanoseconds since the Unix epoch: the one that the node's tracer has.
+
+    Returns:
+        What became of it. No answer is no error: not every message has one.
+
+    Raises:
+        PayloadTooBig: The payload is over the limit.
+        DeliveryError: It could not be sent.
+    """
+    steps = node.route_of(route)
+    made = node.random_address().value.decode("ascii")
+    collector = _Collector(made, options, clock)
+    address = await node.start(lambda: collector)
+    unsubscribe = node.dead_letters.subscribe(collector.dead)
+    text = with_trace_mark({}, TraceMark(made, ROOT, 0, address))
+    started = clock()
+    try:
+        collector.send(steps, payload, context=Context(trace=text))
+        await collector.finished()
+        ended = collector.ended or clock()
+    finally:
+        unsubscribe()
+        await node.stop_worker(address)
+    return analyse(
+        made,
+        steps,
+        collector.reports,
+        started,
+        ended,
+        answer=collector.answer,
+        answered_after=collector.answered_after,
+        own_node=node.tracer.node_id if isinstance(node.tracer, HopTracer) else "",
+        lost=collector.lost,
+    )
+
+
+class _Collector(Worker):
+    """The tracer that the mark names: it takes reports and the answer."""
+
+    def __init__(self, made: str, options: TraceOptions, clock: Callable[[], int]) -> None:
+        super().__init__()
+        self.reports: list[HopReport] = []
+        self.answer: Message | None = None
+        self.answered_after: str | None = None
+        self.ended: int | None = None
+        self.lost: str | None = None
+        self._trace = made
+        self._options = options
+        self._clock = clock
+        self._news = asyncio.Event()
+
+    def handle_message(self, message: Message) -> None:
+        """Keep a report of this trace; anything else is the answer, the first of which counts."""
+        report = self._report_in(message)
+        if report is None:
+            if self.answer is None:
+                self.ended = self._clock()
+                self.answer = message
+                mark = _mark(message)
+                if mark is not None and mark.trace == self._trace:
+                    self.answered_after = mark.hop
+        elif len(self.reports) >= self._options.reports:
+            self.node.dead_letter(message, "too many reports")
+        else:
+            self.reports.append(report)
+        self._news.set()
+
+    def dead(self, letter: DeadLetter) -> None:
+        """Note that this node dropped the message. On whatever thread that happened."""
+        mark = _mark(letter.message)
+        if mark is not None and mark.trace == self._trace:
+            self.lost = letter.reason
+
+    async def finished(self) -> None:
+        """Wait for the answer, and then until all is said."""
+        loop = self.node.loop
+        until = loop.time() + self._options.timeout
+        while self.answer is None and await self._news_by(until):
+            pass
+        if self.answer is None:
+            return
+        until = loop.time() + self._options.settle
+        while not self._complete() and await self._news_by(until):
+            until = loop.time() + self._options.settle
+
+    async def _news_by(self, until: float) -> bool:
+        self._news.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _complete(self) -> bool:
+        """Tell whether each hop between the start and the answer has been reported to its end."""
+        done = {report.hop: report.before for report in self.reports if report.handled is not None}
+        last = self.answered_after
+        while last is not None and last != ROOT:
+            last = done.pop(last, None)
+        return last == ROOT
+
+    def _report_in(self, message: Message) -> HopReport | None:
+        if message.context is not None and message.context.trace:
+            return None  # reports carry no tracing text
+        try:
+            report = decode_hop_report(message.payload)
+        except MalformedMessage:
+            return None
+        return report if report.trace == self._trace else None
+
+
+def _mark(message: Message) -> TraceMark | None:
+    context = message.context
+    fields = read_tracing(context.trace) if context is not None and context.trace else None
+    return None if fields is None else trace_mark_of(fields)
