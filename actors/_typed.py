@@ -294,8 +294,9 @@ def _msgspec(what: str) -> Any:
 
 
 def _reader(kind: Any, codec: Codec) -> Read:
+    hashable: Any = codec
     try:
-        return _remembered(kind, codec)
+        return _remembered(kind, hashable)
     except TypeError:  # one of the two cannot be hashed, and so not remembered
         return _make_reader(kind, codec)
 
@@ -324,7 +325,7 @@ def _make_reader(kind: Any, codec: Codec) -> Read:
     return read
 
 
-_remembered: Callable[[Any, Codec], Read] = lru_cache(_KINDS)(_make_reader)
+_remembered = lru_cache(_KINDS)(_make_reader)
 
 
 def _writer(codec: Codec) -> Write:
