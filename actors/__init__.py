@@ -6,7 +6,16 @@ the broker made of them.
 
 from ._background import BackgroundNode, new_event_loop
 from ._dead_letters import DeadLetter, DeadLetters
-from ._errors import Expired, LimitReached, RoutingLoop, TooManyRequests, UnknownScheme, WouldDeadlock
+from ._errors import (
+    Expired,
+    GivenUp,
+    LimitReached,
+    Refused,
+    RoutingLoop,
+    TooManyRequests,
+    UnknownScheme,
+    WouldDeadlock,
+)
 from ._future import LoopFuture
 from ._node import Node
 from ._observer import Observer, Tracer
@@ -15,23 +24,28 @@ from ._router import Rule
 from ._statistics import NodeStatistics, WorkerStatistics
 from ._timer import Timer
 from ._transport import Listener, Transport
+from ._typed import BadHandler, MissingExtra, TypedWorker, call
 from ._worker import ThreadWorker, Worker
 
 __all__ = [
     "BackgroundNode",
+    "BadHandler",
     "DeadLetter",
     "DeadLetters",
     "Expired",
+    "GivenUp",
     "LimitReached",
     "Listener",
     "LoopFuture",
     "Mailbox",
+    "MissingExtra",
     "Node",
     "NodeLimits",
     "NodeStatistics",
     "Observer",
     "OnFailure",
     "Overflow",
+    "Refused",
     "RoutingLoop",
     "Rule",
     "Supervision",
@@ -40,9 +54,11 @@ __all__ = [
     "TooManyRequests",
     "Tracer",
     "Transport",
+    "TypedWorker",
     "UnknownScheme",
     "Worker",
     "WorkerStatistics",
     "WouldDeadlock",
+    "call",
     "new_event_loop",
 ]

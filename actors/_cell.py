@@ -13,7 +13,7 @@ import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from ..protocol import Address, Message, WorkerFailed
+from ..protocol import Address, Message, OnwardError, WorkerFailed
 from . import _lifecycle as lifecycle
 from ._errors import Expired
 from ._mailbox import Intake, is_envelope
@@ -299,6 +299,8 @@ class Cell(Intake):
     def raised(self, error: BaseException, item: object = None) -> None:
         """Do what the worker's policy says about a failure, with what it had in hand."""
         if type(item) is Message:
+            if isinstance(error, OnwardError) and self.node.give_back(item, error):
+                return
             self.mishandled(item, error)
         self.failed += 1
         if is_fatal(error):

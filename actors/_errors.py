@@ -6,21 +6,26 @@ OnwardError
 ├── UnknownScheme         no transport for this kind of URI
 ├── WouldDeadlock         a blocking call on the thread that has to answer it
 └── DeliveryError
-    └── NotDelivered
-        ├── Expired           its deadline passed before a worker took it up
-        ├── RoutingLoop       the rules sent a message round in circles
-        └── TooManyRequests   the node waits for too many answers already
+    ├── NotDelivered
+    │   ├── Expired           its deadline passed before a worker took it up
+    │   ├── Refused           an error reply says that it was not handed over
+    │   ├── RoutingLoop       the rules sent a message round in circles
+    │   └── TooManyRequests   the node waits for too many answers already
+    └── InDoubt
+        └── GivenUp           an error reply says that it was handed over, or may have been
 ```
 """
 
 from __future__ import annotations
 
-from ..protocol import NotDelivered, OnwardError
+from ..protocol import InDoubt, NotDelivered, OnwardError
 from ._dead_letters import EXPIRED
 
 __all__ = [
     "Expired",
+    "GivenUp",
     "LimitReached",
+    "Refused",
     "RoutingLoop",
     "TooManyRequests",
     "UnknownScheme",
@@ -85,8 +90,31 @@ class Expired(NotDelivered):
     reason = EXPIRED
 
 
+class Refused(NotDelivered):
+    """Whoever had the message on its way says that it was certainly not handed over.
+
+    Attributes:
+        detail: The reason that the error reply gives.
+    """
+
+    reason = "refused"
+
+
+class GivenUp(InDoubt):
+    """Whoever had the message on its way gave it up after it was handed over, or may have been.
+
+    Attributes:
+        detail: The reason that the error reply gives.
+    """
+
+    reason = "given up"
+
+
 class RoutingLoop(NotDelivered):
-    """Rules rewrote a message again and again without reaching a worker."""
+    """A message goes round: rules rewrote it, or workers passed it on, too often.
+
+    What counts for workers is passing on that leaves no trace on the return route.
+    """
 
     reason = "rerouted too often"
 

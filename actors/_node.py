@@ -39,6 +39,8 @@ class Node(Workers):
         name: For people; it is in logs and statistics.
         limits: How far everything in the node may grow.
         clock: What stamps dead letters, in seconds; the loop's clock by default.
+        error_replies: Whether a message that cannot be delivered is answered with an error
+            reply along its return route. They leave the node only over links that let them.
 
     Attributes:
         name: As given.
@@ -52,8 +54,10 @@ class Node(Workers):
         *,
         limits: NodeLimits = _LIMITS,
         clock: Callable[[], float] | None = None,
+        error_replies: bool = False,
     ) -> None:
         super().__init__(name, limits, clock)
+        self.error_replies.on = error_replies
         self._transports = Transports(self)
         self._stopped: asyncio.Future[None] | None = None
 
@@ -76,6 +80,7 @@ class Node(Workers):
         *,
         limits: NodeLimits = _LIMITS,
         clock: Callable[[], float] | None = None,
+        error_replies: bool = False,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> BackgroundNode:
         """Make a node with a thread of its own, for plain synchronous code.
@@ -84,12 +89,14 @@ class Node(Workers):
             name: As for `Node`; also the thread's name.
             limits: As for `Node`.
             clock: As for `Node`.
+            error_replies: As for `Node`.
             loop_factory: What makes the event loop; uvloop's where it is installed.
 
         Returns:
             A context manager that starts and stops the node, with blocking calls.
         """
-        return BackgroundNode(cls(name, limits=limits, clock=clock), loop_factory=loop_factory)
+        node = cls(name, limits=limits, clock=clock, error_replies=error_replies)
+        return BackgroundNode(node, loop_factory=loop_factory)
 
     async def stop(self, *, timeout: float = 5.0) -> None:
         """Stop everything: workers, the last started first, then transports and requests.
@@ -165,29 +172,41 @@ class Node(Workers):
         self._transports.add(transport_class)
 
     async def listen(
-        self, uri: str, *, expose: Iterable[AddressLike] = (), **options: Any
+        self,
+        uri: str,
+        *,
+        expose: Iterable[AddressLike] = (),
+        error_replies: bool = False,
+        **options: Any,
     ) -> Listener:
         """Accept connections at a URI.
 
         Args:
             uri: Where; its scheme says by which transport.
             expose: The local addresses that are reachable from outside; none by default.
+            error_replies: Whether error replies of this node may go to the other sides.
             **options: What the transport understands.
 
         Raises:
             UnknownScheme: There is no transport for the scheme.
         """
         exposed = frozenset(map(address_of, expose))
-        return await self._on_loop(self._listen(uri, exposed, options))
+        return await self._on_loop(self._listen(uri, exposed, error_replies, options))
 
     async def connect(
-        self, uri: str, *, expose: Iterable[AddressLike] = (), **options: Any
+        self,
+        uri: str,
+        *,
+        expose: Iterable[AddressLike] = (),
+        error_replies: bool = False,
+        **options: Any,
     ) -> Address:
         """Connect to a URI.
 
         Args:
             uri: Where to; its scheme says by which transport.
             expose: The local addresses that the other side can reach; none by default.
+            error_replies: Whether error replies of this node may go to the other side.
             **options: What the transport understands.
 
         Returns:
@@ -197,13 +216,36 @@ class Node(Workers):
             UnknownScheme: There is no transport for the scheme.
         """
         exposed = frozenset(map(address_of, expose))
-        return await self._on_loop(self._connect(uri, exposed, options))
+        return await self._on_loop(self._connect(uri, exposed, error_replies, options))
 
-    async def _listen(self, uri: str, expose: frozenset[Address], options: Any) -> Listener:
-        return await self._transport(uri).listen(uri, expose=expose, **options)
+    async def _listen(
+        self,
+        uri: str,
+        expose: frozenset[Address],
+        error_replies: bool,
+        options: Any,
+    ) -> Listener:
+        listener = await self._transport(uri).listen(uri, expose=expose, **options)
+        if error_replies:
+            self._let_error_replies(listener.address)
+        return listener
 
-    async def _connect(self, uri: str, expose: frozenset[Address], options: Any) -> Address:
-        return await self._transport(uri).connect(uri, expose=expose, **options)
+    async def _connect(
+        self,
+        uri: str,
+        expose: frozenset[Address],
+        error_replies: bool,
+        options: Any,
+    ) -> Address:
+        address = await self._transport(uri).connect(uri, expose=expose, **options)
+        if error_replies:
+            self._let_error_replies(address)
+        return address
+
+    def _let_error_replies(self, at: Address) -> None:
+        with self.lock:
+            if self.has(at):  # or it would not be forgotten when the worker stops
+                self._exposures.error_replies.add(at)
 
     def _transport(self, uri: str) -> Transport:
         if self.phase is not Phase.OPEN:

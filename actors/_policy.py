@@ -93,6 +93,11 @@ class NodeLimits:
         waiting_senders: Senders waiting for room in one mailbox. More: `MailboxFull`.
         dead_letters: Dead letters kept; all are counted.
         dead_letter_reasons: Distinct reasons counted; further ones count as "other".
+        hops: Times a message may be passed on inside the node with no trace of it on the return
+            route, as by `Worker.step`. More: `RoutingLoop`.
+        exposed: Addresses exposed at run time (`Node.expose`) at one link or listener. More:
+            `LimitReached`.
+        error_replies: Error replies sent in a second; those beyond are dropped and counted.
         payload: Size of a payload sent from this node, in bytes. More: `PayloadTooBig`.
         stop_timeout: Time a worker that stops by itself gives its children, in seconds.
     """
@@ -107,5 +112,8 @@ class NodeLimits:
     waiting_senders: int = 1000
     dead_letters: int = 100
     dead_letter_reasons: int = 64
+    hops: int = 64
+    exposed: int = 10_000
+    error_replies: int = 100
     payload: int = 16 * 1024 * 1024
     stop_timeout: float = 5.0

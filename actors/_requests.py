@@ -12,6 +12,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
 from ..protocol import (
+    ERROR_SOURCE,
     LOCAL,
     Address,
     Context,
@@ -23,8 +24,9 @@ from ..protocol import (
     Route,
     RouteLike,
     format_route,
+    read_error_reply,
 )
-from ._errors import TooManyRequests
+from ._errors import GivenUp, Refused, TooManyRequests
 from ._mailbox import RoomLater, Target
 from ._run_queue import Phase
 
@@ -36,6 +38,7 @@ __all__ = ["LATE_ANSWER", "RandomAddresses", "Reply", "Requests"]
 LATE_ANSWER: Final = "late answer"
 """The reason of the dead letter that an answer nobody waits for any more becomes."""
 
+_ERRORS: Final = ERROR_SOURCE.value
 _BYTES: Final = 16
 _CHUNK: Final = 256
 _SHARED_TIMERS: Final = 16
@@ -94,7 +97,14 @@ class Reply(Target):
         elif self.future.done():
             self._router.dead_letter(message, LATE_ANSWER)
         else:
-            self.future.set_result(message)
+            back = message[1]
+            # `read_error_reply` says whether it is one; most answers need not be asked.
+            reply = read_error_reply(message) if back and back[-1][1] == _ERRORS else None
+            if reply is None:
+                self.future.set_result(message)
+            else:
+                error = (Refused if reply.certain else GivenUp)(reply.address, reply.reason)
+                self.future.set_exception(error)
 
     def expire(self) -> None:
         """Fail the request: it has waited as long as it may."""
@@ -164,7 +174,7 @@ class Requests:
         """Tell whether the address is that of a request given up not long ago."""
         return address in self._given_up
 
-    async def request(
+    async def request(  # noqa: C901 - every request passes here; calls would cost more than they show
         self,
         route: RouteLike,
         payload: bytes,
@@ -190,9 +200,16 @@ class Requests:
         deadlines[reply] = deadline
         if not patience.armed:
             patience.arm(deadline)
+        if context is None:
+            context = _new(Context, (deadline, None, None, 0))
+        elif context[0] is None:
+            context = context._replace(deadline=deadline)
         address = router.random_address()
         router.table[address] = reply
         self.count += 1
+        observer = router.observer
+        if observer is not None:
+            observer.asks(source, address, onward)
         try:
             message = _new(Message, (onward, (address,), payload, source, context))
             try:
@@ -213,6 +230,8 @@ class Requests:
         finally:
             self.count -= 1
             del router.table[address]
+            if observer is not None:
+                observer.asked(address)
             deadlines.pop(reply, None)
             if not patience.shared:
                 patience.cancel()

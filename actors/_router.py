@@ -9,11 +9,11 @@ from threading import get_ident
 from typing import Any, ClassVar, Final, TypeAlias, TypeGuard, cast
 
 from ..protocol import (
+    ERROR_SOURCE,
     LOCAL,
     MAX_ROUTE_LENGTH,
     Address,
     Context,
-    DeliveryError,
     Message,
     NodeStopped,
     OnwardError,
@@ -25,21 +25,24 @@ from ..protocol import (
     UnknownAddressType,
     route as route_of,
 )
-from ._dead_letters import DeadLetters
 from ._errors import RoutingLoop
+from ._losses import Losses
 from ._mailbox import RoomLater, Target
 from ._observer import Observer, Tracer
 from ._policy import NodeLimits
-from ._requests import LATE_ANSWER, RandomAddresses, Requests
-from ._run_queue import Phase, RunQueue
+from ._requests import LATE_ANSWER, RandomAddresses
+from ._run_queue import Phase
 
-__all__ = ["Router", "Rule", "words_for"]
+__all__ = ["Router", "Rule"]
+
+ANSWERED_ERROR: Final = "answer to an error reply"
+"""The reason of the dead letter that an answer to an error reply becomes."""
 
 Rule: TypeAlias = Callable[[Message], Message | None]
 """Gives a message back with its first address replaced; `None`: it took the message over."""
 
 
-class Router(RunQueue):
+class Router(Losses):
     """Takes messages to where their first onward address leads.
 
     Args:
@@ -48,7 +51,6 @@ class Router(RunQueue):
         clock: What stamps dead letters, in seconds; the loop's clock by default.
 
     Attributes:
-        dead_letters: What could not be delivered.
         table: What each address leads to.
         lock: Held to change the table; looking up takes no lock.
         random_address: Makes an address that nobody can guess.
@@ -57,16 +59,11 @@ class Router(RunQueue):
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
-        super().__init__(name, limits)
-        self.clock: Final = clock or self._loop_time
-        self.dead_letters = DeadLetters(
-            keep=limits.dead_letters, reasons=limits.dead_letter_reasons, clock=self.clock
-        )
+        super().__init__(name, limits, clock)
         self.table: dict[Address, Target] = {}
         self.lock = threading.RLock()
         self.random_address = RandomAddresses().take
         self._rules: dict[int, Rule] = {}
-        self._requests = Requests(self)
         self.observer: Observer | None = None
         self.tracer: Tracer | None = None
 
@@ -76,15 +73,24 @@ class Router(RunQueue):
         """Hand a message to the worker its first onward address leads to.
 
         Safe from any thread; it never waits. When it returns the message is in a mailbox,
-        or a rule has taken it over, or an overflow policy has dropped it.
+        or a rule has taken it over, or an overflow policy has dropped it. The message comes
+        from code outside of workers, whatever `source` it has: workers have `Worker.route`.
 
         Raises:
             EmptyRoute: There is no onward address.
             UnknownAddress: No worker has the address.
             UnknownAddressType: There is no rule for the type of the address.
             MailboxFull: The worker does not keep up.
+            AccessDenied: An access control does not let it in.
             RoutingLoop: Rules rewrote it too often.
             NodeStopped: The node has not started, or has stopped.
+        """
+        self.carry(message if message[3] is None else from_outside(message))
+
+    def carry(self, message: Message) -> None:
+        """Do as `route`, and believe the message's source.
+
+        For what a node is made of: workers' own methods, links, the broker.
         """
         onward = message[0]
         target = self.table.get(onward[0]) if onward else None
@@ -103,18 +109,18 @@ class Router(RunQueue):
                 self._wake()
 
     def route_now(self, message: Message) -> None:
-        """Do as `route`, and give a worker of the node its turn at once if the node is idle.
+        """Do as `carry`, and give a worker of the node its turn at once if the node is idle.
 
         For requests: whoever sends is about to wait, and a pass of the event loop less is a
         quarter of what a request costs. Only on the loop's thread and not in a turn.
         """
         onward = message[0]
         if self._awake or not onward or onward[0] not in self.table:
-            self.route(message)
+            self.carry(message)
             return
-        self._awake = True  # so that `route` does not wake the loop
+        self._awake = True  # so that `carry` does not wake the loop
         try:
-            self.route(message)
+            self.carry(message)
         finally:
             self.context.run(self._drain, self.limits.batch)
 
@@ -150,6 +156,9 @@ class Router(RunQueue):
         raise NotImplementedError
 
     def _unknown(self, message: Message, first: Address) -> None:
+        if first == ERROR_SOURCE:
+            self.dead_letter(message, ANSWERED_ERROR)
+            return
         if not self._requests.is_late(first):
             raise UnknownAddress(first)
         # Whoever answers cannot know that nobody waits any more; it is no error of theirs.
@@ -162,8 +171,12 @@ class Router(RunQueue):
             MailboxFull: The policy is another, or too many senders wait already.
             DeliveryError: As `route`.
         """
+        await self.carry_wait(message if message[3] is None else from_outside(message))
+
+    async def carry_wait(self, message: Message) -> None:
+        """Do as `route_wait`, and believe the message's source."""
         try:
-            self.route(message)
+            self.carry(message)
         except RoomLater as full:
             await self._on_loop(_put_when_room(full))
 
@@ -175,13 +188,17 @@ class Router(RunQueue):
         Returns:
             Whether it was delivered.
         """
+        return self.carry_or_bury(message if message[3] is None else from_outside(message))
+
+    def carry_or_bury(self, message: Message) -> bool:
+        """Do as `deliver`, and believe the message's source."""
         onward, back = message[0], message[1]
         try:
             if max(len(onward), len(back)) > MAX_ROUTE_LENGTH:
                 raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
             if onward and self._requests.is_late(onward[0]):
                 raise _LateAnswer(onward[0])
-            self.route(message)
+            self.carry(message)
         except OnwardError as error:
             self.dead_letter(message, error)
             return False
@@ -209,7 +226,7 @@ class Router(RunQueue):
         """
         self.check_payload(payload)
         back = self.route_of(return_route)
-        self.route(Message(self.route_of(route), back, payload, None, context))
+        self.carry(Message(self.route_of(route), back, payload, None, context))
 
     async def send_wait(
         self,
@@ -222,7 +239,7 @@ class Router(RunQueue):
         """Do as `send`, but wait for room where the mailbox's policy is to wait."""
         self.check_payload(payload)
         back = self.route_of(return_route)
-        await self.route_wait(Message(self.route_of(route), back, payload, None, context))
+        await self.carry_wait(Message(self.route_of(route), back, payload, None, context))
 
     def request(
         self,
@@ -239,8 +256,9 @@ class Router(RunQueue):
         Args:
             route: Where to.
             payload: What.
-            timeout: How long to wait, in seconds.
-            context: What travels with it inside the node.
+            timeout: How long to wait, in seconds. It becomes the message's deadline, after
+                which no worker of the node takes it up.
+            context: What travels with it inside the node; its deadline is kept, if it has one.
 
         Returns:
             The first message that comes back. A further one has no such address.
@@ -251,6 +269,8 @@ class Router(RunQueue):
             TooManyRequests: The node waits for as many answers as it may.
             NodeStopped: The node stopped.
             PayloadTooBig: The payload is over the limit.
+            Refused: An error reply came: it was certainly not handed over.
+            GivenUp: An error reply came: it was handed over, or may have been.
             DeliveryError: As `route`.
         """
         return self.request_from(None, route, payload, timeout, context)
@@ -266,47 +286,6 @@ class Router(RunQueue):
         """Do what `request` says, for a worker."""
         work = self._requests.request(route, payload, timeout, source, context)
         return work if get_ident() == self.thread_id else self._on_loop(work)
-
-    def fail_request(self, address: Address, error: OnwardError) -> bool:
-        """Raise an error where a request waits, in place of an answer. Call it on the loop.
-
-        For rules and transports that learn that no answer will come.
-
-        Args:
-            address: The mailbox of the request: the last step of its way back.
-            error: What `request` is to raise.
-
-        Returns:
-            Whether a request waits there.
-        """
-        return self._requests.fail(address, error)
-
-    def lose(self, message: Message, error: OnwardError) -> None:
-        """Make a message a dead letter, and tell a request of this node that waits for it.
-
-        For whoever has taken a message over and cannot do anything with it. Safe from any
-        thread.
-
-        Args:
-            message: The message.
-            error: Why; what the request raises.
-        """
-        self.dead_letter(message, error)
-        back = message[1]
-        if back and back[-1] in self._requests:
-            if get_ident() == self.thread_id:
-                self.fail_request(back[-1], error)
-            else:
-                self.call_on_loop(lambda: self.fail_request(back[-1], error))
-
-    def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
-        """Count and keep a message that cannot be delivered. Safe from any thread.
-
-        Args:
-            message: The message.
-            reason: Why: a few words, the same for the same cause, or the error.
-        """
-        self.dead_letters.add(message, reason if isinstance(reason, str) else words_for(reason))
 
     def check_payload(self, payload: bytes) -> None:
         """Check the size of a payload.
@@ -346,9 +325,6 @@ class Router(RunQueue):
         """Remove the rule for a type of address, if there is one."""
         self._rules.pop(address_type, None)
 
-    def _loop_time(self) -> float:
-        return self.loop.time()
-
 
 class _LateAnswer(UnknownAddress):
     reason: ClassVar[str] = LATE_ANSWER
@@ -365,6 +341,12 @@ async def _put_when_room(full: RoomLater) -> None:
             return
 
 
+def from_outside(message: Message) -> Message:
+    """Return a message as one that no worker sent."""
+    onward, back, payload, _, context = message
+    return Message(onward, back, payload, None, context)
+
+
 def _is_route(given: RouteLike) -> TypeGuard[Route]:
     if type(given) is not tuple:
         return False
@@ -378,11 +360,3 @@ def _is_route(given: RouteLike) -> TypeGuard[Route]:
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> Route:
     return route_of(text)
-
-
-def words_for(error: OnwardError) -> str:
-    """Return the few words an error is counted under."""
-    if isinstance(error, DeliveryError):
-        return error.reason
-    name = type(error).__name__
-    return "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()

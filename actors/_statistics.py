@@ -89,5 +89,14 @@ class NodeStatistics:
     dead_letter_reasons: Mapping[str, int]
     """Dead letters by reason."""
 
+    denied: int
+    """Messages that access controls did not let pass."""
+
+    error_replies: int
+    """Error replies sent."""
+
+    error_replies_dropped: int
+    """Error replies not sent because there were too many in a second."""
+
     workers: tuple[WorkerStatistics, ...]
     """Each worker, in the order they were spawned; empty when not asked for."""

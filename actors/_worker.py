@@ -8,39 +8,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pykka
 
-from ..protocol import (
-    MAX_ROUTE_LENGTH,
-    Address,
-    AddressLike,
-    Context,
-    EmptyRoute,
-    Message,
-    Route,
-    RouteLike,
-    RouteTooLong,
-)
-from ._actor import Actor
+from ..protocol import Address, AddressLike, Message
 from ._background import default_node
 from ._cell import Cell, Factory
 from ._future import LoopFuture
 from ._lifecycle import Stop
 from ._policy import Mailbox, Supervision
 from ._pykka import Identity, Inbox, identity
+from ._sending import Sending
 from ._timer import Timer
 
 if TYPE_CHECKING:
     from threading import Event
 
-    from ._node import Node
+    from .access._guard import AccessLike
 
 __all__ = ["ThreadWorker", "Worker"]
 
-_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 _MAILBOX: Final = Mailbox()
 _SUPERVISION: Final = Supervision()
 
 
-class Worker(Actor):
+class Worker(Sending):
     """A worker with an address, a mailbox and one message at a time.
 
     Override what you need; each of these may be `def` or `async def`:
@@ -59,11 +48,9 @@ class Worker(Actor):
         node: The node it runs on. This and the next are there from `on_start` on.
         address: Its primary address.
         leaves_node: Whether what it is sent goes to another node, as a link's does: the rest
-            of the route is then of addresses there.
+            of the route is then of addresses there, and what it sends comes from there.
     """
 
-    node: Node
-    address: Address
     _cell: Cell | None = None
     _identity: Identity | None = None
     leaves_node: ClassVar[bool] = False
@@ -77,6 +64,7 @@ class Worker(Actor):
         self._cell = cell
         self.node = cell.node
         self.address = cell.addresses[0]
+        self._out = cell.node.sender_for(cell)
 
     @property
     def _placed(self) -> Cell:
@@ -97,6 +85,7 @@ class Worker(Actor):
     def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Handle a routed message. By default it becomes a dead letter, "unhandled"."""
         self.node.dead_letter(message, "unhandled")
+        self.node.answer_error(message, "unhandled")
         return None
 
     def on_start(self) -> Awaitable[None] | None:
@@ -116,136 +105,6 @@ class Worker(Actor):
     ) -> Awaitable[None] | None:
         """Clean up before a failure stops or restarts the worker; not called on `RESUME`."""
 
-    # --- messages ---------------------------------------------------------------------
-
-    def forward(self, message: Message, own: Address | None = None) -> None:
-        """Pass a message on: off the onward route, onto the return route.
-
-        Args:
-            message: As it came to this worker.
-            own: The address to leave on the return route; the one it came to by default.
-
-        Raises:
-            EmptyRoute: There is no further step.
-            RouteTooLong: The return route is at its limit.
-            DeliveryError: As `Node.route`.
-        """
-        # Message.forward and Router.route in one: this path is taken most, and the two
-        # calls would be a fifth of it. Adding tuples is cheaper than unpacking them.
-        onward, back = message[0], message[1]
-        rest = onward[1:]
-        if not rest:
-            raise EmptyRoute
-        if len(back) >= MAX_ROUTE_LENGTH:
-            raise RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
-        me = onward[0]
-        back = (own or me,) + back  # noqa: RUF005
-        forwarded = _new(Message, (rest, back, message[2], me, message[4]))
-        node = self.node
-        target = node.table.get(rest[0])
-        if target is None:
-            node.route(forwarded)
-            return
-        queue = target.queue
-        if queue is None or len(queue) >= target.limit:
-            target.put(forwarded)
-            return
-        queue.append(forwarded)
-        if not target.scheduled:
-            target.scheduled = True
-            node.schedule(target)
-
-    def step(self, message: Message) -> None:
-        """Pass a message on and leave the return route as it is.
-
-        Raises:
-            EmptyRoute: There is no further step.
-            DeliveryError: As `Node.route`.
-        """
-        self.node.route(message.step())
-
-    def reply(self, message: Message, payload: bytes, own: Address | None = None) -> None:
-        """Answer a message along its return route.
-
-        Args:
-            message: As it came to this worker.
-            payload: The answer.
-            own: The address the answer comes from; the one the message came to by default.
-
-        Raises:
-            EmptyRoute: The message has no return route.
-            PayloadTooBig: The payload is over the node's limit.
-            DeliveryError: As `Node.route`.
-        """
-        node = self.node
-        if len(payload) > node.limits.payload:
-            node.check_payload(payload)
-        onward, back, _, _, context = message
-        if not back:
-            raise EmptyRoute
-        me = onward[0]
-        node.route(_new(Message, (back, (own or me,), payload, me, context)))
-
-    def send(
-        self,
-        route: RouteLike,
-        payload: bytes,
-        *,
-        return_route: RouteLike | None = None,
-        context: Context | None = None,
-    ) -> None:
-        """Send a new message.
-
-        Args:
-            route: Where to.
-            payload: What.
-            return_route: The way back; this worker by default.
-            context: What travels with it inside the node.
-
-        Raises:
-            PayloadTooBig: The payload is over the node's limit.
-            DeliveryError: As `Node.route`.
-        """
-        node = self.node
-        back: Route = (self.address,) if return_route is None else node.route_of(return_route)
-        node.check_payload(payload)
-        node.route(Message(node.route_of(route), back, payload, self.address, context))
-
-    async def send_wait(
-        self,
-        route: RouteLike,
-        payload: bytes,
-        *,
-        return_route: RouteLike | None = None,
-        context: Context | None = None,
-    ) -> None:
-        """Send a new message; wait for room where the mailbox's policy is to wait."""
-        node = self.node
-        back: Route = (self.address,) if return_route is None else node.route_of(return_route)
-        node.check_payload(payload)
-        message = Message(node.route_of(route), back, payload, self.address, context)
-        await node.route_wait(message)
-
-    def route(self, message: Message) -> None:
-        """Send a message that is complete but for its source, which is this worker.
-
-        Raises:
-            DeliveryError: As `Node.route`.
-        """
-        onward, back, payload, _, context = message
-        self.node.route(_new(Message, (onward, back, payload, self.address, context)))
-
-    def request(
-        self,
-        route: RouteLike,
-        payload: bytes,
-        *,
-        timeout: float = 30.0,
-        context: Context | None = None,
-    ) -> Coroutine[Any, Any, Message]:
-        """Send a message and await the answer. See `Node.request`."""
-        return self.node.request_from(self.address, route, payload, timeout, context)
-
     # --- children, timers, the end ----------------------------------------------------
 
     def spawn(
@@ -255,9 +114,10 @@ class Worker(Actor):
         address: AddressLike | Iterable[AddressLike] | None = None,
         mailbox: Mailbox = _MAILBOX,
         supervision: Supervision = _SUPERVISION,
+        access: AccessLike | None = None,
     ) -> Address:
         """Spawn a child: a worker that stops before this one does. See `Node.spawn`."""
-        return self.node.spawn_child(self._placed, factory, address, mailbox, supervision)
+        return self.node.spawn_child(self._placed, factory, address, mailbox, supervision, access)
 
     def start_child(
         self,
@@ -266,9 +126,10 @@ class Worker(Actor):
         address: AddressLike | Iterable[AddressLike] | None = None,
         mailbox: Mailbox = _MAILBOX,
         supervision: Supervision = _SUPERVISION,
+        access: AccessLike | None = None,
     ) -> Coroutine[Any, Any, Address]:
         """Spawn a child and await its `on_start`. See `Node.start`."""
-        return self.node.start_child(self._placed, factory, address, mailbox, supervision)
+        return self.node.start_child(self._placed, factory, address, mailbox, supervision, access)
 
     def after(self, seconds: float, action: Callable[[], object]) -> Timer:
         """Do something once, as a turn of this worker, after so many seconds.

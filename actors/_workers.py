@@ -10,19 +10,19 @@ from ..protocol import (
     AddressInUse,
     AddressLike,
     NodeStopped,
-    UnknownAddress,
     WorkerStopped,
     address as address_of,
 )
 from . import _lifecycle as lifecycle
 from ._cell import Cell, Factory
 from ._errors import LimitReached
+from ._guarding import Guarding
 from ._policy import Mailbox, NodeLimits, OnFailure, Supervision
 from ._pykka import join_inbox
-from ._router import Router
 from ._run_queue import Phase
 from ._state import NEW, RUNNING, STOPPING
 from ._statistics import NodeStatistics
+from .access._guard import AccessLike, Guarded
 
 if TYPE_CHECKING:
     import pykka
@@ -37,7 +37,7 @@ _SUPERVISION: Final = Supervision()
 _LIKE_PYKKA: Final = Supervision(OnFailure.STOP)
 
 
-class Workers(Router):
+class Workers(Guarding):
     """A router with workers. `Node` is the only class derived from it.
 
     Args:
@@ -59,6 +59,7 @@ class Workers(Router):
         address: AddressLike | Iterable[AddressLike] | None = None,
         mailbox: Mailbox = _MAILBOX,
         supervision: Supervision = _SUPERVISION,
+        access: AccessLike | None = None,
     ) -> Address:
         """Make a worker and register it; `on_start` is its first turn.
 
@@ -69,6 +70,8 @@ class Workers(Router):
                 none. By default one of 32 random hexadecimal digits.
             mailbox: How many messages may wait, and what happens at that limit.
             supervision: What happens when it fails.
+            access: What may come in, and what it may send: for all its addresses, or for
+                each that is named. `None`: everything.
 
         Returns:
             Its primary address.
@@ -78,7 +81,7 @@ class Workers(Router):
             LimitReached: The node has as many addresses as it may.
             NodeStopped: The node has not started, or is stopping.
         """
-        return self._spawn(factory, address, mailbox, supervision, None).address
+        return self._spawn(factory, address, mailbox, supervision, None, access).address
 
     async def start(
         self,
@@ -87,9 +90,11 @@ class Workers(Router):
         address: AddressLike | Iterable[AddressLike] | None = None,
         mailbox: Mailbox = _MAILBOX,
         supervision: Supervision = _SUPERVISION,
+        access: AccessLike | None = None,
     ) -> Address:
         """Spawn a worker and wait until it has started; raises what `on_start` raises."""
-        return await self._on_loop(self._start(factory, address, mailbox, supervision, None))
+        work = self._start(factory, address, mailbox, supervision, None, access)
+        return await self._on_loop(work)
 
     def spawn_child(
         self,
@@ -98,9 +103,10 @@ class Workers(Router):
         address: AddressLike | Iterable[AddressLike] | None,
         mailbox: Mailbox,
         supervision: Supervision,
+        access: AccessLike | None,
     ) -> Address:
         """Do what `Worker.spawn` says."""
-        return self._spawn(factory, address, mailbox, supervision, parent).address
+        return self._spawn(factory, address, mailbox, supervision, parent, access).address
 
     async def start_child(
         self,
@@ -109,9 +115,11 @@ class Workers(Router):
         address: AddressLike | Iterable[AddressLike] | None,
         mailbox: Mailbox,
         supervision: Supervision,
+        access: AccessLike | None,
     ) -> Address:
         """Do what `Worker.start_child` says."""
-        return await self._on_loop(self._start(factory, address, mailbox, supervision, parent))
+        work = self._start(factory, address, mailbox, supervision, parent, access)
+        return await self._on_loop(work)
 
     async def _start(
         self,
@@ -120,8 +128,9 @@ class Workers(Router):
         mailbox: Mailbox,
         supervision: Supervision,
         parent: Cell | None,
+        access: AccessLike | None,
     ) -> Address:
-        cell = self._spawn(factory, address, mailbox, supervision, parent)
+        cell = self._spawn(factory, address, mailbox, supervision, parent, access)
         if cell.state == NEW:
             cell.started = self.loop.create_future()
             await cell.started
@@ -140,13 +149,22 @@ class Workers(Router):
         mailbox: Mailbox,
         supervision: Supervision,
         parent: Cell | None,
+        access: AccessLike | None,
     ) -> Cell:
         addresses = self._addresses(address)
         if parent is not None and parent.state >= STOPPING:
             raise WorkerStopped(parent.address)
         self._check_free(addresses)
         cell = Cell(cast("Node", self), addresses, factory, mailbox, supervision, parent)
-        self._admit(cell, factory())
+        if access is None:
+            self._admit(cell, factory())
+            return cell
+        self._guarded[cell] = Guarded(self, cell, access)
+        try:
+            self._admit(cell, factory())
+        except BaseException:
+            del self._guarded[cell]
+            raise
         return cell
 
     def _admit(self, cell: Cell, worker: Worker) -> None:
@@ -159,7 +177,7 @@ class Workers(Router):
         with self.lock:
             self._check_free(cell.addresses)
             for each in cell.addresses:
-                self.table[each] = cell
+                self.table[each] = self._target(cell, each)
             self._workers += 1
         if cell.parent is not None:
             if cell.parent.children is None:
@@ -197,13 +215,15 @@ class Workers(Router):
             UnknownAddress: There is no such worker.
             AddressInUse: A worker has the new address already.
             LimitReached: The node has as many addresses as it may.
+
+        Access that was given for the whole worker is for the new address too.
         """
         added = address_of(extra)
         with self.lock:
             cell = self._cell(owner)
             self._check_free((added,))
-            self.table[added] = cell
             cell.addresses = (*cell.addresses, added)
+            self.table[added] = self._target(cell, added)
 
     def remove_address(self, extra: AddressLike) -> None:
         """Take an address from its worker.
@@ -219,6 +239,9 @@ class Workers(Router):
                 raise ValueError(f"{removed} is the primary address of {cell}")
             cell.addresses = tuple(each for each in cell.addresses if each != removed)
             del self.table[removed]
+            self._exposures.forget(removed)
+            if cell in self._guarded:
+                self._guarded[cell].drop(removed)
 
     def has(self, address: AddressLike) -> bool:
         """Tell whether a worker, or a request's mailbox, has the address."""
@@ -274,24 +297,13 @@ class Workers(Router):
         """
         return self._cell(address).worker.actor_ref
 
-    def _cell(self, address: AddressLike) -> Cell:
-        found = self.table.get(address_of(address))
-        if not isinstance(found, Cell):
-            raise UnknownAddress(address_of(address))
-        return found
-
-    def _cells(self) -> list[Cell]:
-        return [
-            target
-            for address, target in list(self.table.items())
-            if isinstance(target, Cell) and target.addresses[0] == address
-        ]
-
     def forget(self, cell: Cell) -> None:
         """Take a stopped worker off the table and keep its counts."""
         with self.lock:
             for each in cell.addresses:
                 del self.table[each]
+                self._exposures.forget(each)
+            self._guarded.pop(cell, None)
             self._workers -= 1
             for index, count in enumerate(_counts(cell)):
                 self._retired[index] += count
@@ -319,6 +331,9 @@ class Workers(Router):
             abandoned=self.abandoned,
             dead_letters=sum(by_reason.values()),
             dead_letter_reasons=by_reason,
+            denied=self.denied,
+            error_replies=self.error_replies.sent,
+            error_replies_dropped=self.error_replies.dropped,
             workers=tuple(cell.statistics() for cell in cells) if workers else (),
         )
 

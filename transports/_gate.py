@@ -36,16 +36,24 @@ class Gate:
     Args:
         expose: What is reachable from outside.
         max_returns: Most addresses in the ways back to remember, of workers and of requests each.
+        more: Tells whether an address is exposed besides, for now; asked for each message.
 
     Attributes:
         noted: The way back noted last, or `None`: it need not be noted again.
         admitted: The onward route admitted last, or `None`: it need not be asked for again.
     """
 
-    __slots__ = ("_expose", "_requests", "_types", "_workers", "admitted", "noted")
+    __slots__ = ("_expose", "_more", "_requests", "_types", "_workers", "admitted", "noted")
 
-    def __init__(self, expose: frozenset[Address], *, max_returns: int = MAX_RETURNS) -> None:
+    def __init__(
+        self,
+        expose: frozenset[Address],
+        *,
+        max_returns: int = MAX_RETURNS,
+        more: Callable[[Address], bool] = lambda _: False,
+    ) -> None:
         self._expose = expose
+        self._more = more
         self._types = frozenset(
             address.type for address in expose if address.value == ANY and address.type != LOCAL
         )
@@ -85,7 +93,8 @@ class Gate:
         if first in self._expose or first[0] in self._types or onward in self._workers:
             self.admitted = onward
             return True
-        return False
+        # Not remembered: it may be hidden again at any time.
+        return self._more(first)
 
     def take_waiting(self) -> tuple[Address, ...]:
         """Return the mailboxes of requests that have had no answer, and forget them."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
 from ..actors import Worker
 from ..protocol import (
+    ERROR_SOURCE,
     MAX_ROUTE_LENGTH,
     Address,
     EmptyRoute,
@@ -30,6 +31,7 @@ from ..protocol import (
 from ._gate import MAX_RETURNS, Gate
 
 if TYPE_CHECKING:
+    from ..actors._cell import Cell
     from ..protocol import Context
 
 __all__ = ["Link"]
@@ -37,6 +39,9 @@ __all__ = ["Link"]
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 # What a NamedTuple's own constructor calls, without the detour.
 _new_message: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
+
+KEPT_IN: Final = "error replies are off"
+"""The reason of the dead letter that an error reply becomes that may not go over a link."""
 
 MAX_GIVEN_UP: Final = 1000
 """Most full mailboxes a link has lost patience with and remembers; the first forgotten gets
@@ -88,7 +93,8 @@ class Link(Worker):
         self.taken = 0
         self.arrived = 0
         self.refused = 0
-        self._gate = Gate(expose, max_returns=max_returns)
+        self._gate = Gate(expose, max_returns=max_returns, more=self._is_exposed)
+        self._at: tuple[Address, ...] = ()  # where it is, for what is exposed at run time
         self._arrivals: deque[Message] = deque()
         self._max_arrivals = arrivals
         self._arrival_bytes = 0  # of those behind the first
@@ -98,6 +104,14 @@ class Link(Worker):
         self._stalled_at = 0.0
         self._given_up: dict[Address, None] = {}
         self._retry: asyncio.TimerHandle | None = None
+
+    def _join(self, cell: Cell) -> None:
+        super()._join(cell)
+        parent = cell.parent  # the listener, if it has come to one
+        self._at = (cell.address,) if parent is None else (cell.address, parent.address)
+
+    def _is_exposed(self, address: Address) -> bool:
+        return self.node.is_exposed(address, self._at)
 
     # --- towards the other end ----------------------------------------------------------
 
@@ -109,6 +123,9 @@ class Link(Worker):
             return None
         gate = self._gate
         if back and back != gate.noted:
+            if back[-1] == ERROR_SOURCE and not self.node.lets_error_replies(self._at):
+                self.node.dead_letter(message, KEPT_IN)
+                return None
             gate.note(back, self.node.is_ephemeral)
         self.taken += 1
         return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
@@ -129,11 +146,9 @@ class Link(Worker):
         """Say that a message taken for the other end cannot be delivered.
 
         It becomes a dead letter; if it is a request of this node, the request ends with
-        the error.
+        the error. Anybody else may be sent an error reply.
         """
-        self.node.dead_letter(message, error)
-        if message.return_route:
-            self.node.fail_request(message.return_route[0], error)
+        self.node.lose(message, error)
 
     # --- from the other end -------------------------------------------------------------
 
@@ -148,12 +163,15 @@ class Link(Worker):
         )
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        """Do as `arrive` with messages that have this link's address on the return route."""
+        """Do as `arrive` with messages that have this link's address on the return route already.
+
+        It is their source too.
+        """
         self.arrived += len(messages)
         if self._arrivals:
             self._keep(messages)
             return
-        route, gate, given_up = self.node.route, self._gate, self._given_up
+        carry, gate, given_up = self.node.carry, self._gate, self._given_up
         for index, message in enumerate(messages):
             onward = message[0]
             if onward is not gate.admitted and not gate.admits(onward):
@@ -162,18 +180,18 @@ class Link(Worker):
             try:
                 if len(message[1]) > MAX_ROUTE_LENGTH:
                     raise RouteTooLong(len(message[1]), MAX_ROUTE_LENGTH)
-                route(message)
+                carry(message)
                 if given_up:
                     given_up.pop(onward[0], None)
             except MailboxFull as error:
                 if onward[0] in given_up:
-                    self.node.dead_letter(message, error)
+                    self.node.lose(message, error)
                     continue
                 self._stall(message)
                 self._keep(messages[index + 1 :])
                 return
             except OnwardError as error:
-                self.node.dead_letter(message, error)
+                self.node.lose(message, error)
 
     def hold(self) -> None:
         """Stop taking from the other end, if that can be done: a mailbox is full."""
@@ -183,7 +201,7 @@ class Link(Worker):
 
     def _refuse(self, message: Message) -> None:
         self.refused += 1
-        self.node.dead_letter(message, NotExposed(message[0][0]))
+        self.node.lose(message, NotExposed(message[0][0]))
 
     def _keep(self, messages: Sequence[Message]) -> None:
         """Keep messages behind one that waits for room in a mailbox."""
@@ -194,7 +212,7 @@ class Link(Worker):
                 len(self._arrivals) >= self._max_arrivals
                 or self._arrival_bytes + _size(message) > self._max_arrival_bytes
             ):
-                self.node.dead_letter(message, MailboxFull(message[0][0]))
+                self.node.lose(message, MailboxFull(message[0][0]))
             else:
                 self._arrivals.append(message)
                 self._arrival_bytes += _size(message)
@@ -214,15 +232,15 @@ class Link(Worker):
             try:
                 if len(message[1]) > MAX_ROUTE_LENGTH:
                     raise RouteTooLong(len(message[1]), MAX_ROUTE_LENGTH)
-                self.node.route(message)
+                self.node.carry(message)
                 self._given_up.pop(first, None)
             except MailboxFull as error:
                 if self._has_patience(first):
                     self._retry_later(waited)
                     return
-                self.node.dead_letter(message, error)
+                self.node.lose(message, error)
             except OnwardError as error:
-                self.node.dead_letter(message, error)
+                self.node.lose(message, error)
             arrivals.popleft()
             if arrivals:
                 self._arrival_bytes -= _size(arrivals[0])
@@ -257,7 +275,8 @@ class Link(Worker):
         if self._retry is not None:
             self._retry.cancel()
         while self._arrivals:
-            self.node.dead_letter(self._arrivals.popleft(), MailboxFull.reason)
+            message = self._arrivals.popleft()
+            self.node.lose(message, MailboxFull(message[0][0]))
         self._arrival_bytes = 0
         self.lost("the link was closed")
         return None

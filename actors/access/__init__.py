@@ -1,3 +1,39 @@
-"""Who may send what to whom: access controls, and what to combine them with."""
+"""Who may send what to whom: access controls for the addresses of a node.
 
-__all__: list[str] = []
+```python
+access = Access(incoming=from_source("api"), outgoing=to_next("log", "store"))
+await node.start(Orders, address="orders", access=access)
+```
+
+A message that may not pass raises `AccessDenied` where it is sent.
+"""
+
+from ._controls import (
+    Access,
+    AccessControl,
+    all_of,
+    allow_all,
+    any_of,
+    deny_all,
+    from_source,
+    local_only,
+    not_,
+    to_next,
+)
+from ._errors import AccessDenied
+from ._guard import AccessLike
+
+__all__ = [
+    "Access",
+    "AccessControl",
+    "AccessDenied",
+    "AccessLike",
+    "all_of",
+    "allow_all",
+    "any_of",
+    "deny_all",
+    "from_source",
+    "local_only",
+    "not_",
+    "to_next",
+]

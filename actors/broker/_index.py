@@ -135,7 +135,7 @@ class TagIndexWorker(Worker):
         if threading.get_ident() != self._thread_id:
             # The table belongs to the loop's thread: by way of the mailbox, and its limit.
             onward = (self.address, *onward)
-            self.node.route(_new(Message, (onward, back, payload, source, context)))
+            self.node.carry(_new(Message, (onward, back, payload, source, context)))
             return None
         ask = self._selectors.named(onward[0])
         candidates = self.table.candidates(ask.query)
@@ -226,7 +226,7 @@ class TagIndexWorker(Worker):
     def handle_message(self, message: Message) -> None:
         """Resolve a message that was sent on another thread."""
         onward, back, payload, source, context = message
-        self.node.deliver(_new(Message, (onward[1:], back, payload, source, context)))
+        self.node.carry_or_bury(_new(Message, (onward[1:], back, payload, source, context)))
 
     # --- waiting for a route ----------------------------------------------------------------
 
@@ -297,7 +297,7 @@ class TagIndexWorker(Worker):
         if to is None:  # who has joined was gone again before it was this one's turn
             self._keep(message, ask, waiter.since, waiter.until - waiter.since)
             return
-        self.node.deliver(_new(Message, ((to, *rest), back, payload, source, context)))
+        self.node.carry_or_bury(_new(Message, ((to, *rest), back, payload, source, context)))
 
     def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
         self.rejected += 1

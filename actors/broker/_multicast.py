@@ -41,18 +41,18 @@ class Multicast(Worker):
         found = self._index.candidates(self._index.asked(onward[1]))
         if len(found) == 1:
             to = (found[0].target.choose(exchange), *onward[2:])
-            self.node.deliver(Message(to, back, payload, source, context))
+            self.node.carry_or_bury(Message(to, back, payload, source, context))
         elif not found:  # the last destination left in the meantime; wait for the next
-            self.node.deliver(message.step())
+            self.node.carry_or_bury(message.step())
         elif exchange is None:
             for entry in found:
                 to = (entry.target.choose(None), *onward[2:])
-                self.node.deliver(Message(to, back, payload, source, context))
+                self.node.carry_or_bury(Message(to, back, payload, source, context))
         else:
             merging = exchange.merge(self.rules)
             for entry in found:
                 branch = merging.branch()
                 to = (entry.target.choose(branch), *onward[2:])
                 about = Context(None, None, branch)
-                self.node.deliver(Message(to, back, payload, source, about))
+                self.node.carry_or_bury(Message(to, back, payload, source, about))
             merging.begin()

@@ -289,7 +289,7 @@ class RouteWorker(Worker):
         to = (self._destination.worker, *onward[1:])
         passed = _new(Message, (to, back, payload, onward[0], context))
         try:
-            self.node.route(passed)
+            self.node.carry(passed)
         except DeliveryError as error:
             self.node.lose(passed, error)
             return

@@ -31,6 +31,6 @@ class Unicast(Worker):
         index = self._index
         chosen = index.choose(index.asked(message.onward_route[1]), exchange_of(message))
         if chosen is None:  # the last destination left in the meantime; wait for the next
-            self.node.deliver(message.step())
+            self.node.carry_or_bury(message.step())
             return
-        self.node.deliver(message.step().redirect(chosen))
+        self.node.carry_or_bury(message.step().redirect(chosen))

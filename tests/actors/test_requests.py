@@ -76,11 +76,14 @@ async def test_what_the_worker_asked_sees() -> None:
         asking, answering = Asking(), Answering()
         node.spawn(lambda: asking, address="asking")
         node.spawn(lambda: answering, address="recorder")
+        deadline = node.loop.time() + 30.0  # the default timeout
         node.send("asking", b"")
         await asyncio.sleep(1)
         [message] = answering.messages
         assert message.source == asking.address
-        assert message.context is context
+        assert message.context is not None
+        assert message.context.trace == "trace"
+        assert message.context.deadline == deadline
         [back] = message.return_route
         assert not node.is_ephemeral(back)
         assert not node.is_ephemeral(asking.address)

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from onward.actors import Node, NodeLimits, RoutingLoop
-from onward.actors._router import Router, words_for
+from onward.actors._losses import words_for
+from onward.actors._router import Router
 from onward.protocol import (
     MAX_ROUTE_LENGTH,
     Address,

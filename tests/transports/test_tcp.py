@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 
@@ -39,7 +39,7 @@ Nodes: TypeAlias = tuple[Node, Node, Node]
 FAST = Backoff(first=0.001, longest=0.001)
 
 
-async def listening(node: Node, *expose: str, port: int = 0, **options: object) -> TcpListener:
+async def listening(node: Node, *expose: str, port: int = 0, **options: Any) -> TcpListener:
     listener = await node.listen(f"tcp://127.0.0.1:{port}", expose=expose, **options)
     return cast(TcpListener, listener)
 

@@ -276,9 +276,9 @@ class Session:
         # What the rule for tags would do, less a message. If nobody is there, it decides.
         to = index.choose(ask, exchange)
         if to is None:
-            self._link.node.route(self._message(exchange, ask.address))
+            self._link.node.carry(self._message(exchange, ask.address))
         elif not self._hand_over(exchange, to):
-            self._link.node.route(self._message(exchange, to))
+            self._link.node.carry(self._message(exchange, to))
 
     def _message(self, exchange: StreamExchange, to: Address) -> Message:
         """Return a request as the message that it is to all but connections."""

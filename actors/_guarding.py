@@ -1,0 +1,114 @@
+"""What decides who may reach the workers of a node: access controls, and what is exposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from ..protocol import Address, AddressLike, UnknownAddress, address as address_of
+from ._cell import Cell
+from ._mailbox import Target
+from ._policy import NodeLimits
+from ._router import Router
+from .access._exposures import Exposures
+from .access._guard import Guard, Guarded, Outgoing
+
+if TYPE_CHECKING:
+    from ._workers import Workers
+
+__all__ = ["Guarding"]
+
+
+class Guarding(Router):
+    """A router that knows which workers are guarded and which are exposed.
+
+    Args:
+        name: Of the node.
+        limits: Of the node.
+        clock: What stamps dead letters, in seconds; the loop's clock by default.
+
+    Attributes:
+        denied: Messages that access controls did not let pass.
+    """
+
+    def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
+        super().__init__(name, limits, clock)
+        self.denied = 0
+        self._exposures = Exposures(limits.exposed)
+        self._guarded: dict[Cell, Guarded] = {}
+
+    def _cell(self, address: AddressLike) -> Cell:
+        found = _cell_of(self.table.get(address_of(address)))
+        if found is None:
+            raise UnknownAddress(address_of(address))
+        return found
+
+    def _cells(self) -> list[Cell]:
+        return [
+            cell
+            for address, target in list(self.table.items())
+            if (cell := _cell_of(target)) is not None and cell.addresses[0] == address
+        ]
+
+    def _target(self, cell: Cell, address: Address) -> Target:
+        """Return what an address of a worker is to lead to."""
+        guarded = self._guarded.get(cell)
+        return cell if guarded is None else guarded.target(address)
+
+    def sender_for(self, cell: Cell) -> Workers | Outgoing:
+        """Return what a worker sends through: the node, if nothing decides what it may send."""
+        guarded = self._guarded.get(cell)
+        return cast("Workers", self) if guarded is None else guarded.sender
+
+    def is_inside(self, address: Address) -> bool:
+        """Tell whether an address is of a worker that is no link to another node."""
+        cell = _cell_of(self.table.get(address))
+        return cell is not None and not cell.worker.leaves_node
+
+    def expose(self, at: AddressLike, address: AddressLike) -> None:
+        """Let the other end of a link send to a worker. Safe from any thread.
+
+        For what is made while the node runs for whoever is at the other end. It ends with
+        the worker, and with the link or listener. Idempotent.
+
+        Args:
+            at: The address of a link; or of a listener: of all its links, those to come
+                included.
+            address: The address to expose: a worker's.
+
+        Raises:
+            UnknownAddress: There is no such worker, or no such link or listener.
+            LimitReached: `NodeLimits.exposed` are exposed there.
+        """
+        with self.lock:
+            exposed = address_of(address)
+            self._cell(exposed)
+            self._exposures.add(self._cell(at).address, exposed)
+
+    def hide(self, at: AddressLike, address: AddressLike) -> bool:
+        """End what `expose` began. What a link was made to expose stays exposed.
+
+        Args:
+            at: As given to `expose`.
+            address: As given to `expose`.
+
+        Returns:
+            Whether it was exposed there.
+        """
+        with self.lock:
+            cell = _cell_of(self.table.get(address_of(at)))
+            return cell is not None and self._exposures.remove(cell.address, address_of(address))
+
+    def is_exposed(self, address: Address, at: tuple[Address, ...]) -> bool:
+        """Tell whether `expose` lets an address be reached at one of these. For links."""
+        return self._exposures.has(address, at)
+
+    def lets_error_replies(self, at: tuple[Address, ...]) -> bool:
+        """Tell whether error replies may go out at one of these. For links."""
+        return any(each in self._exposures.error_replies for each in at)
+
+
+def _cell_of(target: Target | None) -> Cell | None:
+    if isinstance(target, Guard):
+        return target.cell
+    return target if isinstance(target, Cell) else None

@@ -1,0 +1,150 @@
+"""What becomes of messages that do not get through: who is told, and what is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Final, cast
+
+from ..protocol import Address, DeliveryError, Message, OnwardError
+from ._dead_letters import DeadLetters
+from ._error_replies import ErrorReplies
+from ._errors import GivenUp, Refused
+from ._policy import NodeLimits
+from ._requests import Requests
+from ._run_queue import RunQueue
+
+if TYPE_CHECKING:
+    from ._router import Router
+
+__all__ = ["Losses", "words_for"]
+
+
+class Losses(RunQueue):
+    """A run queue with dead letters, and with the requests and senders that hear of them.
+
+    Args:
+        name: Of the node.
+        limits: Of the node.
+        clock: What stamps dead letters, in seconds; the loop's clock by default.
+
+    Attributes:
+        clock: As given.
+        dead_letters: What could not be delivered.
+        error_replies: What tells others that a message did not get through.
+    """
+
+    def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
+        super().__init__(name, limits)
+        self.clock: Final = clock or self._loop_time
+        self.dead_letters = DeadLetters(
+            keep=limits.dead_letters, reasons=limits.dead_letter_reasons, clock=self.clock
+        )
+        self._requests = Requests(cast("Router", self))
+        self.error_replies = ErrorReplies(cast("Router", self), limits.error_replies)
+
+    def fail_request(self, address: Address, error: OnwardError) -> bool:
+        """Raise an error where a request waits, in place of an answer. Call it on the loop.
+
+        For rules and transports that learn that no answer will come.
+
+        Args:
+            address: The mailbox of the request: the last step of its way back.
+            error: What `request` is to raise.
+
+        Returns:
+            Whether a request waits there.
+        """
+        return self._requests.fail(address, error)
+
+    def lose(self, message: Message, error: OnwardError) -> None:
+        """Make a message a dead letter, and tell who waits for it.
+
+        A request of this node raises the error. Anybody else is sent an error reply, if the
+        node sends any. For whoever has taken a message over and cannot do anything with it.
+        Safe from any thread.
+
+        Args:
+            message: The message.
+            error: Why; what the request raises.
+        """
+        self.dead_letter(message, error)
+        self._tell(message, error)
+
+    def give_back(self, message: Message, error: OnwardError) -> bool:
+        """Lose what a worker could not pass on or answer, if its handler let the error through.
+
+        Args:
+            message: What the worker has in hand.
+            error: What its handler raised.
+
+        Returns:
+            Whether that is all there is to the error. Otherwise it is the worker's failure.
+        """
+        lost = error.lost
+        if lost is None:
+            return False
+        if goes_on_with(lost, message):
+            self.lose(message, error)
+            return True
+        if lost[0] == message[1]:  # an answer, and who gives it has been told
+            self.dead_letter(lost, error)
+            return True
+        return False
+
+    def answer_error(self, message: Message, reason: str, *, certain: bool = True) -> bool:
+        """Tell who sent a message that it will not be handled. Safe from any thread.
+
+        A request of this node raises `Refused` or `GivenUp`. Anybody else is sent an error
+        reply, if the node sends any and the message has a return route.
+
+        Args:
+            message: The message, as it came to the worker.
+            reason: Why, in a few words that may be shown to anybody.
+            certain: Whether nothing has been done with the message, so that it is safe to
+                send it again.
+
+        Returns:
+            Whether anybody is told.
+        """
+        error = (Refused if certain else GivenUp)(message.to, reason)
+        return self._tell(message, error, reason)
+
+    def _tell(self, message: Message, error: OnwardError, reason: str = "") -> bool:
+        back = message[1]
+        if not back:
+            return False
+        if back[-1] not in self._requests:
+            return self.error_replies.answer(message, error, reason or words_for(error))
+        if get_ident() != self.thread_id:
+            self.call_on_loop(lambda: self.fail_request(back[-1], error))
+            return True
+        return self.fail_request(back[-1], error)
+
+    def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
+        """Count and keep a message that cannot be delivered. Safe from any thread.
+
+        Args:
+            message: The message.
+            reason: Why: a few words, the same for the same cause, or the error.
+        """
+        self.dead_letters.add(message, reason if isinstance(reason, str) else words_for(reason))
+
+    def _loop_time(self) -> float:
+        return self.loop.time()
+
+
+def goes_on_with(lost: Message, message: Message) -> bool:
+    """Tell whether a message that was lost is one that came, or what a worker made of it."""
+    if lost is message:
+        return True
+    longer = len(lost[1]) - len(message[1])
+    return lost[2] is message[2] and longer >= 0 and lost[1][longer:] == message[1]
+
+
+def words_for(error: OnwardError) -> str:
+    """Return the few words an error is counted under."""
+    if isinstance(error, DeliveryError):
+        return error.reason
+    name = type(error).__name__
+    return "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()

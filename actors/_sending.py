@@ -1,0 +1,257 @@
+"""How a worker sends: what it passes on, answers, and begins itself."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol import (
+    MAX_ROUTE_LENGTH,
+    Address,
+    Context,
+    EmptyRoute,
+    Message,
+    OnwardError,
+    Route,
+    RouteLike,
+    RouteTooLong,
+)
+from ._actor import Actor
+from ._errors import RoutingLoop
+
+if TYPE_CHECKING:
+    from ._node import Node
+    from ._workers import Workers
+    from .access._guard import Outgoing
+
+__all__ = ["Sending"]
+
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+LONG_ROUTE: Final = MAX_ROUTE_LENGTH * 3 // 4
+"""Addresses of a return route from which on who looks on is told of each further one."""
+
+ONE_HOP: Final = Context(hops=1)
+
+
+class Sending(Actor):
+    """What `Worker` sends by. Its source is always its primary address: nobody can say otherwise.
+
+    Attributes:
+        node: The node it runs on.
+        address: Its primary address.
+    """
+
+    node: Node
+    address: Address
+    _out: Workers | Outgoing  # the node, unless what it may send is controlled
+
+    def forward(self, message: Message, own: Address | None = None) -> None:
+        """Pass a message on: off the onward route, onto the return route.
+
+        Args:
+            message: As it came to this worker.
+            own: The address to leave on the return route; the one it came to by default.
+
+        A handler that lets one of these through loses the message, with that error; it has
+        not failed otherwise. One that has done something that must not be done twice should
+        catch `NotDelivered`, as it tells who sent the message that it is safe to send it again.
+
+        Raises:
+            EmptyRoute: There is no further step.
+            RouteTooLong: The return route is at its limit.
+            AccessDenied: An access control does not let it pass.
+            DeliveryError: As `Node.route`.
+        """
+        # Message.forward and Router.carry in one: this path is taken most, and the two
+        # calls would be a fifth of it. Adding tuples is cheaper than unpacking them.
+        onward, back = message[0], message[1]
+        rest = onward[1:]
+        try:
+            if not rest:
+                raise EmptyRoute
+            if len(back) >= LONG_ROUTE:
+                self._look_at_length(message)
+            back = (own or onward[0],) + back  # noqa: RUF005
+            forwarded = _new(Message, (rest, back, message[2], self.address, message[4]))
+            node = self._out
+            target = node.table.get(rest[0])
+            if target is None:
+                node.carry(forwarded)
+                return
+            queue = target.queue
+            if queue is None or len(queue) >= target.limit:
+                target.put(forwarded)
+                return
+        except OnwardError as error:
+            error.lost = message
+            raise
+        queue.append(forwarded)
+        if not target.scheduled:
+            target.scheduled = True
+            node.schedule(target)
+
+    def _look_at_length(self, message: Message) -> None:
+        length = len(message[1])
+        observer = self.node.observer
+        if observer is not None:
+            observer.long_route(message)
+        if length >= MAX_ROUTE_LENGTH:
+            raise RouteTooLong(length + 1, MAX_ROUTE_LENGTH)
+
+    def redirect(self, message: Message, route: RouteLike, own: Address | None = None) -> None:
+        """Pass a message on along another route: that of a relay, a proxy, a session.
+
+        This worker's address is taken off the onward route, `route` put in front of what is
+        left, and the worker's address on the return route, as with `forward`.
+
+        Args:
+            message: As it came to this worker.
+            route: The way to go first.
+            own: The address to leave on the return route; the one it came to by default.
+
+        Raises:
+            EmptyRoute: There is no further step.
+            RouteTooLong: One of the routes is at its limit.
+            DeliveryError: As `Node.route`.
+        """
+        onward, back, payload, _, context = message
+        try:
+            onward = (*self.node.route_of(route), *onward[1:])
+            if not onward:
+                raise EmptyRoute
+            if len(onward) > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(len(onward), MAX_ROUTE_LENGTH)
+            if len(back) >= LONG_ROUTE:
+                self._look_at_length(message)
+            back = (own or message[0][0], *back)
+            self._out.carry(_new(Message, (onward, back, payload, self.address, context)))
+        except OnwardError as error:
+            error.lost = message
+            raise
+
+    def step(self, message: Message) -> None:
+        """Pass a message on and leave the return route as it is.
+
+        Raises:
+            EmptyRoute: There is no further step.
+            RoutingLoop: It was passed on without a trace too often.
+            DeliveryError: As `Node.route`.
+        """
+        try:
+            onward, back, payload, _, _ = message.step()
+            context = self._count_hop(message)
+            self._out.carry(_new(Message, (onward, back, payload, self.address, context)))
+        except OnwardError as error:
+            error.lost = message
+            raise
+
+    def _count_hop(self, message: Message) -> Context | None:
+        """Return the context of a message that leaves no trace of this worker.
+
+        Its return route may never get longer; so that it ends all the same if it goes round,
+        its hops are counted, from the first that is seen to have come from another worker.
+        """
+        context = message[4]
+        if context is None:
+            return None if message[3] is None else ONE_HOP
+        if context.hops >= self.node.limits.hops:
+            raise RoutingLoop(message.to, f"passed on {context.hops} times without a trace")
+        return context._replace(hops=context.hops + 1)
+
+    def reply(self, message: Message, payload: bytes, own: Address | None = None) -> None:
+        """Answer a message along its return route.
+
+        Args:
+            message: As it came to this worker.
+            payload: The answer.
+            own: The address the answer comes from; the one the message came to by default.
+
+        Raises:
+            EmptyRoute: The message has no return route.
+            PayloadTooBig: The payload is over the node's limit.
+            DeliveryError: As `Node.route`.
+        """
+        node = self.node
+        if len(payload) > node.limits.payload:
+            node.check_payload(payload)
+        onward, back, _, _, context = message
+        if context is not None and context[3]:
+            context = context._replace(hops=0)  # an answer begins a way of its own
+        answer = _new(Message, (back, (own or onward[0],), payload, self.address, context))
+        try:
+            if not back:
+                raise EmptyRoute
+            self._out.carry(answer)
+        except OnwardError as error:
+            error.lost = answer if back else message
+            raise
+
+    def send(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike | None = None,
+        context: Context | None = None,
+    ) -> None:
+        """Send a new message.
+
+        Args:
+            route: Where to.
+            payload: What.
+            return_route: The way back; this worker by default.
+            context: What travels with it inside the node.
+
+        Raises:
+            PayloadTooBig: The payload is over the node's limit.
+            DeliveryError: As `Node.route`.
+        """
+        node = self.node
+        back: Route = (self.address,) if return_route is None else node.route_of(return_route)
+        node.check_payload(payload)
+        self._out.carry(Message(node.route_of(route), back, payload, self.address, context))
+
+    async def send_wait(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike | None = None,
+        context: Context | None = None,
+    ) -> None:
+        """Send a new message; wait for room where the mailbox's policy is to wait."""
+        node = self.node
+        back: Route = (self.address,) if return_route is None else node.route_of(return_route)
+        node.check_payload(payload)
+        message = Message(node.route_of(route), back, payload, self.address, context)
+        await self._out.carry_wait(message)
+
+    def route(self, message: Message) -> None:
+        """Send a message that is complete but for its source, which is this worker.
+
+        Raises:
+            RouteTooLong: One of its routes is longer than a route may be.
+            RoutingLoop: It was passed on without a trace too often.
+            DeliveryError: As `Node.route`.
+        """
+        onward, back, payload, _, _ = message
+        try:
+            if len(onward) > MAX_ROUTE_LENGTH or len(back) > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
+            context = self._count_hop(message)
+            self._out.carry(_new(Message, (onward, back, payload, self.address, context)))
+        except OnwardError as error:
+            error.lost = message
+            raise
+
+    def request(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> Coroutine[Any, Any, Message]:
+        """Send a message and await the answer. See `Node.request`."""
+        return self._out.request_from(self.address, route, payload, timeout, context)

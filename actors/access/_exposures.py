@@ -1,0 +1,73 @@
+"""What is exposed while a node runs: workers made for whoever is at the other end of a link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol import Address
+from .._errors import LimitReached
+
+__all__ = ["Exposures"]
+
+
+class Exposures:
+    """What each link, or each listener's links, let in besides what they were made to expose.
+
+    Changed under the node's lock; looking takes none.
+
+    Args:
+        limit: Most addresses exposed at one link or listener.
+
+    Attributes:
+        error_replies: The links, and listeners of links, that error replies may cross.
+    """
+
+    __slots__ = ("_at", "_limit", "_where", "error_replies")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._at: dict[Address, set[Address]] = {}
+        self._where: dict[Address, set[Address]] = {}
+        self.error_replies: set[Address] = set()
+
+    def add(self, at: Address, address: Address) -> None:
+        """Expose an address at a link or listener. Idempotent.
+
+        Raises:
+            LimitReached: As many are exposed there as may be.
+        """
+        there = self._at.get(at, ())
+        if address not in there:
+            if len(there) >= self._limit:
+                raise LimitReached("exposed", self._limit)
+            self._at.setdefault(at, set()).add(address)
+            self._where.setdefault(address, set()).add(at)
+
+    def remove(self, at: Address, address: Address) -> bool:
+        """Expose it no longer; tell whether it was exposed there."""
+        there = self._at.get(at)
+        if there is None or address not in there:
+            return False
+        _discard(self._at, at, address)
+        _discard(self._where, address, at)
+        return True
+
+    def has(self, address: Address, at: Iterable[Address]) -> bool:
+        """Tell whether an address is exposed at one of these."""
+        where = self._where.get(address)
+        return where is not None and any(each in where for each in at)
+
+    def forget(self, address: Address) -> None:
+        """Drop what is exposed at an address, and the exposures of it: its worker stops."""
+        for exposed in self._at.pop(address, ()):
+            _discard(self._where, exposed, address)
+        for at in self._where.pop(address, ()):
+            _discard(self._at, at, address)
+        self.error_replies.discard(address)
+
+
+def _discard(table: dict[Address, set[Address]], key: Address, member: Address) -> None:
+    members = table[key]
+    members.discard(member)
+    if not members:
+        del table[key]

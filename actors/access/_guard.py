@@ -1,0 +1,195 @@
+"""Guards: what stands in the table, and between a worker and its node, where access is controlled.
+
+An address with a control for what comes in leads to a `Guard`, which asks the control and
+hands on to the worker's cell. A worker with a control for what it sends is joined to `Outgoing`
+where others are joined to the node. So neither costs anything where there is no control.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ...protocol import Address, AddressLike, Context, Message, RouteLike, address as address_of
+from .._mailbox import Target
+from ._controls import Access, AccessControl, allow_all, decided, on_node
+from ._errors import AccessDenied
+
+if TYPE_CHECKING:
+    from .._cell import Cell
+    from .._workers import Workers
+
+__all__ = ["AccessLike", "Guard", "Guarded", "Outgoing"]
+
+AccessLike: TypeAlias = "Access | Mapping[AddressLike, Access]"
+"""Access for all addresses of a worker, or for each that is named."""
+
+LOG_INTERVAL: Final = 60.0
+"""Seconds between two lines about the failures of one control."""
+
+logger: Final = logging.getLogger("onward.actors")
+
+
+class Judge:
+    """A control on its node: asks it, and denies when it cannot decide."""
+
+    __slots__ = ("_about", "_control", "_due", "_node")
+
+    def __init__(self, control: AccessControl, node: Workers, about: str) -> None:
+        self._control = on_node(control, node)
+        self._node = node
+        self._about = about
+        self._due = 0.0
+
+    def check(self, message: Message) -> None:
+        """Let a message pass.
+
+        Raises:
+            AccessDenied: It may not. It is counted.
+        """
+        control = self._control
+        try:
+            if decided(control(message), control):
+                return
+        except Exception as error:  # noqa: BLE001 - user code; it has not let anything pass
+            self._log(error)
+        self._node.denied += 1
+        raise AccessDenied(message[0][0])
+
+    def _log(self, error: Exception) -> None:
+        now = self._node.loop.time()
+        if now >= self._due:
+            self._due = now + LOG_INTERVAL
+            text = "the access control of what %s failed and denies"
+            logger.error(text, self._about, exc_info=error)
+
+
+class Guard(Target):
+    """Stands in the table in the place of a worker whose incoming messages are controlled."""
+
+    __slots__ = ("cell", "judge")
+
+    def __init__(self, cell: Cell, judge: Judge) -> None:
+        # `queue` is never set, so that whoever sends calls `put`.
+        self.queue = None
+        self.limit = 0
+        self.scheduled = False
+        self.cell = cell
+        self.judge = judge
+
+    def put(self, message: Message) -> None:
+        """Hand a message on to the worker if it may come in.
+
+        Raises:
+            AccessDenied: It may not.
+            DeliveryError: As the worker's mailbox.
+        """
+        self.judge.check(message)
+        self.cell.put(message)
+
+
+class Guarded:
+    """The access of one worker.
+
+    Args:
+        node: Its node.
+        cell: The worker's cell.
+        access: For all its addresses, those it is given later included, or for each named.
+
+    Attributes:
+        sender: What the worker sends through.
+
+    Raises:
+        ValueError: An address is named that the worker does not have.
+    """
+
+    __slots__ = ("_all", "_cell", "_each", "_node", "_outgoing", "sender")
+
+    def __init__(self, node: Workers, cell: Cell, access: AccessLike) -> None:
+        self._node = node
+        self._cell = cell
+        self._all = Access()
+        self._each: dict[Address, Access] = {}
+        if isinstance(access, Access):
+            self._all = access
+        else:
+            self._each = {address_of(given): each for given, each in access.items()}
+        if foreign := [str(each) for each in self._each if each not in cell.addresses]:
+            raise ValueError(f"access for {', '.join(foreign)}, which the worker does not have")
+        self._outgoing: dict[Address, Judge] = {}
+        self.sender: Workers | Outgoing = node
+        of_any = (self._all, *self._each.values())
+        if any(each.outgoing is not allow_all for each in of_any):
+            self.sender = Outgoing(node, self)
+
+    def target(self, address: Address) -> Target:
+        """Return what an address of the worker is to lead to."""
+        access = self._each.get(address, self._all)
+        if access.outgoing is not allow_all:
+            about = f"{address} sends"
+            self._outgoing[address] = Judge(access.outgoing, self._node, about)
+        if access.incoming is allow_all:
+            return self._cell
+        return Guard(self._cell, Judge(access.incoming, self._node, f"comes to {address}"))
+
+    def drop(self, address: Address) -> None:
+        """Forget an address that was taken from the worker."""
+        self._outgoing.pop(address, None)
+
+    def check(self, message: Message) -> None:
+        """Let the worker send a message.
+
+        The control is that of the address the message comes from, the first of its return
+        route, if it is one of the worker's, and of the worker's primary address otherwise.
+
+        Raises:
+            AccessDenied: It may not.
+        """
+        back, own = message[1], self._cell.addresses
+        judge = self._outgoing.get(back[0] if back and back[0] in own else own[0])
+        if judge is not None:
+            judge.check(message)
+
+
+class Outgoing:
+    """What a worker sends through, in place of its node, when that is controlled."""
+
+    __slots__ = ("_guarded", "_node", "table")
+
+    def __init__(self, node: Workers, guarded: Guarded) -> None:
+        # Always empty: so whoever sends finds nobody and calls `carry`.
+        self.table: dict[Address, Target] = {}
+        self._node = node
+        self._guarded = guarded
+
+    def schedule(self, target: Target) -> None:
+        """Not called: the table is empty."""
+        raise AssertionError(f"unexpected target {target}")
+
+    def carry(self, message: Message) -> None:
+        """Do as `Router.carry` if the worker may send that."""
+        self._check(message)
+        self._node.carry(message)
+
+    async def carry_wait(self, message: Message) -> None:
+        """Do as `Router.carry_wait` if the worker may send that."""
+        self._check(message)
+        await self._node.carry_wait(message)
+
+    async def request_from(
+        self,
+        source: Address,
+        route: RouteLike,
+        payload: bytes,
+        timeout: float,
+        context: Context | None,
+    ) -> Message:
+        """Do as `Router.request_from` if the worker may send that."""
+        onward = self._node.route_of(route)
+        self._check(Message(onward, (source,), payload, source, context))
+        return await self._node.request_from(source, onward, payload, timeout, context)
+
+    def _check(self, message: Message) -> None:
+        if message[0]:  # without an onward route it goes nowhere, as the node will say
+            self._guarded.check(message)
