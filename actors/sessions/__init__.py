@@ -9,9 +9,11 @@ await here.request("there => echo", b"hi")
 ```
 """
 
-from ._client import SessionClient, Way
-from ._end import BAD_FRAME, FOREIGN_FRAME, Hook, SessionEnd
+from ._alive import Alive, Hook
+from ._client import SessionClient
+from ._end import BAD_FRAME, FOREIGN_FRAME, SessionEnd
 from ._errors import SessionClosed, SessionDown, SessionLost
+from ._finder import Way
 from ._options import SessionOptions, SessionServiceOptions, WhileDown
 from ._service import AcceptedSession, SessionService
 from ._statistics import SessionServiceStatistics, SessionStatistics
@@ -20,6 +22,7 @@ __all__ = [
     "BAD_FRAME",
     "FOREIGN_FRAME",
     "AcceptedSession",
+    "Alive",
     "Hook",
     "SessionClient",
     "SessionClosed",

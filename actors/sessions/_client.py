@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
+from collections.abc import Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ...protocol import (
     AddressLike,
     Message,
     OnwardError,
     Route,
-    RouteLike,
     is_error_reply,
     read_error_reply,
 )
@@ -31,20 +27,17 @@ from ...protocol.sessions import (
     SessionState,
     encode_frame,
 )
-from ._end import Hook, SessionEnd
+from ._alive import Hook
+from ._end import SessionEnd
+from ._finder import Finder, Way
 from ._options import SessionOptions
 
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["SessionClient", "Way"]
-
-Way: TypeAlias = RouteLike | Callable[[], RouteLike | Awaitable[RouteLike]]
-"""A route to a service; or a function that gives one each time the way has to be replaced, and
-may connect first. What it raises is a failed attempt."""
+__all__ = ["SessionClient"]
 
 _OPTIONS: Final = SessionOptions()
-_logger: Final = logging.getLogger("onward.actors.sessions")
 
 
 class SessionClient(SessionEnd):
@@ -86,7 +79,6 @@ class SessionClient(SessionEnd):
         self.resumed = False
         self._given = way
         self._trying: Route = ()
-        self._finding: asyncio.Task[None] | None = None
         self._pinged_at = 0.0
 
     @classmethod
@@ -111,6 +103,7 @@ class SessionClient(SessionEnd):
         self._inner = self.node.random_address()
         self.node.add_address(self.address, self._inner)
         self._session = self.node.random_address().value[:16]
+        self._finder = Finder(self.node, self._given, self._open, self._failed)
         # From a random address, so that a simulated run is repeated by its seed.
         random = Random(self.node.random_address().value)  # noqa: S311 - for waits
         self._machine = self._opener = Opener(self._options.liveness, random.random)
@@ -118,7 +111,7 @@ class SessionClient(SessionEnd):
 
     def on_stop(self) -> None:
         """Tell the other end, once, if the session is not over yet."""
-        self._stop_finding()
+        self._finder.stop()
         super().on_stop()
 
     def _do(self, action: Action) -> None:
@@ -126,34 +119,13 @@ class SessionClient(SessionEnd):
             self._pinged_at = self._now()
             self._send(self._way, Ping(self._token, self._opener.epoch, self._opener.pings))
         elif action is Action.ATTEMPT:
-            self._attempt(self._opener.epoch)
+            self._finder.attempt(self._opener.epoch)
         else:
             if action is Action.OVER:
-                self._stop_finding()
+                self._finder.stop()
             super()._do(action)
 
     # --- handshakes ---------------------------------------------------------------------
-
-    def _attempt(self, epoch: int) -> None:
-        self._stop_finding()
-        if callable(self._given):
-            # In a task, and not as a turn: meanwhile messages are kept, or given back.
-            self._finding = self.node.loop.create_task(self._find(self._given, epoch))
-        else:
-            self._open(self.node.route_of(self._given), epoch)
-
-    async def _find(self, way: Callable[[], RouteLike | Awaitable[RouteLike]], epoch: int) -> None:
-        try:
-            found = way()
-            route = await found if isawaitable(found) else found
-            steps = self.node.route_of(route)
-        except OnwardError as error:
-            self._failed(epoch, str(error))
-        except Exception as error:
-            _logger.exception("there is no way for the session %s", self.address)
-            self._failed(epoch, f"no way: {type(error).__name__}")
-        else:
-            self._open(steps, epoch)
 
     def _open(self, way: Route, epoch: int) -> None:
         self._trying = way[:-1]
@@ -166,11 +138,6 @@ class SessionClient(SessionEnd):
 
     def _failed(self, epoch: int, cause: str) -> None:
         self._act(self._opener.failed(self._now(), epoch, cause))
-
-    def _stop_finding(self) -> None:
-        if self._finding is not None:
-            self._finding.cancel()
-            self._finding = None
 
     def _lost(self, cause: str) -> None:
         self._act(self._opener.lost(self._now(), self._opener.epoch, cause))
@@ -203,7 +170,7 @@ class SessionClient(SessionEnd):
         if not actions:
             self._too_late(message)
             return
-        self._stop_finding()
+        self._finder.stop()
         self.resumed = frame.token == known
         if known and not self.resumed:
             self._fail_waiting("the other end was lost")

@@ -8,11 +8,9 @@ between the two ends sees one address of each.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final
 
 from ...protocol import (
     MAX_ROUTE_LENGTH,
@@ -30,32 +28,24 @@ from ...protocol import (
 )
 from ...protocol.ockam import decode_message, encode_message
 from ...protocol.sessions import (
-    Acceptor,
     Action,
-    Actions,
     Close,
     Closed,
     Data,
     Frame,
-    Opener,
     SessionFrameError,
     SessionState,
     decode_frame,
     encode_frame,
 )
-from .._timer import Timer
-from .._worker import Worker
+from ._alive import Alive, Hook
 from ._errors import SessionClosed, SessionDown, SessionLost
 from ._kept import Kept
 from ._options import SessionOptions, WhileDown
 from ._statistics import SessionStatistics
 from ._ways import Ways
 
-__all__ = ["BAD_FRAME", "FOREIGN_FRAME", "Hook", "SessionEnd"]
-
-Hook: TypeAlias = "Callable[[Any], object] | None"
-"""Is called, on the loop, with the end of the session that something happened to. It must not
-block; what it raises is logged. `None`: nothing is called."""
+__all__ = ["BAD_FRAME", "FOREIGN_FRAME", "SessionEnd"]
 
 BAD_FRAME: Final = "bad session frame"
 """The reason of the dead letter that a message to the inner address becomes if it is no frame."""
@@ -68,19 +58,12 @@ _BATCH: Final = 64
 _FULL_AGAIN: Final = 0.05
 _UP: Final = SessionState.UP
 
-_logger: Final = logging.getLogger("onward.actors.sessions")
 
-
-class SessionEnd(Worker):
+class SessionEnd(Alive):
     """One end of a session. See `SessionClient` and `AcceptedSession`.
 
     Send to its address, and on from there: `node.request([session.address, "echo"], b"hi")`.
-
-    Attributes:
-        cause: Why it last went down, or is over, in a few words; empty if it never has.
     """
-
-    _machine: Opener | Acceptor
 
     def __init__(
         self,
@@ -88,71 +71,20 @@ class SessionEnd(Worker):
         expose: Iterable[AddressLike],
         hooks: tuple[Hook, Hook, Hook],
     ) -> None:
-        super().__init__()
+        super().__init__(*hooks)
         self._options = options
         self._token = b""
         self._way: Route = ()
         self._inner: Address
         self._ways = Ways(frozenset(map(address_of, expose)), options.max_returns)
         self._kept = Kept(options.max_kept, options.max_kept_bytes, options.keep_for)
-        self._on_up, self._on_down, self._on_closed = hooks
-        self._timer: Timer | None = None
-        self._timer_at = 0.0
-        self._unwatch: Callable[[], None] | None = None
-        self._changed = asyncio.Event()
         self._flushing = False
-        self._ups = self._downs = self._sent = self._received = 0
+        self._stopping = False
+        self._sent = self._received = 0
         self._refused = self._given_back = self._late = self._bad = 0
         self._round_trip: float | None = None
 
     # --- what users see -----------------------------------------------------------------
-
-    @property
-    def state(self) -> SessionState:
-        """Where it is."""
-        return self._machine.state
-
-    @property
-    def cause(self) -> str:
-        """Why it last went down, or is over, in a few words; empty if it never has."""
-        return self._machine.cause
-
-    async def until_up(self, timeout: float = 30.0) -> None:
-        """Wait until messages go through.
-
-        Args:
-            timeout: How long to wait, in seconds.
-
-        Raises:
-            SessionDown: It did not come up in time.
-            SessionClosed: It is over.
-        """
-        try:
-            async with asyncio.timeout(timeout):
-                while self.state is not _UP:
-                    if self.state >= SessionState.CLOSING:
-                        raise SessionClosed(self.address, self.cause)
-                    await self._changed.wait()
-        except TimeoutError:
-            raise SessionDown(self.address, f"not up in {timeout:g} s") from None
-
-    async def until_closed(self) -> str:
-        """Wait until the session is over; return why."""
-        while self.state is not SessionState.CLOSED:
-            await self._changed.wait()
-        return self.cause
-
-    async def close(self, reason: str = "closed") -> None:
-        """Close the session, tell the other end, and stop this worker.
-
-        It returns when the other end has confirmed, or was told `close_attempts` times.
-        Idempotent.
-
-        Args:
-            reason: What the other end is told, in a few words.
-        """
-        self._act(self._machine.close(self._now(), reason))
-        await self.until_closed()
 
     def statistics(self) -> SessionStatistics:
         """Return what is counted."""
@@ -160,8 +92,8 @@ class SessionEnd(Worker):
             state=self.state.name,
             cause=self.cause,
             epoch=self._machine.epoch,
-            ups=self._ups,
-            downs=self._downs,
+            ups=self.ups,
+            downs=self.downs,
             sent=self._sent,
             received=self._received,
             refused=self._refused,
@@ -314,33 +246,9 @@ class SessionEnd(Worker):
 
     # --- the machine --------------------------------------------------------------------
 
-    def _now(self) -> float:
-        return self.node.loop.time()
-
-    def _act(self, actions: Actions) -> None:
-        for action in actions:
-            self._do(action)
-        if actions:
-            changed, self._changed = self._changed, asyncio.Event()
-            changed.set()
-        self._arm()
-
-    def _do(self, action: Action) -> None:
-        if action is Action.UP:
-            self._ups += 1
-            if self._kept:
-                self._flush_after(0)
-            self._call(self._on_up)
-        elif action is Action.DOWN:
-            self._downs += 1
-            self._forget_link()
-            self._call(self._on_down)
-        elif action is Action.TELL:
-            self._tell()
-        elif action is Action.OVER:
-            self._over()
-        else:
-            raise AssertionError(f"unexpected {action} of {self}")
+    def _came_up(self) -> None:
+        if self._kept:
+            self._flush_after(0)
 
     def _tell(self) -> None:
         if self._way:
@@ -348,66 +256,26 @@ class SessionEnd(Worker):
         else:
             self._act(self._machine.acked())  # it has never been up: there is nobody to tell
 
-    def _call(self, hook: Hook) -> None:
-        if hook is not None:
-            try:
-                hook(self)
-            except Exception:
-                _logger.exception("a hook of the session %s failed", self.address)
-
-    def _arm(self) -> None:
-        """Have a timer for whatever is due first."""
+    def _due_at(self) -> float | None:
         times = [at for at in (self._machine.wake_at, self._kept.due_at) if at is not None]
-        if not times:
-            return
-        due = min(times)
-        if self._timer is not None and self._timer.active:
-            if self._timer_at <= due:
-                return
-            self._timer.cancel()
-        self._timer_at = due
-        self._timer = self.after(max(0.0, due - self._now()), self._wake)
+        return min(times, default=None)
 
     def _wake(self) -> None:
         now = self._now()
         while (due := self._kept.due_at) is not None and due <= now:
             self._give_back(self._kept.take(), SessionDown(self.address, "kept for too long"))
-        self._act(self._machine.tick(now))
-
-    def _watch_link(self, first: Address) -> None:
-        """Hear at once when the first step of the way stops, if it is a worker of this node."""
-        self._forget_link()
-        epoch = self._machine.epoch
-        try:
-            self._unwatch = self.node.watch(first, lambda: self._link_gone(epoch))
-        except UnknownAddress:
-            self._unwatch = None  # a rule resolves it each time, or it is gone: pings notice
-
-    def _link_gone(self, epoch: int) -> None:
-        if epoch == self._machine.epoch:
-            self._unwatch = None
-            self._lost("the first step of the way stopped")
-
-    def _forget_link(self) -> None:
-        if self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
-
-    @abstractmethod
-    def _lost(self, cause: str) -> None:
-        """Tell the machine that the way is lost."""
+        super()._wake()
 
     # --- the end ------------------------------------------------------------------------
 
     def _over(self) -> None:
-        self._forget_link()
         self._fail_waiting(self.cause)
         while self._kept:
             self._give_back(self._kept.take(), SessionClosed(self.address, self.cause))
-        self._call(self._on_closed)
-        # Not at once: the other end may have to be told once more that we know.
-        times = self._options.liveness
-        self.after(times.close_interval * times.close_attempts, self.stop)
+        if not self._stopping:
+            # Not at once: the other end may have to be told once more that we know.
+            times = self._options.liveness
+            self.after(times.close_interval * times.close_attempts, self.stop)
 
     def _fail_waiting(self, detail: str) -> None:
         """End the requests that went to the other end and have had no answer."""
@@ -416,14 +284,11 @@ class SessionEnd(Worker):
 
     def on_stop(self) -> None:
         """Tell the other end, once, if the session is not over yet."""
+        self._stopping = True
         if self.state is not SessionState.CLOSED:
             actions = self._machine.close(self._now(), "stopped")
             if Action.TELL in actions and self._way:
                 self._send(self._way, Close(self._token, self.cause))
             self._machine.acked()
-            self._forget_link()
-            self._fail_waiting(self.cause)
-            while self._kept:
-                self._give_back(self._kept.take(), SessionClosed(self.address, self.cause))
-            self._call(self._on_closed)
-            self._changed.set()
+            self._do(Action.OVER)
+            self._tell_waiting()

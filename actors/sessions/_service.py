@@ -22,7 +22,8 @@ from ...protocol.sessions import (
     encode_frame,
 )
 from .._worker import Worker
-from ._end import BAD_FRAME, Hook, SessionEnd
+from ._alive import Hook
+from ._end import BAD_FRAME, SessionEnd
 from ._options import SessionOptions, SessionServiceOptions
 from ._statistics import SessionServiceStatistics
 
