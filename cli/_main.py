@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..protocol import OnwardError
-from . import _broker, _message, _node, _resolve, _routes, _statistics, _watch
+from . import _broker, _draw, _message, _node, _resolve, _routes, _statistics, _up, _watch
 from ._status import CommandError, Status, status_of
 from ._version import Version
 
@@ -80,4 +80,6 @@ def _parser() -> argparse.ArgumentParser:
     _resolve.add_command(commands)
     _watch.add_command(commands)
     _statistics.add_command(commands)
+    _up.add_command(commands)
+    _draw.add_command(commands)
     return parser

@@ -11,12 +11,14 @@ Plan ─┬─ nodes ─┬─ workers      by an address
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .._address import Address, Route
 from ._locate import Path, path_text
+from ._nearest import suggestion
 
 __all__ = [
     "FaultsPlan",
@@ -34,7 +36,9 @@ __all__ = [
     "WorkerPlan",
 ]
 
-OptionValue: TypeAlias = object
+_ANY_PORT: Final = re.compile(r":0(?![0-9])")
+
+OptionValue: TypeAlias = Any
 """What an option of a worker is: what TOML has, or the `Address` or `Route` made of it."""
 
 
@@ -168,6 +172,11 @@ class ListenerPlan:
     def id(self) -> str:
         """Node and name as `node.name`, which is unique."""
         return f"{self.node}.{self.name}"
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the URI says where it is before it listens: no port 0, no `{dir}`."""
+        return not _ANY_PORT.search(self.uri) and "{dir}" not in self.uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,12 +316,15 @@ class Plan:
         """Return the node of that name.
 
         Raises:
-            LookupError: There is none.
+            LookupError: There is none; its text names those there are.
         """
         for node in self.nodes:
             if node.name == name:
                 return node
-        raise LookupError(name)
+        names = [node.name for node in self.nodes]
+        raise LookupError(
+            f"no node {name!r}; there are: {', '.join(names)}{suggestion(name, names)}"
+        )
 
     def links_from(self, name: str) -> tuple[LinkPlan, ...]:
         """Return the links that the node of that name makes."""

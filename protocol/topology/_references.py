@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from .._address import LOCAL, Address, Route
 from ._fields import Problems
@@ -14,8 +12,6 @@ from ._nearest import suggestion
 from ._plan import LinkPlan, ListenerPlan, NodePlan, Place, Plan, WorkerPlan
 
 __all__ = ["check_references"]
-
-_ANY_PORT: Final = re.compile(r":0(?![0-9])")
 
 
 class _Node:
@@ -73,7 +69,7 @@ class _Check:
         """Have no two listeners at one place."""
         seen: dict[str, ListenerPlan] = {}
         for listener in self.listeners.values():
-            if _ANY_PORT.search(listener.uri) or not listener.uri:
+            if not listener.is_fixed or not listener.uri:
                 continue
             other = seen.setdefault(listener.uri, listener)
             if other is not listener:

@@ -1,0 +1,50 @@
+"""The kinds of worker that a topology file can name, and what they are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from ...protocol.topology import KindOptions, Option, OptionType
+from .._worker import Worker
+from ._workers import Echo, Forwarder, Print, Record
+
+__all__ = ["KINDS", "Kind"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of worker.
+
+    Attributes:
+        make: What makes one; it is called with the options by name.
+        summary: What such a worker does, for people: the end of "it ...".
+        options: What a file may say about one.
+    """
+
+    make: Callable[..., Worker]
+    summary: str
+    options: KindOptions = field(default=KindOptions())
+
+
+def _takes(passes_on: bool = False, **options: Option) -> KindOptions:
+    return KindOptions(options, passes_on=passes_on)
+
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "echo": Kind(Echo, "answers with what came"),
+        "forward": Kind(
+            Forwarder, "passes the message on along its onward route", _takes(passes_on=True)
+        ),
+        "print": Kind(Print, "prints payloads as text"),
+        "record": Kind(
+            Record,
+            "keeps the payloads that come, and answers with them at a second address",
+            _takes(limit=Option(OptionType.COUNT)),
+        ),
+    }
+)
+"""The kinds there are, by name; `{**KINDS, "mine": Kind(...)}` adds one of your own."""

@@ -1,0 +1,133 @@
+"""From the workers of a plan to what makes them: by kind, or by a class of the user's."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+from ...protocol import Address
+from ...protocol.topology import (
+    MailboxPlan,
+    Plan,
+    Problem,
+    SupervisionPlan,
+    TopologyError,
+    TopologyLimits,
+    WorkerPlan,
+    read_topology,
+)
+from .._cell import Factory
+from .._policy import Mailbox, OnFailure, Overflow, Supervision
+from ._kinds import KINDS, Kind
+
+__all__ = ["Factories", "factories", "mailbox_of", "read", "supervision_of"]
+
+_LIMITS: Final = TopologyLimits()
+
+Factories = dict[tuple[str, Address], Factory]
+"""What makes the workers, by node and primary address."""
+
+
+def read(
+    text: str | bytes,
+    file: str = "topology",
+    *,
+    kinds: Mapping[str, Kind] = KINDS,
+    limits: TopologyLimits = _LIMITS,
+) -> Plan:
+    """Read a topology file, with the kinds of workers there are.
+
+    Args:
+        text: What is in it; bytes are UTF-8.
+        file: What errors call it.
+        kinds: The kinds of worker, by name; `{**KINDS, "mine": Kind(...)}` adds one.
+        limits: How much may be in it.
+
+    Raises:
+        TopologyError: Something is wrong; it says all that is.
+    """
+    options = {name: kind.options for name, kind in kinds.items()}
+    return read_topology(text, file, kinds=options, limits=limits)
+
+
+def factories(
+    plan: Plan, *, kinds: Mapping[str, Kind] = KINDS, nodes: Iterable[str] | None = None
+) -> Factories:
+    """Find what makes the workers of a plan; classes are imported for it.
+
+    Args:
+        plan: The plan.
+        kinds: The kinds of worker it was read with.
+        nodes: The names of the nodes whose workers are wanted; all by default.
+
+    Raises:
+        TopologyError: A class cannot be imported, or does not take the options; it says all
+            that is wrong.
+    """
+    wanted = [node.name for node in plan.nodes] if nodes is None else nodes
+    made: Factories = {}
+    problems: list[Problem] = []
+    for name in wanted:
+        for worker in plan.node(name).workers:
+            try:
+                made[name, worker.address] = _factory(worker, kinds)
+            except ValueError as error:
+                key = "kind" if worker.kind else "class"
+                place = worker.place
+                problems.append(Problem(plan.file, place.line, f"{place.key}.{key}", str(error)))
+    if problems:
+        raise TopologyError(tuple(problems))
+    return made
+
+
+def _factory(worker: WorkerPlan, kinds: Mapping[str, Kind]) -> Factory:
+    make = kinds[worker.kind].make if worker.kind else _class(worker.class_path)
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        # Something compiled that does not say what it takes; making one will tell.
+        return partial(make, **worker.options)
+    try:
+        signature.bind(**worker.options)
+    except TypeError as error:
+        takes = ", ".join(signature.parameters) or "nothing"
+        raise ValueError(f"{error}; it takes: {takes}") from None
+    return partial(make, **worker.options)
+
+
+def _class(path: str) -> Callable[..., Any]:
+    module_name, _, name = path.partition(":")
+    try:
+        found: object = importlib.import_module(module_name)
+    except Exception as error:
+        # Importing runs the user's code, which may raise anything.
+        raise ValueError(f"cannot import {module_name}: {type(error).__name__}: {error}") from error
+    for step in name.split("."):
+        try:
+            found = getattr(found, step)
+        except AttributeError as error:
+            raise ValueError(str(error)) from error
+    if not callable(found):
+        raise ValueError(f"{path} cannot be called")  # noqa: TRY004 - of the file, not of a call
+    return cast("Callable[..., Any]", found)
+
+
+def mailbox_of(plan: MailboxPlan) -> Mailbox:
+    """Make the mailbox of a worker; what the plan does not say is the default."""
+    usual = Mailbox()
+    overflow = plan.overflow and Overflow[plan.overflow.upper().replace("-", "_")]
+    return Mailbox(plan.limit or usual.limit, overflow or usual.overflow)
+
+
+def supervision_of(plan: SupervisionPlan) -> Supervision:
+    """Make the supervision of a worker; what the plan does not say is the default."""
+    usual = Supervision()
+    on_failure = plan.on_failure and OnFailure[plan.on_failure.upper()]
+    return Supervision(
+        on_failure or usual.on_failure,
+        plan.max_restarts or usual.max_restarts,
+        usual.within if plan.within is None else plan.within,
+    )

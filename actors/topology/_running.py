@@ -1,0 +1,231 @@
+"""One node of a topology as it runs: what it does step by step, whoever keeps the steps in order.
+
+In one process `Topology` does; between processes whoever has started them. The steps are the
+same, so that a file that runs one way runs the other:
+
+1. `open`: the node.
+2. `listen`: its listeners, and with which ports.
+3. `link`: its links, once all nodes listen. Each gets its name, as one more address.
+4. `start_workers`: its workers, once all links are up and the workers it has links to have
+   started. So a worker may send to another node as the first thing it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...protocol import Address, DeliveryError, LinkDown, OnwardError
+from ...protocol.topology import LinkPlan, ListenerPlan, OptionValue, Place, Plan, RequestPlan
+from .._node import Node
+from ._errors import TopologyFailed
+from ._load import Factories, mailbox_of, supervision_of
+
+__all__ = ["Outcome", "RunningNode"]
+
+RETRY: Final = 0.2
+"""Seconds until somebody who does not listen yet is tried again."""
+
+NODE_OPTIONS: Final = frozenset({"error_replies"})
+"""Options of listeners and links that are the node's, whatever the transport."""
+
+PAUSE: Final = 0.05
+"""Seconds until a request that did not come out as it has to is made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What has become of a request of a topology.
+
+    Attributes:
+        request: Which request.
+        ok: Whether it came out as it has to.
+        told: What came: the answer's payload, or why there was none; for people.
+        seconds: How long it took, all attempts together, in seconds of the loop's clock.
+    """
+
+    request: RequestPlan
+    ok: bool
+    told: str
+    seconds: float
+
+    def __str__(self) -> str:
+        verdict = "ok" if self.ok else "FAILED"
+        return f"{verdict}  {self.request.place}  {self.told}  {self.seconds * 1000:.1f} ms"
+
+
+class RunningNode:
+    """One node of a plan.
+
+    Args:
+        plan: The whole plan.
+        name: Which node of it.
+        factories: What makes its workers.
+        node: The node, open already; by default one is made and opened.
+        directory: What `{dir}` in a URI stands for.
+        simulated: Whether listeners are names of a simulated network.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        name: str,
+        factories: Factories,
+        *,
+        node: Node | None = None,
+        directory: str = "",
+        simulated: bool = False,
+    ) -> None:
+        self.node = Node(name) if node is None else node
+        self._plan = plan
+        self._part = plan.node(name)
+        self._factories = factories
+        self._is_open = node is not None
+        self._directory = directory
+        self._simulated = simulated
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._part.name
+
+    async def open(self) -> None:
+        """Have the node run."""
+        if not self._is_open:
+            self._is_open = True
+            await self.node.__aenter__()
+
+    async def listen(self) -> dict[str, str]:
+        """Open the listeners.
+
+        Returns:
+            The URI of each, with the port it really has, by `ListenerPlan.id`.
+
+        Raises:
+            TopologyFailed: One cannot be opened.
+        """
+        uris: dict[str, str] = {}
+        for listener in self._part.listeners:
+            uri = self._uri(listener)
+            try:
+                made = await self.node.listen(
+                    uri, expose=listener.expose, **self._options(listener)
+                )
+            except (OnwardError, OSError, ValueError, TypeError) as error:
+                raise _failed(listener.place, f"cannot listen at {uri}", error) from error
+            uris[listener.id] = made.uri
+        return uris
+
+    def _uri(self, listener: ListenerPlan) -> str:
+        if self._simulated:
+            return f"sim://{listener.id}"
+        return listener.uri.replace("{dir}", self._directory)
+
+    def _options(self, plan: ListenerPlan | LinkPlan) -> dict[str, OptionValue]:
+        """Return the options; those of a transport that is not used are left out."""
+        if not self._simulated:
+            return dict(plan.options)
+        return {name: value for name, value in plan.options.items() if name in NODE_OPTIONS}
+
+    async def link(self, uris: Mapping[str, str], *, patience: float = 0.0) -> None:
+        """Open the links.
+
+        Args:
+            uris: Where the listeners are, by `ListenerPlan.id`.
+            patience: How long to try again where nobody listens yet, in seconds; for each link.
+
+        Raises:
+            TopologyFailed: One cannot be opened.
+        """
+        for link in self._plan.links_from(self.name):
+            if link.to_listener and link.to_listener not in uris:
+                raise TopologyFailed(link.place, f"nobody knows where {link.to_listener} will be")
+            if self._simulated and not link.to_listener:
+                raise TopologyFailed(link.place, f"{link.uri} is not part of the simulation")
+            uri = uris[link.to_listener] if link.to_listener else link.uri
+            try:
+                own = await self._connect(uri, link.expose, self._options(link), patience)
+                self.node.add_address(own, link.address)
+            except (OnwardError, OSError, ValueError, TypeError) as error:
+                raise _failed(link.place, f"cannot connect to {uri}", error) from error
+
+    async def _connect(
+        self,
+        uri: str,
+        expose: tuple[Address, ...],
+        options: Mapping[str, OptionValue],
+        patience: float,
+    ) -> Address:
+        deadline = self.node.loop.time() + patience
+        while True:
+            try:
+                return await self.node.connect(uri, expose=expose, **options)
+            except LinkDown:
+                if self.node.loop.time() >= deadline:
+                    raise
+            await asyncio.sleep(min(RETRY, patience))
+
+    async def start_workers(self) -> None:
+        """Start the workers, in the order of the file.
+
+        Raises:
+            TopologyFailed: One does not start.
+        """
+        for worker in self._part.workers:
+            try:
+                await self.node.start(
+                    self._factories[self.name, worker.address],
+                    address=worker.addresses,
+                    mailbox=mailbox_of(worker.mailbox),
+                    supervision=supervision_of(worker.supervision),
+                )
+            except Exception as error:
+                # A worker's own code runs here, which may raise anything.
+                raise _failed(worker.place, "cannot start", error) from error
+
+    async def ask(self, request: RequestPlan) -> Outcome:
+        """Make one request of the plan, again and again if it says so."""
+        clock = self.node.loop.time
+        began = clock()
+        while True:
+            ok, told = await self._ask(request)
+            now = clock()
+            left = began + request.within - now
+            if ok or left <= 0:
+                return Outcome(request, ok, told, now - began)
+            await asyncio.sleep(min(PAUSE, left))
+
+    async def _ask(self, request: RequestPlan) -> tuple[bool, str]:
+        try:
+            answer = await self.node.request(
+                request.route, request.payload, timeout=request.timeout
+            )
+        except DeliveryError as error:
+            return error.reason == request.error, str(error)
+        except OnwardError as error:
+            return False, str(error)
+        told = _text(answer.payload)
+        if request.error:
+            return False, f"{told!r} instead of {request.error!r}"
+        if request.expect is not None and answer.payload != request.expect:
+            return False, f"{told!r} instead of {_text(request.expect)!r}"
+        return True, repr(told)
+
+    async def stop(self, timeout: float = 5.0) -> None:
+        """Stop the node: workers, links, listeners. Idempotent.
+
+        Args:
+            timeout: How long it may take, in seconds.
+        """
+        await self.node.stop(timeout=timeout)
+
+
+def _failed(place: Place, what: str, error: Exception) -> TopologyFailed:
+    told = str(error) or type(error).__name__
+    return TopologyFailed(place, f"{what}: {told}")
+
+
+def _text(payload: bytes) -> str:
+    return payload.decode("utf-8", "backslashreplace")

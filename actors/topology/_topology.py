@@ -1,0 +1,144 @@
+"""All nodes of a topology in one process, on one event loop."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any, Protocol, Self
+
+from ...protocol.topology import Plan
+from .._node import Node
+from ._kinds import KINDS, Kind
+from ._load import Factories, factories
+from ._running import Outcome, RunningNode
+
+__all__ = ["Network", "Topology"]
+
+
+class Network(Protocol):
+    """What a simulated network has to offer; `onward.transports.simulated` has one."""
+
+    @property
+    def faults(self) -> Any:
+        """The faults of links that have none of their own, a dataclass."""
+        ...
+
+    async def node(self, name: str) -> Node:
+        """Start a node of the network."""
+        ...
+
+    def set_faults(self, one: str, other: str, faults: Any, *, both: bool = True) -> None:
+        """Have other faults between two nodes."""
+        ...
+
+
+class Topology:
+    """A topology that runs in this process; made by `start`.
+
+    ```python
+    plan = read(Path("two.toml").read_bytes(), "two.toml")
+    async with await Topology.start(plan) as topology:
+        answer = await topology.node("near").request("far => echo", b"hi")
+        outcomes = await topology.check()
+    ```
+
+    Attributes:
+        plan: What runs.
+        uris: Where the listeners are, by `ListenerPlan.id`.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.uris: dict[str, str] = {}
+        self._running: dict[str, RunningNode] = {}
+        self._stack = AsyncExitStack()
+
+    @classmethod
+    async def start(
+        cls, plan: Plan, *, kinds: Mapping[str, Kind] = KINDS, network: Network | None = None
+    ) -> Self:
+        """Start everything in a plan.
+
+        Listeners come first, then links, then workers, those of a node after those of the nodes
+        it has links to. When a part cannot be started, those that were are stopped.
+
+        Args:
+            plan: What to start.
+            kinds: The kinds of worker it was read with.
+            network: A simulated network that the nodes are to be in, with the faults that the
+                links have in the plan. All listeners are then names in it; options of listeners
+                and links, which are those of transports, do not matter.
+
+        Raises:
+            TopologyError: A class of a worker cannot be used.
+            TopologyFailed: A part cannot be started; it says which.
+        """
+        made = factories(plan, kinds=kinds)
+        topology = cls(plan)
+        try:
+            await topology._start(made, network)
+        except BaseException:
+            await topology.stop()
+            raise
+        return topology
+
+    async def _start(self, made: Factories, network: Network | None) -> None:
+        directory = ""
+        if network is None and any("{dir}" in each.uri for each in self.plan.listeners):
+            directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="onward-"))
+        if network is not None:
+            for link in self.plan.links:
+                if link.to_node and (given := link.faults.given()):
+                    faults = replace(network.faults, **given)
+                    network.set_faults(link.node, link.to_node, faults, both=True)
+        for node in self.plan.nodes:
+            own = None if network is None else await network.node(node.name)
+            running = RunningNode(
+                self.plan,
+                node.name,
+                made,
+                node=own,
+                directory=directory,
+                simulated=network is not None,
+            )
+            self._running[node.name] = running
+            await running.open()
+        for running in self._running.values():
+            self.uris.update(await running.listen())
+        for running in self._running.values():
+            await running.link(self.uris)
+        for name in self.plan.start_order():
+            await self._running[name].start_workers()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        await self.stop()
+
+    def node(self, name: str) -> Node:
+        """Return the node of a name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return self._running[name].node
+
+    async def check(self) -> tuple[Outcome, ...]:
+        """Make the requests of the plan, one after the other."""
+        return tuple(
+            [await self._running[request.node].ask(request) for request in self.plan.requests]
+        )
+
+    async def stop(self, timeout: float = 5.0) -> None:
+        """Stop everything, in the reverse order. Idempotent.
+
+        Args:
+            timeout: How long each node may take, in seconds.
+        """
+        for name in reversed(self.plan.start_order()):
+            if name in self._running:
+                await self._running[name].stop(timeout)
+        await self._stack.aclose()

@@ -1,0 +1,339 @@
+"""Where everything is in the picture of a topology: boxes, arrows, and the names on them.
+
+Nodes stand in layers from left to right, each behind those it is reached from. An arrow leaves a
+box on a straight piece that is as long as the longest name in its gap, and bends only then;
+so no arrow goes through a name, and names do not overlap, as arrows leave boxes in their own lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from ..protocol.topology import LinkPlan, NodePlan, Plan
+from ._layers import Cell, Layers, arrange
+
+__all__ = [
+    "HEAD",
+    "MARGIN",
+    "PADDING",
+    "ROW",
+    "Box",
+    "Label",
+    "Picture",
+    "Row",
+    "lay_out",
+    "points",
+    "shortened",
+]
+
+# All in pixels. Text is monospaced, so that its width is known without measuring it.
+CHARACTER: Final = 7.25
+"""Width of a character of 12 pixels; fonts differ by a little, and this is the widest of them."""
+ROW: Final = 20.0
+HEAD: Final = 28.0
+PADDING: Final = 12.0
+PORT: Final = 24.0
+"""Least distance of two arrows that leave a box, and so of their names."""
+GAP: Final = 28.0
+"""Between boxes of a layer."""
+BEND: Final = 70.0
+"""Between layers, beside the longest name of a link: where arrows bend."""
+MARGIN: Final = 24.0
+TITLE: Final = 40.0
+SWEEPS: Final = 8
+"""How often boxes are moved towards what they are joined to."""
+LONGEST: Final = 36
+"""Most characters of a name or a URI that are shown; the middle of a longer one is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a box.
+
+    Attributes:
+        left: What is at its left end.
+        right: What is at its right end.
+        exposed: Whether it can be reached from other nodes.
+    """
+
+    left: str
+    right: str
+    exposed: bool = False
+
+
+@dataclass(slots=True)
+class Box:
+    """A node, or something outside that a link goes to.
+
+    Attributes:
+        name: The node's name, or the URI.
+        rows: Workers and their kinds.
+        uris: Listeners and where they listen.
+        outside: Whether it is no node of the topology.
+        x: Left edge. This and the rest is in pixels.
+        y: Upper edge.
+        width: From left to right.
+        height: From top to bottom.
+    """
+
+    name: str
+    rows: list[Row] = field(default_factory=list["Row"])
+    uris: list[Row] = field(default_factory=list["Row"])
+    outside: bool = False
+    x: float = 0.0
+    y: float = 0.0
+    width: float = 0.0
+    height: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The name of a link, on its arrow.
+
+    Attributes:
+        text: What it says.
+        x: Its left end.
+        y: Its base line, just above the arrow.
+        width: How wide it is.
+    """
+
+    text: str
+    x: float
+    y: float
+    width: float
+
+
+@dataclass(slots=True)
+class Picture:
+    """Where everything is.
+
+    Attributes:
+        title: What stands above.
+        boxes: The boxes.
+        labels: The names of the links.
+        curves: The arrows, as paths of SVG.
+        tips: Where arrows end, and whether they come from the left.
+        width: Of the picture.
+        height: Of the picture.
+    """
+
+    title: str
+    boxes: list[Box] = field(default_factory=list[Box])
+    labels: list[Label] = field(default_factory=list[Label])
+    curves: list[str] = field(default_factory=list[str])
+    tips: list[tuple[float, float, bool]] = field(default_factory=list[tuple[float, float, bool]])
+    width: float = 0.0
+    height: float = 0.0
+
+
+def lay_out(plan: Plan) -> Picture:
+    """Find the place of everything."""
+    return _LayOut(plan).picture
+
+
+class _LayOut:
+    def __init__(self, plan: Plan) -> None:
+        self.picture = Picture(plan.title)
+        self._boxes = {node.name: _box(node) for node in plan.nodes}
+        self._links: list[LinkPlan] = []
+        edges: list[tuple[str, str]] = []
+        for link in plan.links:
+            if link.to_node == link.node:
+                # A node that is joined to itself needs no arrow.
+                continue
+            # What is outside has a colon and slashes in its name, as no node has.
+            if link.uri and link.uri not in self._boxes:
+                self._boxes[link.uri] = _sized(Box(link.uri, outside=True))
+            self._links.append(link)
+            edges.append((link.node, link.to_node or link.uri))
+        self._texts = [_link_text(plan, link) for link in self._links]
+        self._layers: Layers = arrange(list(self._boxes), edges)
+        self._ports: dict[tuple[int, Cell, bool], float] = {}
+        self._centres: dict[Cell, float] = {}
+        self._lefts: list[float] = []
+        self._rights: list[float] = []
+        self._size_boxes()
+        self._place_layers()
+        self._place_cells()
+        self._place_ports()
+        self._place_links()
+        self._frame()
+
+    def _size_boxes(self) -> None:
+        """Have each box be high enough for the arrows on its busier side."""
+        for left, right in self._sides().values():
+            box = self._boxes[left[0][1].box if left else right[0][1].box]
+            box.height = max(box.height, max(len(left), len(right)) * PORT + PADDING)
+
+    def _sides(self) -> dict[Cell, tuple[list[tuple[int, Cell]], list[tuple[int, Cell]]]]:
+        """Return, for each box, the arrows at its left and at its right side."""
+        sides: dict[Cell, tuple[list[tuple[int, Cell]], list[tuple[int, Cell]]]] = {}
+        for number, path in enumerate(self._layers.paths):
+            sides.setdefault(path[0], ([], []))[1].append((number, path[0]))
+            sides.setdefault(path[-1], ([], []))[0].append((number, path[-1]))
+        return sides
+
+    # --- from left to right -----------------------------------------------------------------
+
+    def _place_layers(self) -> None:
+        x = MARGIN
+        names = [0.0] * len(self._layers.layers)
+        for number, path in enumerate(self._layers.paths):
+            layer = path[0].layer
+            names[layer] = max(names[layer], _width(self._texts[number]) + PADDING)
+        for index, layer in enumerate(self._layers.layers):
+            width = max(self._boxes[cell.box].width if cell.box else 0.0 for cell in layer)
+            self._lefts.append(x)
+            self._rights.append(x + width)
+            for cell in layer:
+                if cell.box:
+                    # All of a layer are equally wide: names of links begin in one line.
+                    self._boxes[cell.box].x = x
+                    self._boxes[cell.box].width = width
+            x += width + names[index] + BEND
+        self._stubs = [right + name for right, name in zip(self._rights, names, strict=True)]
+
+    # --- from top to bottom -----------------------------------------------------------------
+
+    def _place_cells(self) -> None:
+        """Move each cell towards its neighbours, as far as the order of its layer lets it."""
+        layers = self._layers.layers
+        for layer in layers:
+            self._stack(layer, dict.fromkeys(layer, 0.0))
+        before: dict[Cell, list[Cell]] = {}
+        after: dict[Cell, list[Cell]] = {}
+        for path in self._layers.paths:
+            for one, other in pairwise(path):
+                after.setdefault(one, []).append(other)
+                before.setdefault(other, []).append(one)
+        for sweep in range(SWEEPS):
+            forth = sweep % 2 == 0
+            for layer in layers if forth else reversed(layers):
+                wish: dict[Cell, float] = {}
+                for cell in layer:
+                    beside = (before if forth else after).get(cell) or [cell]
+                    wish[cell] = sum(self._centres[each] for each in beside) / len(beside)
+                self._stack(layer, wish)
+        top = min(
+            (self._centres[cell] - self._height(cell) / 2 for layer in layers for cell in layer),
+            default=0.0,
+        )
+        for cell in self._centres:
+            self._centres[cell] += MARGIN + TITLE - top
+            if cell.box:
+                box = self._boxes[cell.box]
+                box.y = self._centres[cell] - box.height / 2
+
+    def _height(self, cell: Cell) -> float:
+        return self._boxes[cell.box].height if cell.box else PORT
+
+    def _stack(self, layer: list[Cell], wish: dict[Cell, float]) -> None:
+        """Place the cells of a layer where they wish to be, with as little change as can be.
+
+        Cells that would overlap are moved together, as a block around the mean of their wishes.
+        """
+        blocks: list[tuple[float, list[tuple[Cell, float]]]] = []
+        offset = 0.0
+        last: Cell | None = None
+        for cell in layer:
+            if last is not None:
+                both = self._height(last) + self._height(cell)
+                offset += both / 2 + (GAP if last.box and cell.box else GAP / 2)
+            last = cell
+            blocks.append((wish[cell] - offset, [(cell, offset)]))
+            while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+                at, cells = blocks.pop()
+                other, others = blocks.pop()
+                mean = (at * len(cells) + other * len(others)) / (len(cells) + len(others))
+                blocks.append((mean, [*others, *cells]))
+        for at, cells in blocks:
+            for cell, own in cells:
+                self._centres[cell] = at + own
+
+    # --- arrows -----------------------------------------------------------------------------
+
+    def _place_ports(self) -> None:
+        """Have arrows leave and enter boxes in the order of where they go and come from."""
+        for cell, (left, right) in self._sides().items():
+            for ends, step in ((left, -2), (right, 1)):
+                ends.sort(key=lambda end: self._centres[self._layers.paths[end[0]][step]])
+                for place, (number, _) in enumerate(ends):
+                    y = self._centres[cell] + (place - (len(ends) - 1) / 2) * PORT
+                    self._ports[number, cell, step > 0] = y
+
+    def _place_links(self) -> None:
+        picture = self.picture
+        for number, path in enumerate(self._layers.paths):
+            start, end = path[0], path[-1]
+            x, y = self._rights[start.layer], self._ports[number, start, True]
+            first, text = (x, y), self._texts[number]
+            picture.labels.append(Label(text, x + PADDING / 2, y - 5, _width(text)))
+            curve = [f"M{points(x, y)}"]
+            for one, other in pairwise(path):
+                x = self._stubs[one.layer]
+                to_x = self._lefts[other.layer]
+                to_y = self._ports[number, other, False] if other is end else self._centres[other]
+                middle = (x + to_x) / 2
+                curve.append(f"H{points(x)}C{points(middle, y, middle, to_y, to_x, to_y)}")
+                x, y = to_x, to_y
+            picture.curves.append("".join(curve))
+            turned = self._layers.turned[number]
+            picture.tips.append((*first, False) if turned else (x, y, True))
+
+    def _frame(self) -> None:
+        picture = self.picture
+        picture.boxes = list(self._boxes.values())
+        right = max((box.x + box.width for box in picture.boxes), default=0.0)
+        ends = [self._stubs[path[0].layer] for path in self._layers.paths]
+        picture.width = max(right, _width(picture.title) * 1.25 + MARGIN, *ends, 0.0) + MARGIN
+        bottom = max((box.y + box.height for box in picture.boxes), default=0.0)
+        passing = [centre + PORT / 2 for centre in self._centres.values()]
+        picture.height = max(bottom, *passing, 0.0) + MARGIN
+
+
+def _box(node: NodePlan) -> Box:
+    exposed = {address for listener in node.listeners for address in listener.expose}
+    rows = [
+        Row(
+            _name(str(worker.address)),
+            worker.kind or worker.class_path.partition(":")[2],
+            not exposed.isdisjoint((*worker.addresses, *worker.makes)),
+        )
+        for worker in node.workers
+    ]
+    uris = [Row(listener.name, shortened(listener.uri)) for listener in node.listeners]
+    return _sized(Box(node.name, rows, uris))
+
+
+def _sized(box: Box) -> Box:
+    lines = [_width(f"{row.left}   {row.right}") for row in (*box.rows, *box.uris)]
+    box.width = max(*lines, _width(shortened(box.name)), 96.0) + 2 * PADDING
+    box.height = HEAD + ROW * (len(box.rows) + len(box.uris)) + (0 if box.outside else PADDING)
+    return box
+
+
+def _link_text(plan: Plan, link: LinkPlan) -> str:
+    uri = link.uri or next(each.uri for each in plan.listeners if each.id == link.to_listener)
+    return f"{_name(str(link.address))} · {uri.partition('://')[0]}"
+
+
+def _name(address: str) -> str:
+    return shortened(address.removeprefix("0#"))
+
+
+def shortened(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    return f"{text[: half - 1]}…{text[-half:]}"
+
+
+def _width(text: str) -> float:
+    return len(text) * CHARACTER
+
+
+def points(*values: float) -> str:
+    """Write numbers with at most one decimal: short, and the same on every machine."""
+    return " ".join(f"{value:.1f}".removesuffix(".0") for value in values)

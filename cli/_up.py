@@ -1,0 +1,223 @@
+"""`onward up`: a topology file as processes, in one process, or simulated."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ..actors.topology import KINDS, Outcome, Topology, read
+from ..protocol.topology import Plan, TopologyError, TopologyLimits
+from ._arguments import Commands, add_log, seconds, set_up_log
+from ._run import Interrupted, Stop, run
+from ._show import table
+from ._status import CommandError, Status
+
+__all__ = ["add_command", "judge", "read_file"]
+
+_DESCRIPTION: Final = """\
+Run what a topology file says: nodes, their workers, listeners, and the links between them. Each
+node is a process of its own, which this command starts and, on Ctrl-C, SIGTERM, or when one of
+them fails, ends; what they print is shown with the name of the node in front.
+
+With --check the requests in the file are made and the topology is ended again; the status is 0
+if each came out as the file says.
+"""
+
+_EPILOG: Final = """\
+examples:
+  onward up shop.toml
+  onward up --check --in-process shop.toml
+  onward up --simulated --seed 7 shop.toml
+"""
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "up",
+        help="run a topology file",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the topology file")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--in-process", action="store_true", help="run all nodes in this process")
+    how.add_argument(
+        "--simulated",
+        action="store_true",
+        help="run them in a simulated network, with the faults the file says and a clock that "
+        "does not wait; makes the requests of the file, and ends",
+    )
+    how.add_argument(
+        "--node",
+        metavar="NAME",
+        help="run this node alone; the listeners it has links to need URIs with ports",
+    )
+    how.add_argument("--kinds", action="store_true", help="print the kinds of worker, and end")
+    parser.add_argument(
+        "--check", action="store_true", help="make the requests of the file, and end"
+    )
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        metavar="SECONDS",
+        type=seconds,
+        help="end after so long; simulated: after so much virtual time",
+    )
+    parser.add_argument(
+        "--seed", type=int, help="what a simulated run is random from; the file's by default"
+    )
+    # What a node is started with by the command that runs the others too.
+    parser.add_argument("--led", action="store_true", help=argparse.SUPPRESS)
+    add_log(parser)
+    parser.set_defaults(command=_command)
+
+
+def _command(arguments: argparse.Namespace) -> None:
+    set_up_log(arguments.log)
+    if arguments.kinds:
+        print(_kinds())
+        return
+    if arguments.file is None:
+        raise CommandError("which FILE?", Status.USAGE)
+    if arguments.seed is not None and not arguments.simulated:
+        raise CommandError("--seed goes with --simulated", Status.USAGE)
+    plan = read_file(arguments.file)
+    _import_from(Path(arguments.file))
+    try:
+        if arguments.simulated:
+            _simulate(plan, arguments)
+        elif arguments.in_process:
+            run(lambda stop: _in_process(stop, plan, arguments))
+        elif arguments.node is not None:
+            from ._up_node import run_node
+
+            run_node(plan, arguments)
+        else:
+            from ._up_processes import run_processes
+
+            run_processes(plan, arguments)
+    except TopologyError as error:
+        raise _unusable(error) from error
+
+
+def read_file(name: str) -> Plan:
+    """Read a topology file.
+
+    Raises:
+        CommandError: It cannot be read, or there is something wrong with it.
+    """
+    try:
+        with Path(name).open("rb") as file:
+            # One byte more than there may be is enough to see that there are too many.
+            text = file.read(TopologyLimits().size + 1)
+    except OSError as error:
+        raise CommandError(f"cannot read {name}: {error.strerror}", Status.USAGE) from error
+    try:
+        return read(text, name)
+    except TopologyError as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: TopologyError) -> CommandError:
+    return CommandError(f"the topology cannot be used:\n{error}", Status.USAGE)
+
+
+def _import_from(file: Path) -> None:
+    """Find the classes of workers beside the file and in the current folder."""
+    for folder in (str(Path.cwd()), str(file.resolve().parent)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+
+
+def _kinds() -> str:
+    rows = [
+        (
+            name,
+            ", ".join(
+                f"{key} ({option.type.value}{', required' if option.required else ''})"
+                for key, option in kind.options.options.items()
+            )
+            or "-",
+            kind.summary,
+        )
+        for name, kind in KINDS.items()
+    ]
+    return table(("KIND", "OPTIONS", "WHAT IT DOES"), rows)
+
+
+# --- in this process ------------------------------------------------------------------------
+
+
+async def _in_process(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
+    try:
+        # What is interrupted while it starts stops what it has started.
+        topology = await stop.unless(Topology.start(plan))
+        async with topology:
+            for name, uri in topology.uris.items():
+                print(f"{name} | listening {uri}", flush=True)
+            print(f"up: {plan.title}", flush=True)
+            if arguments.check:
+                judge(await stop.unless(topology.check()))
+            elif arguments.duration is not None:
+                await stop.unless(asyncio.sleep(arguments.duration))
+            else:
+                await stop.wait()
+    except Interrupted:
+        if arguments.check:
+            raise
+
+
+def judge(outcomes: Iterable[Outcome]) -> None:
+    """Print what became of requests.
+
+    Raises:
+        CommandError: One did not come out as it has to.
+    """
+    known = list(outcomes)
+    for outcome in known:
+        print(outcome, flush=True)
+    failed = sum(not outcome.ok for outcome in known)
+    if failed:
+        raise CommandError(f"{failed} of {len(known)} requests did not come out as they have to")
+    print(f"all {len(known)} requests came out as they have to", flush=True)
+
+
+# --- simulated ------------------------------------------------------------------------------
+
+
+def _simulate(plan: Plan, arguments: argparse.Namespace) -> None:
+    # It takes its time to import; the other ways to run go without.
+    from ..transports.simulated import Faults, SimulatedNetwork, simulate
+
+    duration: float | None = arguments.duration
+    if not plan.requests and duration is None:
+        raise CommandError("the file has no requests to make; say --for SECONDS", Status.USAGE)
+    seed = plan.simulation.seed if arguments.seed is None else arguments.seed
+
+    async def scenario(network: SimulatedNetwork) -> list[Outcome]:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        async with await Topology.start(plan, network=network) as topology:
+            outcomes = await topology.check()
+            if duration is not None:
+                await asyncio.sleep(duration)
+            traffic, took = network.traffic(), clock() - began
+        print(
+            f"simulated with seed {seed}: {took:.3f} s; messages over links: {traffic.sent} sent, "
+            f"{traffic.lost} lost, {traffic.copied} copied, {traffic.overtaken} overtaken"
+        )
+        return list(outcomes)
+
+    given = plan.simulation.faults.given()
+    try:
+        faults = Faults(**given)  # pyright: ignore[reportArgumentType]
+        outcomes = simulate(scenario, seed=seed, faults=faults)
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    judge(outcomes)

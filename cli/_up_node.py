@@ -1,0 +1,120 @@
+"""`onward up --node`: one node of a topology, led by the command that runs all, or alone."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import Final
+
+from ..actors.topology import RunningNode, factories
+from ..protocol import OnwardError
+from ..protocol.topology import Plan
+from ._run import Interrupted, Stop, run
+from ._status import CommandError, Status
+from ._up_steps import Said, Steps, encode
+
+__all__ = ["lead", "run_node"]
+
+PATIENCE: Final = 30.0
+"""Seconds that a node which runs alone waits for each node it has links to."""
+
+
+def run_node(plan: Plan, arguments: argparse.Namespace) -> None:
+    """Run one node until it is to stop.
+
+    Raises:
+        CommandError: There is no such node, or it cannot be run.
+        TopologyError: A class of a worker cannot be used.
+    """
+    name: str = arguments.node
+    try:
+        plan.node(name)
+    except LookupError as error:
+        raise CommandError(str(error), Status.USAGE) from error
+    if arguments.led:
+        run(lambda stop: lead(stop, plan, name))
+    else:
+        run(lambda stop: _alone(stop, plan, name, arguments))
+
+
+async def lead(stop: Stop, plan: Plan, name: str, file: int = 0) -> None:
+    """Do what the lines of the standard input say, until their end or a signal."""
+    steps = Steps(file)
+    try:
+        led = _Led(plan, name)
+        try:
+            while True:
+                step = await stop.unless(steps.next())
+                if step is None or not await stop.unless(led.do(step)):
+                    return
+        except Interrupted:
+            return
+        finally:
+            await led.stop()
+    finally:
+        steps.close()
+
+
+class _Led:
+    def __init__(self, plan: Plan, name: str) -> None:
+        self._plan = plan
+        self._name = name
+        self._token = ""
+        self._running: RunningNode | None = None
+
+    async def do(self, step: Said) -> bool:
+        """Do a step and say what came of it; tell whether to go on."""
+        try:
+            said = await self._do(step)
+        except OnwardError as error:
+            said = {"failed": str(error)}
+        print(f"{self._token} {encode(said)}", flush=True)
+        return "failed" not in said
+
+    async def _do(self, step: Said) -> Said:
+        if step["do"] == "listen":
+            self._token = step["token"]
+            made = factories(self._plan, nodes=[self._name])
+            running = RunningNode(self._plan, self._name, made, directory=step["directory"])
+            self._running = running
+            await running.open()
+            uris = await running.listen()
+            for uri in uris.values():
+                print(f"listening {uri}", flush=True)
+            return {"uris": uris}
+        if self._running is None:
+            raise AssertionError(f"unexpected step {step}")
+        if step["do"] == "link":
+            await self._running.link(step["uris"])
+        elif step["do"] == "start":
+            await self._running.start_workers()
+        elif step["do"] == "ask":
+            outcome = await self._running.ask(self._plan.requests[step["index"]])
+            return {"ok": outcome.ok, "told": outcome.told, "seconds": outcome.seconds}
+        else:
+            raise AssertionError(f"unexpected step {step}")
+        return {}
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            await self._running.stop()
+
+
+async def _alone(stop: Stop, plan: Plan, name: str, arguments: argparse.Namespace) -> None:
+    uris = {each.id: each.uri for each in plan.listeners if each.is_fixed}
+    running = RunningNode(plan, name, factories(plan, nodes=[name]))
+    try:
+        await running.open()
+        for uri in (await stop.unless(running.listen())).values():
+            print(f"listening {uri}", flush=True)
+        await stop.unless(running.link(uris, patience=PATIENCE))
+        await stop.unless(running.start_workers())
+        print(f"up: {name}", flush=True)
+        if arguments.duration is not None:
+            await stop.unless(asyncio.sleep(arguments.duration))
+        else:
+            await stop.wait()
+    except Interrupted:
+        return
+    finally:
+        await running.stop()

@@ -1,0 +1,240 @@
+"""`onward up`: each node of a topology as a process, and none of them left in the end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import sys
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TextIO
+
+from ..actors.topology import Outcome
+from ..protocol.topology import Plan, RequestPlan
+from ._run import Interrupted, Stop, run
+from ._status import CommandError
+from ._up import judge
+from ._up_steps import GRACE, Said, decode, encode
+
+__all__ = ["run_processes"]
+
+STEP_TIMEOUT: Final = 30.0
+"""Seconds a node may take for one step; then all are ended."""
+
+LAST_WORDS: Final = 1.0
+"""Seconds that the output of a node which has ended is read: a process it started may have it."""
+
+MAX_LINE: Final = 65536
+"""Most bytes of a line that a node prints; a longer one is cut into several."""
+
+
+def run_processes(plan: Plan, arguments: argparse.Namespace) -> None:
+    """Run all nodes until one fails or the command is to stop.
+
+    Raises:
+        CommandError: One failed, or a request did not come out as it has to.
+    """
+    run(lambda stop: _run(stop, plan, arguments))
+
+
+async def _run(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(prefix="onward-") as directory:
+        children = _Children(plan, arguments, directory)
+        try:
+            await stop.unless(children.start())
+            print(f"up: {plan.title}", flush=True)
+            if arguments.check:
+                judge([await stop.unless(children.ask(each)) for each in plan.requests])
+            else:
+                await stop.unless(children.watch(arguments.duration))
+        except Interrupted:
+            if arguments.check:
+                raise
+        finally:
+            await children.end()
+
+
+class _Child:
+    """A node that is a process."""
+
+    def __init__(self, name: str, process: Process, token: str) -> None:
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise AssertionError("unexpected process without pipes")
+        self.name = name
+        self._process = process
+        self._input = process.stdin
+        self._output = process.stdout
+        self._errors = process.stderr
+        self._token = token
+        self._said: asyncio.Queue[Said] = asyncio.Queue()
+        self.over: asyncio.Task[int] = asyncio.create_task(self._follow())
+
+    async def do(self, what: str, timeout: float = STEP_TIMEOUT, **values: Any) -> Said:
+        """Have it do a step.
+
+        Raises:
+            CommandError: It failed, ended, or took too long.
+        """
+        self.tell(what, **values)
+        return await self.answer(what, timeout)
+
+    def tell(self, what: str, **values: Any) -> None:
+        """Say what to do."""
+        self._input.write(f"{encode({'do': what, **values})}\n".encode())
+
+    async def answer(self, what: str, timeout: float = STEP_TIMEOUT) -> Said:
+        """Wait for what came of it; raises as `do`."""
+        said = asyncio.ensure_future(self._said.get())
+        try:
+            await asyncio.wait(
+                {said, self.over}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not said.done():
+                if self.over.done():
+                    raise CommandError(self.obituary())
+                raise CommandError(f"{self.name} did not {what} within {timeout:g} s")
+            answer = said.result()
+        finally:
+            said.cancel()
+        if "failed" in answer:
+            raise CommandError(f"{self.name}: {answer['failed']}")
+        return answer
+
+    async def end(self, timeout: float) -> None:
+        """End it by the end of its input, or, when it does not within the time, kill it."""
+        self._input.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), timeout)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        await asyncio.wait({self.over})
+        if self.over.exception() is not None:
+            # Its output could not be printed; whoever waited for it has been told.
+            return
+
+    def obituary(self) -> str:
+        """Say how it ended."""
+        status = self.over.result()
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        return f"the node {self.name} {how}"
+
+    async def _follow(self) -> int:
+        readers = [
+            asyncio.create_task(self._read(self._output, self._line)),
+            asyncio.create_task(self._read(self._errors, self._error_line)),
+        ]
+        try:
+            ended = asyncio.ensure_future(self._process.wait())
+            # Whoever cannot print what the node prints ends all.
+            await asyncio.wait({ended, *readers}, return_when=asyncio.FIRST_EXCEPTION)
+            for reader in readers:
+                if reader.done():
+                    reader.result()
+            status = await ended
+            await asyncio.wait(readers, timeout=LAST_WORDS)
+            return status
+        finally:
+            for reader in readers:
+                reader.cancel()
+
+    async def _read(self, stream: asyncio.StreamReader, line: Callable[[bytes], None]) -> None:
+        rest = b""
+        while chunk := await stream.read(MAX_LINE):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for each in lines:
+                line(each)
+            while len(rest) > MAX_LINE:
+                line(rest[:MAX_LINE])
+                rest = rest[MAX_LINE:]
+        if rest:
+            line(rest)
+
+    def _line(self, line: bytes) -> None:
+        # A worker may have printed something without an end of line before.
+        printed, mark, said = line.partition(f"{self._token} ".encode())
+        if mark:
+            self._said.put_nowait(decode(said))
+        if printed or not mark:
+            self._show(printed, sys.stdout)
+
+    def _error_line(self, line: bytes) -> None:
+        self._show(line, sys.stderr)
+
+    def _show(self, line: bytes, file: TextIO) -> None:
+        text = line.decode("utf-8", "backslashreplace")
+        print(f"{self.name} | {text}", file=file, flush=True)
+
+
+class _Children:
+    """All nodes of a topology as processes."""
+
+    def __init__(self, plan: Plan, arguments: argparse.Namespace, directory: str) -> None:
+        self._plan = plan
+        self._arguments = arguments
+        self._directory = directory
+        self._children: dict[str, _Child] = {}
+
+    async def start(self) -> None:
+        """Start all, step by step; see `RunningNode`."""
+        token = secrets.token_hex(16)
+        for node in self._plan.nodes:
+            self._children[node.name] = await self._spawn(node.name, token)
+        for child in self._children.values():
+            child.tell("listen", token=token, directory=self._directory)
+        uris: dict[str, str] = {}
+        for child in self._children.values():
+            uris.update((await child.answer("listen"))["uris"])
+        for child in self._children.values():
+            child.tell("link", uris=uris)
+        for child in self._children.values():
+            await child.answer("link")
+        for name in self._plan.start_order():
+            await self._children[name].do("start")
+
+    async def _spawn(self, name: str, token: str) -> _Child:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "onward.cli", "up", self._arguments.file),
+            *("--node", name, "--led", "--log", self._arguments.log),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            # Ctrl-C on a terminal is for this process alone, which ends the others in order.
+            start_new_session=True,
+        )
+        return _Child(name, process, token)
+
+    async def ask(self, request: RequestPlan) -> Outcome:
+        """Have a node make a request of the plan."""
+        said = await self._children[request.node].do(
+            "ask",
+            STEP_TIMEOUT + request.timeout + request.within,
+            index=self._plan.requests.index(request),
+        )
+        return Outcome(request, said["ok"], said["told"], said["seconds"])
+
+    async def watch(self, duration: float | None) -> None:
+        """Wait until the time is up.
+
+        Raises:
+            CommandError: A node has ended before.
+        """
+        over = {child.over for child in self._children.values()}
+        await asyncio.wait(over, timeout=duration, return_when=asyncio.FIRST_COMPLETED)
+        for child in self._children.values():
+            if child.over.done():
+                raise CommandError(child.obituary())
+
+    async def end(self) -> None:
+        """End all, in the reverse of the order they were started in; kill who does not."""
+        deadline = asyncio.get_running_loop().time() + GRACE
+        for name in reversed(self._plan.start_order()):
+            child = self._children.get(name)
+            if child is None:
+                continue
+            await child.end(max(0.5, deadline - asyncio.get_running_loop().time()))
