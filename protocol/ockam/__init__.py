@@ -1,17 +1,24 @@
-"""Ockam's node-to-node wire over TCP, as it stands since June 2024; no I/O."""
+"""Ockam's node-to-node wire as it stands since June 2024, over streams and datagrams; no I/O."""
 
 from ._cbor import MAX_SKIPPED_ITEMS
 from ._codec import MessageDecoder, decode_message, encode_message
 from ._connection import HEARTBEAT, MAX_FRAME, PREAMBLE, WireConnection, WireLimits
+from ._datagram import MAX_DATAGRAM, MAX_PART, Assembler, DatagramLimits, Part, split_message
 
 __all__ = [
     "HEARTBEAT",
+    "MAX_DATAGRAM",
     "MAX_FRAME",
+    "MAX_PART",
     "MAX_SKIPPED_ITEMS",
     "PREAMBLE",
+    "Assembler",
+    "DatagramLimits",
     "MessageDecoder",
+    "Part",
     "WireConnection",
     "WireLimits",
     "decode_message",
     "encode_message",
+    "split_message",
 ]

@@ -30,6 +30,8 @@ the wire may add behind those known. More make the message malformed."""
 
 # Major types, RFC 8949 section 3.1.
 _UNSIGNED, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = 0, 2, 3, 4, 5, 6, 7
+_FALSE: Final = 0xF4
+_TRUE: Final = 0xF5
 _NULL: Final = 0xF6
 _BREAK: Final = 0xFF
 _INDEFINITE: Final = 31
@@ -114,13 +116,13 @@ class Reader:
             raise MalformedMessage(f"an address of {what} has no value")
         return Address(number, value)
 
-    def payload(self) -> bytes:
-        """Read the payload.
+    def payload(self, what: str = "the payload") -> bytes:
+        """Read a byte string of any length, such as the payload.
 
         Raises:
             MalformedMessage: It is not a byte string of definite length.
         """
-        return self.string(_BYTES, "the payload", len(self._body))
+        return self.string(_BYTES, what, len(self._body))
 
     def trace(self) -> str | None:
         """Read the tracing context, a text or null.
@@ -136,6 +138,29 @@ class Reader:
             return text.decode()
         except UnicodeDecodeError:
             raise MalformedMessage("the tracing context is not UTF-8") from None
+
+    def unsigned(self, what: str, limit: int) -> int:
+        """Read a number.
+
+        Raises:
+            MalformedMessage: It is something else, or more than `limit`.
+        """
+        number = self._enter(_UNSIGNED, what)
+        if number > limit:
+            raise MalformedMessage(f"{what} is {number}, over {limit}")
+        return number
+
+    def boolean(self, what: str) -> bool:
+        """Read true or false.
+
+        Raises:
+            MalformedMessage: It is something else.
+        """
+        value = self._peek()
+        if value not in {_FALSE, _TRUE}:
+            raise MalformedMessage(f"{what} is neither true nor false")
+        self.position += 1
+        return value == _TRUE
 
     def string(self, major: int, what: str, limit: int) -> bytes:
         """Read the bytes of a string of definite length.

@@ -1,0 +1,334 @@
+"""Ockam's wire over datagrams: messages in parts, and parts put together again; no I/O.
+
+A message is the CBOR that is also the body of a frame over TCP. It is cut into parts of at most
+`MAX_PART` bytes, so that each fits into a datagram that gets through nearly everywhere (RFC 1122:
+576 bytes of IP, which leaves 508):
+
+```
+[1, number of the message, offset of the part in bytes, whether it is the last, bytes]
+```
+
+Nothing is confirmed or sent again. Parts come in any order, more than once, from anybody, or never:
+what is kept of messages that are not whole is bounded in number, bytes and age, by peer and in all,
+and at a bound the oldest is given up. What arrives whole is soon whole; what is made to fill the
+table is not, so the oldest is most likely of that kind.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from cbor2 import dumps
+
+from .._errors import MalformedMessage, PayloadTooBig
+from ._cbor import Reader
+
+__all__ = [
+    "MAX_DATAGRAM",
+    "MAX_PART",
+    "Assembler",
+    "DatagramLimits",
+    "Part",
+    "split_message",
+]
+
+MAX_DATAGRAM: Final = 508
+"""Most bytes of a datagram that is sent."""
+
+MAX_PART: Final = 493
+"""Most bytes of a message in one datagram that is sent; what is around them takes at most 15."""
+
+VERSION: Final = 1
+"""The version of this wire, the first item of each part."""
+
+PART_COST: Final = 128
+"""Bytes that a part counts for besides its own: about what the objects take that hold it."""
+
+_MAX_U16: Final = 0xFFFF
+_MAX_U32: Final = 0xFFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramLimits:
+    """What may be kept of messages that have not come whole.
+
+    Attributes:
+        max_message: Most bytes of a message, routes included, both ways. One that grows over it is
+            given up.
+        messages_of_peer: Most messages of one peer that are not whole; the oldest is given up.
+        messages: Most messages in all that are not whole; the oldest is given up.
+        max_bytes: Most bytes they hold in all, with 128 for each part; the oldest is given up.
+        max_age: How long a message may take to come whole, in seconds.
+
+    Raises:
+        ValueError: A number is not at least 1, the age not above 0, or `max_bytes` has no room for
+            a message of the greatest length.
+    """
+
+    max_message: int = 64 * 1024
+    messages_of_peer: int = 16
+    messages: int = 1024
+    max_bytes: int = 16 * 1024 * 1024
+    max_age: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_message", "messages_of_peer", "messages"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.max_age > 0:
+            raise ValueError(f"max_age must be more than 0, not {self.max_age}")
+        if self.max_message > _MAX_U32:
+            raise ValueError(f"max_message must be at most {_MAX_U32}, not {self.max_message}")
+        parts = -(-self.max_message // MAX_PART)
+        if self.max_bytes < self.max_message + parts * PART_COST:
+            raise ValueError("max_bytes must have room for a message of max_message in parts")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a message: what is in one datagram.
+
+    Attributes:
+        number: Tells the messages of a sender apart: 0 to 65535, and from there 0 again.
+        offset: Where in the message it is, in bytes.
+        last: Whether the message ends with it.
+        content: The bytes, at least one.
+    """
+
+    number: int
+    offset: int
+    last: bool
+    content: bytes
+
+    @property
+    def end(self) -> int:
+        """Where in the message its last byte is, plus one."""
+        return self.offset + len(self.content)
+
+    def serialize(self) -> bytes:
+        """Write it as a datagram."""
+        return dumps((VERSION, self.number, self.offset, self.last, self.content))
+
+    @classmethod
+    def parse(cls, data: bytes) -> Part:
+        """Read a datagram. What follows the array is ignored, as are further items in it.
+
+        Raises:
+            MalformedMessage: It does not hold a part, or one of another version.
+        """
+        reader = Reader(data)
+        number = offset = 0
+        last = False
+        content = b""
+        for index in reader.elements("the part", 5):
+            if index == 0:
+                version = reader.unsigned("the version", _MAX_U16)
+                if version != VERSION:
+                    raise MalformedMessage(f"version {version} of datagrams, not {VERSION}")
+            elif index == 1:
+                number = reader.unsigned("the number of the message", _MAX_U16)
+            elif index == 2:
+                offset = reader.unsigned("the offset of the part", _MAX_U32)
+            elif index == 3:
+                last = reader.boolean("whether the part is the last")
+            else:
+                content = reader.payload("the content of the part")
+        if not content:
+            raise MalformedMessage("the content of the part is missing or empty")
+        return cls(number, offset, last, content)
+
+
+def split_message(body: bytes, number: int, limit: int = _MAX_U32) -> list[bytes]:
+    """Write a message as datagrams.
+
+    Args:
+        body: The message, as `encode_message` writes it.
+        number: Its number, 0 to 65535.
+        limit: Most bytes it may have.
+
+    Raises:
+        PayloadTooBig: It has more.
+    """
+    size = len(body)
+    if size > limit:
+        raise PayloadTooBig(size, limit)
+    return [
+        Part(number, at, at + MAX_PART >= size, body[at : at + MAX_PART]).serialize()
+        for at in range(0, size, MAX_PART)
+    ]
+
+
+class _Unfinished:
+    """A message that has not come whole."""
+
+    __slots__ = ("began", "cost", "end", "offsets", "parts", "size", "total")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.parts: dict[int, bytes] = {}
+        self.offsets: list[int] = []  # in order
+        self.size = 0
+        self.end = 0  # of the part that reaches furthest
+        self.total = -1  # once the last part is here
+        self.cost = 0
+
+    def has(self, part: Part) -> bool:
+        """Tell whether a part has come already."""
+        known = self.parts.get(part.offset) == part.content
+        return known and part.last == (self.total == part.end)
+
+    def contradicts(self, part: Part) -> bool:
+        """Tell whether a part cannot be of the same message as those here."""
+        if 0 <= self.total < part.end or (part.last and (self.total >= 0 or self.end > part.end)):
+            return True
+        offsets = self.offsets
+        at = bisect_left(offsets, part.offset)
+        before = offsets[at - 1] if at else -1
+        overlaps = at and before + len(self.parts[before]) > part.offset
+        return bool(overlaps or (at < len(offsets) and offsets[at] < part.end))
+
+    def add(self, part: Part) -> None:
+        """Add a part that fits."""
+        self.offsets.insert(bisect_left(self.offsets, part.offset), part.offset)
+        self.parts[part.offset] = part.content
+        self.size += len(part.content)
+        self.end = max(self.end, part.end)
+        if part.last:
+            self.total = part.end
+
+    def whole(self) -> bytes | None:
+        """Return the message if all of it is here."""
+        if self.size != self.total:
+            return None
+        return b"".join(self.parts[offset] for offset in self.offsets)
+
+
+class Assembler:
+    """Puts the messages of many peers together.
+
+    A part that cannot be of the same message as others with its number is of a newer one: numbers
+    come again after 65536 messages, and after a restart. What was there is given up.
+
+    Args:
+        limits: What may be kept.
+
+    Attributes:
+        dropped: What came for nothing, by reason: datagrams that are `malformed`, parts that are
+            `duplicate`s, messages `too big`, and messages given up: `contradicted`, `not whole in
+            time`, `too many of the peer`, `too many`, `too many bytes`.
+    """
+
+    __slots__ = ("_bytes", "_order", "_peers", "dropped", "limits")
+
+    def __init__(self, limits: DatagramLimits = DatagramLimits()) -> None:
+        self.limits = limits
+        self.dropped: Counter[str] = Counter()
+        self._order: dict[tuple[Hashable, int], _Unfinished] = {}  # the oldest first
+        self._peers: dict[Hashable, dict[int, None]] = {}  # the oldest of each first
+        self._bytes = 0
+
+    @property
+    def unfinished(self) -> int:
+        """Messages that have not come whole."""
+        return len(self._order)
+
+    @property
+    def held(self) -> int:
+        """Bytes that they count for."""
+        return self._bytes
+
+    def receive(self, peer: Hashable, data: bytes, now: float) -> bytes | None:
+        """Take a datagram.
+
+        Args:
+            peer: Who sent it.
+            data: What is in it.
+            now: The time, in seconds; never less than before.
+
+        Returns:
+            The message that it makes whole, or `None`.
+        """
+        self.expire(now)
+        try:
+            part = Part.parse(data)
+        except MalformedMessage:
+            self.dropped["malformed"] += 1
+            return None
+        key = (peer, part.number)
+        if part.end > self.limits.max_message:
+            self.dropped["too big"] += 1
+            self._give_up(key)
+            return None
+        return self._take(key, part, now)
+
+    def _take(self, key: tuple[Hashable, int], part: Part, now: float) -> bytes | None:
+        message = self._order.get(key)
+        if message is not None:
+            if message.has(part):
+                self.dropped["duplicate"] += 1
+                return None
+            if message.contradicts(part):
+                self._give_up(key, "contradicted")
+                message = None
+        if message is None:
+            if part.last and not part.offset:
+                return part.content
+            message = self._begin(key, now)
+        cost = len(part.content) + PART_COST
+        message.add(part)
+        message.cost += cost
+        self._bytes += cost
+        body = message.whole()
+        if body is not None:
+            self._give_up(key)
+            return body
+        while self._bytes > self.limits.max_bytes:
+            self._give_up(next(iter(self._order)), "too many bytes")
+        return None
+
+    def expire(self, now: float) -> None:
+        """Give up what has not come whole in time. `receive` does so too.
+
+        Args:
+            now: The time, in seconds.
+        """
+        while self._order:
+            key = next(iter(self._order))
+            if now - self._order[key].began < self.limits.max_age:
+                return
+            self._give_up(key, "not whole in time")
+
+    def get_timer(self) -> float | None:
+        """Return when `expire` has something to do, in seconds; `None`: never."""
+        if not self._order:
+            return None
+        return next(iter(self._order.values())).began + self.limits.max_age
+
+    def _begin(self, key: tuple[Hashable, int], now: float) -> _Unfinished:
+        """Make room for a message, and begin it."""
+        peer, number = key
+        numbers = self._peers.get(peer)
+        if numbers is not None and len(numbers) >= self.limits.messages_of_peer:
+            self._give_up((peer, next(iter(numbers))), "too many of the peer")
+        elif len(self._order) >= self.limits.messages:
+            self._give_up(next(iter(self._order)), "too many")
+        message = self._order[key] = _Unfinished(now)
+        self._peers.setdefault(peer, {})[number] = None
+        return message
+
+    def _give_up(self, key: tuple[Hashable, int], reason: str = "") -> None:
+        message = self._order.pop(key, None)
+        if message is None:
+            return
+        peer, number = key
+        self._bytes -= message.cost
+        numbers = self._peers[peer]
+        del numbers[number]
+        if not numbers:
+            del self._peers[peer]
+        if reason:
+            self.dropped[reason] += 1
