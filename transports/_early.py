@@ -95,19 +95,20 @@ async def secure(
     except BaseException as error:
         plain.abort()
         if isinstance(error, OSError):
-            raise ConnectionError(_reason_of(error, timeout)) from error
+            raise ConnectionError(_reason_of(error, timeout, server_side)) from error
         raise
     if secured is None:  # pyright: ignore[reportUnnecessaryComparison] - lost at that moment
-        raise ConnectionError(_reason_of(ConnectionResetError(), timeout))
+        raise ConnectionError(_reason_of(ConnectionResetError(), timeout, server_side))
     early.connection_made(SecureTransport(secured, plain))
     return early
 
 
-def _reason_of(error: OSError, timeout: float) -> str:
+def _reason_of(error: OSError, timeout: float, server_side: bool) -> str:
     if isinstance(error, ConnectionAbortedError):
         return f"no TLS handshake within {timeout:g} s"
     if isinstance(error, ConnectionError):
-        return "the connection was closed in the TLS handshake"
+        text = "the peer closed the connection in the TLS handshake"
+        return text if server_side else f"{text}; it may not speak TLS"
     return reason_of(error)
 
 

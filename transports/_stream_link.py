@@ -317,8 +317,8 @@ class DialledLink(StreamLink):
             if self._gone is not None and not self._gone.done():
                 self._gone.set_result(None)
         elif self._ready is not None and not self._ready.done():
-            if wire_socket.silent and self._context is None:
-                reason += "; it may want TLS"
+            if wire_socket.silent:
+                reason += self._missing
             self._ready.set_exception(ConnectionError(reason))
 
     async def _keep_connected(self) -> None:
@@ -357,6 +357,15 @@ class DialledLink(StreamLink):
             wire_socket.abort("the link was closed")
             raise
         return gone
+
+    @property
+    def _missing(self) -> str:
+        """What a peer may want that says nothing: those that do hang up without a word."""
+        if self._context is None:
+            return "; it may want TLS"
+        tls = self.options.tls
+        none = isinstance(tls, TlsOptions) and tls.certificate is None
+        return "; it may want a certificate of ours" if none else ""
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> WireSocket:
         place, options = self._place, self.options
