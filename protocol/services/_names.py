@@ -1,0 +1,168 @@
+"""What Ockam's services are called, and what their payloads are: BARE strings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .._address import LOCAL, MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
+from .._errors import ProtocolError, RouteTooLong
+from ..bare import BareError, Reader, encode_string
+
+__all__ = [
+    "DISCOVERY",
+    "FORWARDING_API",
+    "FORWARDING_SERVICE",
+    "MAX_NAME",
+    "PUB_SUB",
+    "REGISTER",
+    "RELAY_PREFIX",
+    "STATIC_FORWARDING_API",
+    "STATIC_FORWARDING_SERVICE",
+    "TOPIC_PREFIX",
+    "ServiceError",
+    "check_name",
+    "decode_subscription",
+    "decode_text",
+    "encode_subscription",
+    "named_address",
+    "relayed",
+]
+
+FORWARDING_SERVICE: Final = "forwarding_service"
+"""Address of the service that makes a relay at a random address."""
+
+STATIC_FORWARDING_SERVICE: Final = "static_forwarding_service"
+"""Address of the service that makes a relay at an address that whoever registers chooses."""
+
+FORWARDING_API: Final = "forwarding_api"
+"""Address at which the relays of the first service are listed and taken away."""
+
+STATIC_FORWARDING_API: Final = "static_forwarding_api"
+"""Address at which the relays of the second service are listed and taken away."""
+
+RELAY_PREFIX: Final = "forward_to_"
+"""What a relay's address begins with; the alias follows."""
+
+REGISTER: Final = "register"
+"""What the first service is sent."""
+
+PUB_SUB: Final = "pub_sub"
+"""Address of the service that topics are subscribed at."""
+
+TOPIC_PREFIX: Final = "pub_sub_t"
+"""What a topic's address begins with; `_` and the topic's name follow."""
+
+DISCOVERY: Final = "discovery"
+"""Address of the service that knows where other services are."""
+
+MAX_NAME: Final = 255
+"""Most bytes in UTF-8 of an alias, of a topic's, a subscriber's or a service's name."""
+
+
+class ServiceError(ProtocolError):
+    """A payload or a name that a service cannot take.
+
+    Attributes:
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"not understood: {self.reason}"
+
+
+def decode_text(payload: bytes, what: str) -> str:
+    """Read a payload that is one BARE string.
+
+    Args:
+        payload: The payload.
+        what: What it should be, for the error.
+
+    Raises:
+        ServiceError: It is not one.
+    """
+    reader = Reader(payload)
+    try:
+        text = reader.string()
+        reader.finish()
+    except BareError as error:
+        raise ServiceError(f"{what}: {error}") from None
+    return text
+
+
+def check_name(name: str, what: str) -> str:
+    """Return a name that can be a part of an address.
+
+    Args:
+        name: The name.
+        what: Whose, for the error.
+
+    Raises:
+        ServiceError: It is empty, over `MAX_NAME` bytes, or has a character that does not print.
+    """
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 0 < size <= MAX_NAME:
+        raise ServiceError(f"{what} of {size} bytes, not 1 to {MAX_NAME}")
+    if not name.isprintable():
+        raise ServiceError(f"{what} with characters that do not print")
+    return name
+
+
+def named_address(prefix: str, name: str) -> Address:
+    """Return the local address made of a prefix and a name.
+
+    Raises:
+        ServiceError: Together they are too long.
+    """
+    value = (prefix + name).encode()
+    if not 0 < len(value) <= MAX_ADDRESS_VALUE:
+        raise ServiceError(f"an address of {len(value)} bytes, not 1 to {MAX_ADDRESS_VALUE}")
+    return Address(LOCAL, value)
+
+
+def encode_subscription(name: str, topic: str) -> bytes:
+    """Write what subscribes somebody to a topic: `name:topic`.
+
+    Raises:
+        ServiceError: One of the names cannot be one, or the subscriber's has a colon.
+    """
+    if ":" in check_name(name, "a subscriber's name"):
+        raise ServiceError("a subscriber's name with a colon")
+    check_name(topic, "a topic's name")
+    return encode_string(f"{name}:{topic}")
+
+
+def decode_subscription(payload: bytes) -> tuple[str, str]:
+    """Read what subscribes somebody to a topic: the subscriber's name and the topic's.
+
+    Raises:
+        ServiceError: It is no such payload.
+    """
+    text = decode_text(payload, "a subscription")
+    name, colon, topic = text.partition(":")
+    if not colon:
+        raise ServiceError("a subscription without a colon")
+    return check_name(name, "a subscriber's name"), check_name(topic, "a topic's name")
+
+
+def relayed(stored: Route, onward: Route) -> Route:
+    """Return where a relay sends a message on to.
+
+    The relay takes its own address off the onward route and puts the stored route, without
+    its last address, in front of the rest: the last address is whoever registered, and the
+    rest says whom the message is for over there.
+
+    Args:
+        stored: The return route of the registration.
+        onward: As the message came to the relay, whose address is the first.
+
+    Raises:
+        RouteTooLong: It would have more addresses than a route may.
+    """
+    route = (*stored[:-1], *onward[1:])
+    if len(route) > MAX_ROUTE_LENGTH:
+        raise RouteTooLong(len(route), MAX_ROUTE_LENGTH)
+    return route
