@@ -1,0 +1,51 @@
+"""A case of the suite: a name, a claim in one line, and what shows that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from ._claims import Claims
+
+if TYPE_CHECKING:
+    from ._stage import Stage
+
+__all__ = ["Case", "case"]
+
+_Scene: TypeAlias = "Callable[[Stage], Awaitable[None]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing that is expected of a transport.
+
+    Attributes:
+        name: A few words with `_` between them.
+        claim: What is expected, in one line.
+        needs: The claims, by the names of their attributes, without which it is not expected.
+        scene: What shows it; raises `AssertionError` if it does not hold.
+    """
+
+    name: str
+    claim: str
+    needs: tuple[str, ...]
+    scene: _Scene
+
+    def unclaimed(self, claims: Claims) -> str:
+        """Return the first claim that is missing, or nothing."""
+        for need in self.needs:
+            if getattr(claims, need) in (False, None):
+                return need
+        return ""
+
+
+def case(cases: list[Case], *needs: str) -> Callable[[_Scene], _Scene]:
+    """Add a function to a list of cases: its name and the first line of its docstring."""
+
+    def add(scene: _Scene) -> _Scene:
+        claim = (scene.__doc__ or "").strip().split("\n")[0].rstrip(".")
+        cases.append(Case(getattr(scene, "__name__", ""), claim, needs, scene))
+        return scene
+
+    return add

@@ -1,0 +1,111 @@
+"""Cases: nothing is reachable from outside but what is exposed, and the ways back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...actors import Worker
+from ...protocol import MAX_ROUTE_LENGTH, Message, route
+from ._case import Case, case
+from ._stage import Relay, Stage, expect
+
+__all__ = ["GATES"]
+
+GATES: Final[list[Case]] = []
+
+
+@case(GATES)
+async def nothing_is_exposed(stage: Stage) -> None:
+    """Nothing can be reached that is not exposed; who tries is counted, and keeps the link."""
+    a, c = stage.a, stage.c
+    inner, outer = await stage.probe(c, "inner"), await stage.probe(c, "outer")
+    listener = await stage.listen(c, "outer")
+    link = await stage.connect(a, listener.uri)
+    for target in ("inner", "nobody", "1#127.0.0.1:1", str(listener.address)):
+        a.send([link, target, "x"], b"let me in", return_route="x")
+    await stage.refused(c, 4, "not exposed")
+    a.send([link, "outer"], b"may I?")
+    await stage.next(outer)
+    expect(not inner.messages, "a message came to a worker that is not exposed")
+
+
+@case(GATES)
+async def what_connects_exposes_nothing(stage: Stage) -> None:
+    """The end that connects exposes what it is told to, and that is nothing by default."""
+    a, c = stage.a, stage.c
+    inner, target = await stage.probe(a, "inner"), await stage.probe(c, "c1")
+    link = await stage.link("c1")
+    a.send([link, "c1"], b"", return_route="elsewhere")
+    far = (await stage.next(target)).return_route[0]
+    c.send([far, "inner"], b"let me in")
+    await stage.refused(a, 1, "not exposed")
+    expect(not inner.messages, "a message came to a worker that is not exposed")
+
+
+@case(GATES)
+async def an_exposed_address_nobody_has(stage: Stage) -> None:
+    """A message to an address that is exposed, and that nobody has, is a dead letter."""
+    link = await stage.link("gone")
+    stage.a.send([link, "gone"], b"")
+    await stage.refused(stage.c, 1, "no such worker")
+
+
+@case(GATES)
+async def the_way_back_is_open(stage: Stage) -> None:
+    """Whoever sent something out can be answered, again and again."""
+    a, c = stage.a, stage.c
+    asker, target = await stage.probe(a, "asker"), await stage.probe(c, "c1")
+    link = await stage.link("c1")
+    asker.send([link, "c1"], b"question")
+    question = await stage.next(target)
+    for payload in (b"1", b"2"):
+        target.reply(question, payload)
+        expect((await stage.next(asker)).payload == payload, "another answer came")
+
+
+@case(GATES)
+async def the_way_back_leads_no_further(stage: Stage) -> None:
+    """The way back is the whole return route: a relay on it can be used for nothing else."""
+    a, c = stage.a, stage.c
+    asker, secret = await stage.probe(a, "asker"), await stage.probe(a, "secret")
+    await a.start(Relay, address="relay")
+    target = await stage.probe(c, "c1")
+    link = await stage.link("c1")
+    asker.send(["relay", link, "c1"], b"question")
+    question = await stage.next(target)
+    far = question.return_route[0]
+    for onward in ("relay => secret", "relay", "asker", "relay => asker => secret"):
+        c.send([far, *route(onward)], b"let me in")
+    await stage.refused(a, 4, "not exposed")
+    target.reply(question, b"answer")
+    expect((await stage.next(asker)).payload == b"answer", "another answer came")
+    expect(not secret.messages, "a message came to a worker that is not exposed")
+
+
+@case(GATES)
+async def a_request_takes_one_answer(stage: Stage) -> None:
+    """A request is answered once; what comes after that is refused."""
+
+    class Twice(Worker):
+        def handle_message(self, message: Message) -> None:
+            self.reply(message, b"1")
+            self.reply(message, b"2")
+
+    await stage.c.start(Twice, address="twice")
+    link = await stage.link("twice")
+    answer = await stage.ask(stage.a, [link, "twice"], b"")
+    expect(answer.payload in {b"1", b"2"}, f"the answer is {answer.payload!r}")
+    await stage.refused(stage.a, 1, "not exposed")
+
+
+@case(GATES)
+async def routes_that_grew_too_long(stage: Stage) -> None:
+    """A message whose return route is too long with one address more is a dead letter there."""
+    target = await stage.probe(stage.c, "c1")
+    link = await stage.link("c1")
+    stage.a.send([link, "c1"], b"", return_route=["x"] * MAX_ROUTE_LENGTH)
+    await stage.until(
+        lambda: stage.a.dead_letters.total + stage.c.dead_letters.total == 1,
+        "there is no dead letter",
+    )
+    expect(not target.messages, "it was delivered")

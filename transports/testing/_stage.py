@@ -1,0 +1,233 @@
+"""Where a case is played: nodes with the transport on them, and a look at what they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import tempfile
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ...actors import Node, Worker
+from ...actors.testing import Probe
+from ...protocol import Address, AddressLike, Message
+from .._base import Listener, Transport
+from ._claims import Claims
+
+__all__ = ["Echo", "Relay", "Stage", "Stuck", "expect"]
+
+_numbers: Final = count(1)
+
+
+def expect(condition: object, text: str) -> None:
+    """Raise `AssertionError` with a text unless something is true."""
+    if not condition:
+        raise AssertionError(text)
+
+
+class Echo(Worker):
+    """Answers with the payload it got."""
+
+    def handle_message(self, message: Message) -> None:
+        """Answer."""
+        self.reply(message, message.payload)
+
+
+class Relay(Worker):
+    """Forwards."""
+
+    def handle_message(self, message: Message) -> None:
+        """Forward."""
+        self.forward(message)
+
+
+class Stuck(Probe):
+    """Handles no message until `go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=1_000_000)
+        self.go_on = asyncio.Event()
+        self.in_hand = False
+
+    async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Keep a message when it may go on."""
+        self.in_hand = True
+        await self.go_on.wait()
+        super().handle_message(message)
+
+
+class Stage:
+    """Three nodes, and what cases need of them.
+
+    Args:
+        uri: Of the transport; `{n}` in it stands for a number that is new each time, `{tmp}`
+            for a folder that is there for one case.
+        claims: What the transport claims.
+        transport: Its class, if it has no entry point.
+
+    Attributes:
+        claims: As given.
+        a: A node, which connects.
+        b: A node, between the others.
+        c: A node, which listens.
+        may_fail: Whether a worker may fail in this case.
+    """
+
+    def __init__(self, uri: str, claims: Claims, transport: type[Transport] | None) -> None:
+        self.claims = claims
+        self._uri = uri
+        self._transport = transport
+        self._folder = tempfile.TemporaryDirectory(prefix="onward-")
+        self._nodes: list[Node] = []
+        self.may_fail = False
+
+    async def __aenter__(self) -> Self:
+        self._tasks = asyncio.all_tasks()
+        self._sockets = _open_sockets()
+        self._timers = _timers()
+        self.a, self.b, self.c = [await self.node(name) for name in "abc"]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            failed = {node.name: node.statistics(workers=False).failed for node in self._nodes}
+            await self.stop()
+            if error is None:
+                await self._look_what_is_left()
+                for name, number in failed.items():
+                    expect(
+                        self.may_fail or not number,
+                        f"{number} times a worker of node {name} failed",
+                    )
+        finally:
+            self._folder.cleanup()
+
+    async def stop(self) -> None:
+        """Stop the nodes, the last first. Idempotent."""
+        for node in reversed(self._nodes):
+            await node.stop()
+
+    async def _look_what_is_left(self) -> None:
+        current = asyncio.current_task()
+
+        def tasks() -> set[asyncio.Task[Any]]:
+            return asyncio.all_tasks() - self._tasks - {current}  # type: ignore[arg-type]  # pyright: ignore[reportUnhashable]
+
+        await self.until(lambda: not tasks(), lambda: f"tasks are left: {tasks()}")
+        await self.until(
+            lambda: _timers() <= self._timers,
+            lambda: f"timers are left: {[*(_timers() - self._timers)][:3]}",
+        )
+        await self.until(
+            lambda: _open_sockets() <= self._sockets,
+            lambda: f"sockets are left: {_open_sockets() - self._sockets}",
+        )
+        gc.collect(0)  # what was not closed warns now
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the transport."""
+        return self._uri.partition("://")[0]
+
+    def place(self) -> str:
+        """Return a URI where nobody listens yet."""
+        return self._uri.replace("{n}", str(next(_numbers))).replace("{tmp}", self._folder.name)
+
+    async def node(self, name: str) -> Node:
+        """Start one more node; it stops with the others."""
+        node = Node(f"{name}-{next(_numbers)}")
+        self.equip(node)
+        await node.__aenter__()
+        self._nodes.append(node)
+        return node
+
+    def equip(self, node: Node) -> None:
+        """Give a node the transport, if it does not find it by itself."""
+        if self._transport is not None:
+            node.add_transport(self._transport)
+
+    async def listen(self, node: Node, *expose: AddressLike, at: str = "", **more: Any) -> Listener:
+        """Listen, at a place of its own unless one is given."""
+        options = {**self.claims.listen_options, **more}
+        return await node.listen(at or self.place(), expose=expose, **options)
+
+    async def connect(self, node: Node, uri: str, *expose: AddressLike) -> Address:
+        """Connect; it may take as long as anything."""
+        async with asyncio.timeout(self.claims.patience):
+            return await node.connect(uri, expose=expose, **self.claims.connect_options)
+
+    async def link(self, *expose: AddressLike) -> Address:
+        """Have `c` listen and `a` connect."""
+        return await self.connect(self.a, (await self.listen(self.c, *expose)).uri)
+
+    async def probe(self, node: Node, address: str) -> Probe:
+        """Start a probe that keeps much."""
+        return await Probe.on(node, address, limit=1_000_000)
+
+    async def next(self, probe: Probe) -> Message:
+        """Wait for the next message of a probe."""
+        try:
+            return await probe.next(timeout=self.claims.patience)
+        except TimeoutError as error:
+            raise AssertionError(str(error)) from None
+
+    async def come(self, probe: Probe, number: int) -> list[bytes]:
+        """Wait until so many messages have come to a probe, and return their payloads."""
+        try:
+            messages = await probe.count(number, timeout=self.claims.patience)
+        except TimeoutError as error:
+            raise AssertionError(str(error)) from None
+        return [message.payload for message in messages]
+
+    async def ask(self, node: Node, route: list[AddressLike], payload: bytes) -> Message:
+        """Send a request and wait for the answer."""
+        return await node.request(route, payload, timeout=self.claims.patience)
+
+    async def until(self, condition: Callable[[], object], text: str | Callable[[], str]) -> None:
+        """Wait until something is true.
+
+        Args:
+            condition: What.
+            text: What is wrong if it does not come true in time.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.claims.patience
+        while not condition():  # conditions have no event
+            said = text if isinstance(text, str) else text()
+            expect(loop.time() < end, f"{said}, after {self.claims.patience:g} s")
+            await asyncio.sleep(0.002)
+
+    async def refused(self, node: Node, number: int, reason: str) -> None:
+        """Wait until a node has so many dead letters with a reason, and no others."""
+        wanted = {reason: number}
+        await self.until(
+            lambda: node.dead_letters.by_reason == wanted,
+            lambda: f"not the dead letters {wanted} but {dict(node.dead_letters.by_reason)}",
+        )
+
+
+def _open_sockets() -> int:
+    """Count the sockets this process has open, where the system tells."""
+    folder = Path("/proc/self/fd")
+    found = 0
+    for each in folder.iterdir() if folder.exists() else ():
+        try:
+            found += os.readlink(each).startswith("socket:")  # noqa: PTH115 - not a path
+        except OSError:
+            continue  # closed while we looked, as the folder's own
+    return found
+
+
+def _timers() -> set[asyncio.TimerHandle]:
+    """Return the timers of the running loop, where it tells; asyncio's own does."""
+    scheduled: list[asyncio.TimerHandle] = getattr(asyncio.get_running_loop(), "_scheduled", [])
+    return {timer for timer in scheduled if not timer.cancelled()}
