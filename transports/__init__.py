@@ -12,6 +12,9 @@ from ._stream import StreamTransport
 from ._stream_listener import ListenerStatistics, StreamListener
 from ._tcp import TcpListener, TcpOptions, TcpTransport
 from ._tls import TlsOptions
+from ._udp import UdpTransport
+from ._udp_listener import UdpListener, UdpListenerStatistics
+from ._udp_options import UdpOptions
 from ._uds import UdsOptions, UdsTransport
 from ._ws import WsOptions, WsTransport
 from ._ws_options import WebSocketOptions
@@ -37,6 +40,10 @@ __all__ = [
     "TcpTransport",
     "TlsOptions",
     "Transport",
+    "UdpListener",
+    "UdpListenerStatistics",
+    "UdpOptions",
+    "UdpTransport",
     "UdsOptions",
     "UdsTransport",
     "WebSocketOptions",

@@ -48,9 +48,9 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what is in it, and answer what asks for an answer."""
-        reader = self._reader
-        if reader.closed is not None or reader.error is not None:
+        if self._over:
             return
+        reader = self._reader
         content = reader.read(data)
         if content and not self._closing:
             self._inner.data_received(content)
@@ -60,6 +60,11 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
             self._answer_close(reader.closed)
         elif reader.ping is not None:
             self._send_pong()
+
+    @property
+    def _over(self) -> bool:
+        """Whether nothing that comes counts any more: it was wrong, or the peer has closed."""
+        return self._reader.closed is not None or self._reader.error is not None
 
     def _send_pong(self) -> None:
         """Answer the last ping, if the peer reads what it is sent (RFC 6455 section 5.5.3)."""

@@ -17,8 +17,8 @@ from websockets.typing import Subprotocol
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
+from onward.transports._options import parse_websocket_uri
 from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
-from onward.transports.rsocket._ws import parse_websocket_uri
 from onward.transports.rsocket._ws_socket import WebSocket
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.rsocket_peer import (

@@ -1,0 +1,65 @@
+"""The options of the `udp` transport."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ..actors import Mailbox
+from ..protocol.ockam import DatagramLimits
+
+__all__ = ["UdpOptions"]
+
+_MAILBOX: Final = Mailbox()
+_DATAGRAMS: Final = DatagramLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class UdpOptions:
+    """What a link or listener of `udp` may use. Sizes are in bytes, times in seconds.
+
+    Attributes:
+        datagrams: How long a message may be, both ways, and what is kept of messages that have not
+            come whole, for all peers of a socket.
+        max_peers: Peers of a listener at a time, each with a link. A new one takes the place of
+            that which was silent for longest among those that have never answered us; if all have,
+            the new one is turned away, and its message dropped.
+        idle_timeout: A link over which no message has gone for this long, or up to twice as long,
+            is closed; `None`: never. Heartbeats are messages.
+        heartbeat: Time without a message sent after which, or up to twice as long, a link made by
+            `connect` sends an empty one, so that what is on the way goes on to let answers
+            through; `None`: never. Links opened by an address of type 2 send none.
+        resolve_timeout: Time for the name of a host to be looked up.
+        queue: Messages kept while that is done; more become dead letters ("link down").
+        mailbox: The mailbox of the link's worker. It fills while the system takes no datagrams.
+        high_water: Bytes waiting for the system above which links take no message until most are
+            gone.
+        arrivals: Messages of a peer kept while a local mailbox is full; more become dead letters
+            ("mailbox full"). A peer cannot be slowed down.
+        max_arrival_bytes: Bytes of them, the first of them aside.
+        stall_timeout: Time a full local mailbox that takes none holds the others up.
+        max_returns: Most addresses of ways back remembered, in each of two tables; see `Gate`.
+        receive_buffer: What the system is asked to keep of what has come and is not read; it may
+            give less.
+
+    Raises:
+        ValueError: `max_peers` is not at least 1.
+    """
+
+    datagrams: DatagramLimits = _DATAGRAMS
+    max_peers: int = 1000
+    idle_timeout: float | None = 300.0
+    heartbeat: float | None = 30.0
+    resolve_timeout: float = 10.0
+    queue: int = 1000
+    mailbox: Mailbox = _MAILBOX
+    high_water: int = 256 * 1024
+    arrivals: int = 100
+    max_arrival_bytes: int = 256 * 1024
+    stall_timeout: float = 5.0
+    max_returns: int = 1000
+    receive_buffer: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.max_peers < 1:
+            raise ValueError(f"max_peers must be at least 1, not {self.max_peers}")
