@@ -49,6 +49,7 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from .._address import MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
+from .._errors import EmptyRoute, RouteTooLong
 from .._message import Message
 from ..bare import BareError, Reader, encode_data, encode_uint
 from ._errors import PipeFrameError
@@ -176,7 +177,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """A sender breaks its pipe: what is not handed on yet shall not be."""
+    """A sender breaks its pipe: what is held back shall not be handed on."""
 
     identity: bytes
     epoch: bytes
@@ -220,20 +221,30 @@ class RouteWriter:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Route, Route], bytes] = {}
+        self._known: dict[tuple[Route, Route, int], bytes] = {}
 
-    def write(self, onward: Route, back: Route) -> bytes:
+    def write(self, onward: Route, back: Route, behind: int = 0) -> bytes:
         """Return the two routes of a message as `data`.
 
+        Args:
+            onward: The onward route.
+            back: The return route.
+            behind: How many addresses of the onward route are left out.
+
         Raises:
-            PipeFrameError: There are too many addresses, or no onward one.
+            EmptyRoute: There is no onward address.
+            RouteTooLong: There are too many addresses.
         """
-        key = onward, back
+        key = onward, back, behind
         found = self._known.get(key)
         if found is None:
-            if not 0 < len(onward) <= MAX_ROUTE_LENGTH or len(back) >= MAX_ROUTE_LENGTH:
-                raise PipeFrameError(f"routes of {len(onward)} and {len(back)} addresses")
-            found = encode_data(_encode_route(onward) + _encode_route(back))
+            if len(onward) <= behind:
+                raise EmptyRoute
+            if len(back) >= MAX_ROUTE_LENGTH:
+                raise RouteTooLong(len(back), MAX_ROUTE_LENGTH - 1)
+            if len(onward) - behind > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(len(onward) - behind, MAX_ROUTE_LENGTH)
+            found = encode_data(_encode_route(onward[behind:]) + _encode_route(back))
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[key] = found

@@ -66,6 +66,7 @@ class PipeOptions:
             window counts too if that is smaller. At the limit nothing more is sent.
         window_bytes: Bytes of them; a message that is bigger goes alone.
         queue: Messages that wait to be sent. One more: `PipeFull`.
+        max_message: Bytes of one message, its routes included. More: `PayloadTooBig`.
         frame_messages: Messages in one frame.
         frame_bytes: Bytes of messages in one frame; a message that is bigger has one to itself.
         first_timeout: How long to wait for a confirmation before sending again, in seconds, as
@@ -86,6 +87,7 @@ class PipeOptions:
     window: int = 2048
     window_bytes: int = 4 * 1024 * 1024
     queue: int = 1024
+    max_message: int = 8 * 1024 * 1024
     frame_messages: int = 128
     frame_bytes: int = 16 * 1024
     first_timeout: float = 0.5

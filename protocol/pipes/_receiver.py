@@ -122,6 +122,11 @@ class Receiver:
         self._answers: list[bytes] = []
         self._events: list[ReceiverEvent] = []
 
+    @property
+    def held(self) -> int:
+        """Messages held back, or ready and not handed on."""
+        return len(self.ready) + len(self._held)
+
     # --- what the sender says -------------------------------------------------------------------
 
     def receive(self, frame: Open | Data | End | Abort, now: float) -> None:
@@ -173,10 +178,8 @@ class Receiver:
     def _takes_any(self, messages: tuple[Message, ...]) -> bool:
         """Tell whether a frame is taken; while nobody takes what is ready, it may be lost."""
         options = self._options
-        if (
-            self.mode.confirm
-            or len(self.ready) < options.window
-            and self._ready_bytes < options.window_bytes
+        if self.mode.confirm or (
+            len(self.ready) < options.window and self._ready_bytes < options.window_bytes
         ):
             return True
         self.beyond += len(messages)
@@ -424,6 +427,15 @@ class Receiver:
         while self._held or self._early:
             self._pass_gap()
         self._move(ReceiverInput.CLOSE)
+
+    def take_all(self) -> list[Message]:
+        """Take out everything that is not handed on, and forget it: nobody will have it."""
+        left = [*self.ready, *(self._held[number] for number in sorted(self._held))]
+        self.ready.clear()
+        self._spans.clear()
+        self._held.clear()
+        self._ready_bytes = self._held_bytes = 0
+        return left
 
     def _heard(self, now: float) -> None:
         self.idle_at = now + self._options.idle_timeout

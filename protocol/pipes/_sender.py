@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from .._errors import PayloadTooBig
 from .._message import Message
 from ..bare import encode_data
 from ._errors import PipeClosed, PipeFull
@@ -174,22 +175,30 @@ class Sender:
         """How many more messages can be taken now."""
         return self._options.queue - len(self._queue)
 
-    def send(self, message: Message) -> None:
-        """Take a message: an onward route behind the pipe, a return route, a payload.
+    def send(self, message: Message, behind: int = 0) -> None:
+        """Take a message: onward route, return route and payload go through the pipe.
+
+        Args:
+            message: The message, which is what is reported if it does not get through.
+            behind: How many addresses of its onward route lead to the pipe, and do not go
+                through it.
 
         Raises:
             PipeFull: As many wait as may.
             PipeClosed: The end has been asked for.
-            PipeFrameError: Its routes are too long, or there is no onward one.
+            PayloadTooBig: It is over `max_message`.
+            EmptyRoute: There is nowhere to go behind the pipe.
+            RouteTooLong: Its routes are too long for a pipe.
         """
         queue = self._queue
         if len(queue) >= self._options.queue:
             raise PipeFull(message[0][0] if message[0] else "", f"{len(queue)} messages wait")
         if self.state in _ENDS:
             raise PipeClosed(message[0][0] if message[0] else "")
-        queue.append(
-            (self._routes.write(message[0], message[1]) + encode_data(message[2]), message)
-        )
+        part = self._routes.write(message[0], message[1], behind) + encode_data(message[2])
+        if len(part) > self._options.max_message:
+            raise PayloadTooBig(len(part), self._options.max_message)
+        queue.append((part, message))
         self.accepted += 1
 
     def end(self, now: float) -> None:
@@ -207,6 +216,13 @@ class Sender:
             self._out.append(encode_frame(Abort(self._identity, self._epoch)))
         self._break("it was aborted", keep_queue=False)
         self._move(SenderInput.ABORT)
+
+    def discard(self, why: str) -> None:
+        """Report what waits as not sent: there is no way to the receiver."""
+        unsent = tuple(message for _, message in self._queue)
+        self._queue.clear()
+        self.unsent += len(unsent)
+        self._events.append(Broken(why, (), unsent))
 
     # --- what is to be done ---------------------------------------------------------------------
 

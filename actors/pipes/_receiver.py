@@ -1,0 +1,86 @@
+"""`PipeReceiver`: the worker that messages come out of a pipe by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+from ...protocol import Message
+from ...protocol.pipes import Gap, PipeReceiverOptions
+from .._worker import Worker
+from ._receiving import PipeReceiverStatistics, Receiving
+
+__all__ = ["PipeReceiver"]
+
+_OPTIONS = PipeReceiverOptions()
+
+
+class PipeReceiver(Worker):
+    """The receiving end of a pipe; what it promises the sender says.
+
+    Messages go on along their own onward routes, with the return routes they had: a pipe leaves no
+    trace on them. A message counts as handed on, and is confirmed, when it is in the mailbox of the
+    worker it is for. A full mailbox holds the pipe up for `stall_timeout`; what no worker takes
+    becomes a dead letter here, and the sender is told that it was missed.
+
+    One sender at a time: a pipe that is opened later takes the place of the one before. For
+    several there is `PipeService`.
+
+    Args:
+        options: Its limits.
+        on_gap: Is told, on the node's loop, of the numbers of messages that were missed.
+        on_closed: Is called, on the node's loop, when a pipe is over, with its identity.
+    """
+
+    def __init__(
+        self,
+        options: PipeReceiverOptions = _OPTIONS,
+        *,
+        on_gap: Callable[[Gap], object] | None = None,
+        on_closed: Callable[[bytes], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self._options = options
+        self._on_gap = on_gap
+        self._on_closed = on_closed
+        self._receiving: Receiving | None = None
+
+    def on_start(self) -> None:
+        """Be ready for a pipe."""
+        self._receiving = Receiving(
+            self, self._options, on_gap=self._on_gap, on_closed=self._pipe_closed
+        )
+
+    def handle_message(self, message: Message) -> None:
+        """Take in a frame."""
+        frame = self._pipe.read(message)
+        if frame is not None:
+            self._pipe.receive(frame, message)
+
+    def statistics(self) -> PipeReceiverStatistics:
+        """Return what is counted. Call it on the node's loop."""
+        return self._pipe.statistics()
+
+    def on_stop(self) -> None:
+        """Hand on what can be, and tell the sender that nobody is here any more."""
+        if self._receiving is not None:
+            self._receiving.stop()
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Do as at a stop."""
+        self.on_stop()
+
+    def _pipe_closed(self, identity: bytes) -> None:
+        if self._on_closed is not None:
+            self._on_closed(identity)
+
+    @property
+    def _pipe(self) -> Receiving:
+        if self._receiving is None:
+            raise RuntimeError(f"{type(self).__name__} has not started yet")
+        return self._receiving

@@ -1,0 +1,371 @@
+"""The receiving half of a pipe on a node: a state machine, its timer, and who gets the messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Address, MailboxFull, Message, OnwardError, Route
+from ...protocol.pipes import (
+    NO_EPOCH,
+    Abort,
+    Data,
+    End,
+    Frame,
+    FrameReader,
+    Gap,
+    Open,
+    PipeClosed,
+    PipeFrameError,
+    PipeReceiverOptions,
+    Receiver,
+    ReceiverState,
+    Unknown,
+    encode_frame,
+)
+from .._mailbox import Turn
+from .._worker import Worker
+from ._hooks import told
+
+if TYPE_CHECKING:
+    from .._cell import Cell
+
+__all__ = ["MAX_RETIRED", "PipeReceiverStatistics", "Receiving"]
+
+MAX_RETIRED: Final = 64
+"""Pipes that are over and that a receiver remembers, so that a frame of theirs that comes late
+opens none of them again. Of one that is forgotten such a frame would take the place of the pipe
+that is open: its sender would begin anew, and report what is in doubt."""
+
+_FIRST_RETRY: Final = 0.001
+_LONGEST_RETRY: Final = 0.05
+_MAX_GIVEN_UP: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PipeReceiverStatistics:
+    """What is counted at the receiving end of a pipe, over all pipes it was the end of.
+
+    Attributes:
+        pipes: Pipes opened.
+        handed_on: Messages handed on.
+        missed: Messages missed, those refused included.
+        duplicates: Messages that came again, or too late, and were dropped.
+        beyond: Messages beyond the window, which were not taken.
+        refused: Messages that came and that no worker took; they are missed.
+        held: Messages held back or not handed on yet.
+        strangers: Frames of pipes that are not known, or over.
+    """
+
+    pipes: int
+    handed_on: int
+    missed: int
+    duplicates: int
+    beyond: int
+    refused: int
+    held: int
+    strangers: int
+
+
+class Receiving(Turn):
+    """The receiving half of a pipe. All of it is for the node's loop.
+
+    Args:
+        worker: Whose pipe it is, and the address that confirmations come from.
+        options: Its limits.
+        trace: An address to put onto the return routes of what is handed on.
+        on_gap: Is told of numbers that were missed.
+        on_closed: Is called when a pipe is over.
+    """
+
+    __slots__ = (
+        "_back",
+        "_closed",
+        "_given_up",
+        "_handle",
+        "_handle_at",
+        "_on_closed",
+        "_on_gap",
+        "_options",
+        "_posted",
+        "_reader",
+        "_retired",
+        "_retry",
+        "_stalled",
+        "_worker",
+        "machine",
+        "pipes",
+        "refused",
+        "strangers",
+        "totals",
+    )
+
+    def __init__(
+        self,
+        worker: Worker,
+        options: PipeReceiverOptions,
+        *,
+        trace: Address | None = None,
+        on_gap: Callable[[Gap], object] | None,
+        on_closed: Callable[[bytes], object],
+    ) -> None:
+        self.machine: Receiver | None = None
+        self.pipes = 0
+        self.refused = 0
+        self.strangers = 0
+        self.totals = [0, 0, 0, 0]
+        self._worker = worker
+        self._options = options
+        self._on_gap = on_gap
+        self._on_closed = on_closed
+        self._reader = FrameReader(worker.address, trace)
+        self._retired: dict[bytes, None] = {}
+        self._back: Route = ()
+        self._posted = False
+        self._given_up: dict[Address, None] = {}
+        self._stalled: tuple[Address, float] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at = 0.0
+
+    # --- frames that come -------------------------------------------------------------------
+
+    def read(self, message: Message) -> Frame | None:
+        """Read the frame in a message; one that is wrong becomes a dead letter."""
+        try:
+            return self._reader.read(message[2])
+        except PipeFrameError as error:
+            self._worker.node.lose(message, error)
+            return None
+
+    def receive(self, frame: Frame, message: Message) -> None:
+        """Take in a frame of a sender's, and hand on what is ready."""
+        if not isinstance(frame, Open | Data | End | Abort):
+            self.strangers += 1
+            return
+        now = self._worker.node.loop.time()
+        machine = self.machine
+        if machine is None or machine.identity != frame.identity:
+            machine = self._opened(frame, now)
+            if machine is None:
+                self._answer_stranger(frame, message)
+                return
+        self._back = message[1]
+        machine.receive(frame, now)
+        if machine.ready and self._retry is None:
+            self._hand_on(machine)
+        if not self._posted:
+            self._posted = True
+            self._worker._placed.post(self)
+
+    def perform(self, cell: Cell) -> None:
+        """Confirm: all that waited in the mailbox has been taken in."""
+        self._posted = False
+        self._settle()
+
+    def _opened(self, frame: Open | Data | End | Abort, now: float) -> Receiver | None:
+        """Make a receiver for a pipe that is not known, if this frame opens one."""
+        if isinstance(frame, Open) or (isinstance(frame, Data) and not frame.mode.confirm):
+            mode = frame.mode
+        else:
+            return None
+        if frame.identity in self._retired:
+            return None
+        self.close()
+        self.pipes += 1
+        node = self._worker.node
+        epoch = bytes.fromhex(node.random_address().value.decode())[: len(NO_EPOCH)]
+        self.machine = Receiver(self._options, frame.identity, epoch, mode, now)
+        return self.machine
+
+    def _answer_stranger(self, frame: Open | Data | End | Abort, message: Message) -> None:
+        self.strangers += 1
+        answer = unknown(frame)
+        if answer is not None and message[1]:
+            self._send(message[1], answer)
+
+    def _send(self, route: Route, frame: bytes) -> None:
+        me = self._worker.address
+        # What is lost is asked for again; who cannot be reached at all is counted with it.
+        self._worker.node.deliver(Message(route, (me,), frame, me))
+
+    def _settle(self) -> None:
+        """Send answers, tell what is to be told, and set the timer."""
+        machine = self.machine
+        if machine is None:
+            return
+        now = self._worker.node.loop.time()
+        for frame in machine.answers(now):
+            if self._back:
+                self._send(self._back, frame)
+        for event in machine.take_events():
+            if isinstance(event, Gap):
+                told(self._on_gap, self._worker, event)
+            else:
+                for message in event.messages:
+                    self._worker.node.lose(
+                        message, MailboxFull(message[0][0], "and the pipe's window")
+                    )
+        if machine.state is ReceiverState.CLOSED:
+            self._is_over(machine)
+        else:
+            self._arm(machine, now)
+
+    # --- messages that go on ------------------------------------------------------------------
+
+    def _hand_on(self, machine: Receiver) -> bool:
+        """Hand on what is ready, as far as there is room; tell whether that was all."""
+        ready, route = machine.ready, self._worker.node.route
+        while ready:
+            count = 0
+            try:
+                for message in ready:
+                    route(message)
+                    count += 1
+            except MailboxFull as error:
+                machine.handed_on(count)
+                if not self._gives_up(ready[0][0][0], count):
+                    return False
+                self._refuse(machine, error)
+            except OnwardError as error:
+                machine.handed_on(count)
+                self._refuse(machine, error)
+            else:
+                machine.handed_on(count)
+                if self._given_up:
+                    self._given_up.clear()
+        self._stalled = None
+        return True
+
+    def _refuse(self, machine: Receiver, error: OnwardError) -> None:
+        self.refused += 1
+        self._worker.node.lose(machine.ready[0], error)
+        machine.refuse()
+
+    def _gives_up(self, full: Address, progress: int) -> bool:
+        """Tell whether a full mailbox has had its time; if not, try again a little later."""
+        if full in self._given_up:
+            return True
+        loop = self._worker.node.loop
+        now = loop.time()
+        if self._stalled is None or self._stalled[0] != full or progress:
+            self._stalled = full, now
+        elif now - self._stalled[1] >= self._options.stall_timeout:
+            if len(self._given_up) >= _MAX_GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
+            self._given_up[full] = None
+            self._stalled = None
+            return True
+        if self._retry is None:
+            self._retry = loop.call_later(_FIRST_RETRY, self._try_again, _FIRST_RETRY)
+        return False
+
+    def _try_again(self, waited: float) -> None:
+        self._retry = None
+        machine = self.machine
+        if machine is None:
+            return
+        before = machine.done
+        loop = self._worker.node.loop
+        wait = min(2 * waited, _LONGEST_RETRY)
+        # Set first, so that whoever is still full finds it and sets none of its own.
+        self._retry = loop.call_later(wait, self._try_again, wait)
+        if self._hand_on(machine):
+            self._retry.cancel()
+            self._retry = None
+        if machine.done != before:
+            machine.confirm_soon(loop.time())
+        self._settle()
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Hand on what can be, take the pipe to be over, and tell the sender."""
+        machine = self.machine
+        if machine is None:
+            return
+        machine.close()
+        self._is_over(machine)
+
+    def stop(self) -> None:
+        """Close, and let the sender know that nobody is here any more."""
+        machine = self.machine
+        if machine is not None:
+            machine.confirm_soon(self._worker.node.loop.time())
+            self._settle()
+            if machine.mode.confirm and self._back:
+                self._send(self._back, encode_frame(Unknown(machine.identity, machine.epoch)))
+        self.close()
+        for handle in (self._retry, self._handle):
+            if handle is not None:
+                handle.cancel()
+        self._retry = self._handle = None
+
+    def _is_over(self, machine: Receiver) -> None:
+        self._hand_on(machine)
+        for message in machine.take_all():
+            self._worker.node.lose(message, PipeClosed(self._worker.address))
+        for event in machine.take_events():
+            if isinstance(event, Gap):
+                told(self._on_gap, self._worker, event)
+        self.totals = [a + b for a, b in zip(self.totals, _counts(machine), strict=True)]
+        self.machine = None
+        self._stalled = None
+        self._retired[machine.identity] = None
+        if len(self._retired) > MAX_RETIRED:
+            del self._retired[next(iter(self._retired))]
+        self._on_closed(machine.identity)
+
+    def statistics(self) -> PipeReceiverStatistics:
+        """Return what is counted."""
+        counts, held = self.totals, 0
+        if self.machine is not None:
+            counts = [a + b for a, b in zip(counts, _counts(self.machine), strict=True)]
+            held = self.machine.held
+        handed_on, missed, duplicates, beyond = counts
+        return PipeReceiverStatistics(
+            pipes=self.pipes,
+            handed_on=handed_on,
+            missed=missed,
+            duplicates=duplicates,
+            beyond=beyond,
+            refused=self.refused,
+            held=held,
+            strangers=self.strangers,
+        )
+
+    def _arm(self, machine: Receiver, now: float) -> None:
+        at = machine.timer()
+        if self._handle is not None:
+            if self._handle_at <= at:
+                return
+            self._handle.cancel()
+        self._handle_at = at = max(at, now)
+        self._handle = self._worker.node.loop.call_at(at, self._fire)
+
+    def _fire(self) -> None:
+        self._handle = None
+        machine = self.machine
+        if machine is None:
+            return
+        now = self._worker.node.loop.time()
+        if machine.timer() <= now:
+            machine.handle_timer(now)
+            if machine.ready and self._retry is None:
+                self._hand_on(machine)
+            self._settle()
+        else:
+            self._arm(machine, now)
+
+
+def _counts(machine: Receiver) -> tuple[int, int, int, int]:
+    return machine.handed, machine.missed, machine.duplicates, machine.beyond
+
+
+def unknown(frame: Frame) -> bytes | None:
+    """Return what to answer to a frame of a pipe nobody knows, if anything."""
+    if isinstance(frame, Data | End) and frame.mode.confirm:
+        return encode_frame(Unknown(frame.identity, frame.epoch))
+    return None

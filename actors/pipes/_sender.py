@@ -1,0 +1,131 @@
+"""`PipeSender`: the worker that messages are put into a pipe by."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+from ...protocol import Message, OnwardError, RouteLike
+from ...protocol.pipes import Broken, Missed, PipeOptions
+from .._policy import Mailbox
+from .._worker import Worker
+from ._sending import Ear, PipeSenderStatistics, Sending
+
+__all__ = ["PipeSender"]
+
+_OPTIONS = PipeOptions()
+
+
+class PipeSender(Worker):
+    """The sending end of a pipe.
+
+    A message that comes here goes on behind the other end, with the rest of its onward route and
+    its return route as they are: a pipe leaves no trace on it.
+
+    ```
+    app ── [pipe, printer] ──▶ PipeSender ══ frames ══▶ PipeReceiver ── [printer] ──▶ printer
+                                   ▲                        │
+                                   └────── confirmations ◀──┘
+    ```
+
+    What does not get through becomes a dead letter, and a request of this node that it belongs to
+    ends: with `PipeMissed` and `PipeClosed` it was certainly not handed on, with `PipeBroken` that
+    is in doubt. After a break the next message begins a new pipe to the same route. When the worker
+    is stopped the pipe breaks; use `end` before, to have everything confirmed.
+
+    Args:
+        route: The way to the receiver: a `PipeReceiver` or a `PipeService`.
+        options: What the pipe promises, and its limits.
+        refuse: When as many messages wait as may: refuse one more, as `PipeFull`, instead of
+            leaving it in the mailbox, whose policy then decides.
+        on_missed: Is told of messages the receiver went on without: they are not delivered.
+        on_broken: Is told when the pipe broke, with what is in doubt and what was not sent.
+
+    The hooks are called on the node's loop, after the dead letters; what they raise is logged.
+    """
+
+    def __init__(
+        self,
+        route: RouteLike,
+        options: PipeOptions = _OPTIONS,
+        *,
+        refuse: bool = False,
+        on_missed: Callable[[Missed], object] | None = None,
+        on_broken: Callable[[Broken], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self._route = route
+        self._options = options
+        self._refuse = refuse
+        self._on_missed = on_missed
+        self._on_broken = on_broken
+        self._sending: Sending | None = None
+
+    def on_start(self) -> None:
+        """Have an address for confirmations."""
+        sending = Sending(
+            self,
+            self._options,
+            on_missed=self._on_missed,
+            on_broken=self._on_broken,
+            on_closed=self.stop,
+        )
+        sending.route = self.node.route_of(self._route)
+        sending.back = (self.spawn(lambda: Ear(sending), mailbox=Mailbox(self._options.window)),)
+        self._sending = sending
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        """Put a message into the pipe, or wait until there is room."""
+        sending = self._pipe
+        try:
+            if sending.machine.room <= 0 and not self._refuse:
+                return self._when_room(message)
+            sending.accept(message)
+        except OnwardError as error:
+            self.node.lose(message, error)
+        return None
+
+    async def _when_room(self, message: Message) -> None:
+        await self._pipe.room()
+        try:
+            self._pipe.accept(message)
+        except OnwardError as error:
+            self.node.lose(message, error)
+
+    async def end(self, timeout: float = 30.0) -> None:
+        """Send all that came here, have it confirmed, tell the receiver, and stop this worker.
+
+        Call it on the node's loop, and not from a handler of this worker. What comes meanwhile is
+        refused as `PipeClosed`.
+
+        Args:
+            timeout: How long it may take, in seconds.
+
+        Raises:
+            PipeBroken: It took longer: what is in doubt has been reported.
+        """
+        await self._pipe.end(timeout)
+
+    def statistics(self) -> PipeSenderStatistics:
+        """Return what is counted. Call it on the node's loop."""
+        return self._pipe.statistics()
+
+    def on_stop(self) -> None:
+        """Break the pipe if it is not at its end."""
+        if self._sending is not None:
+            self._sending.abort()
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Break the pipe."""
+        self.on_stop()
+
+    @property
+    def _pipe(self) -> Sending:
+        if self._sending is None:
+            raise RuntimeError(f"{type(self).__name__} has not started yet")
+        return self._sending

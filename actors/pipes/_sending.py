@@ -1,0 +1,274 @@
+"""The sending half of a pipe on a node: a state machine, its timer, and the way to the receiver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...protocol import Message, OnwardError, Route
+from ...protocol.pipes import (
+    Broken,
+    Frame,
+    FrameReader,
+    Missed,
+    PipeBroken,
+    PipeClosed,
+    PipeFrameError,
+    PipeMissed,
+    PipeOptions,
+    Sender,
+)
+from .._mailbox import Turn
+from .._worker import Worker
+from ._hooks import told
+
+if TYPE_CHECKING:
+    from .._cell import Cell
+
+__all__ = ["Ear", "PipeSenderStatistics", "Sending"]
+
+
+@dataclass(frozen=True, slots=True)
+class PipeSenderStatistics:
+    """What is counted at the sending end of a pipe.
+
+    Attributes:
+        state: Where it is, as in `SenderState`.
+        accepted: Messages taken.
+        waiting: Messages that wait to be sent.
+        unconfirmed: Messages sent and not known to be dealt with.
+        confirmed: Messages that the receiver has handed on.
+        missed: Messages that the receiver went on without.
+        in_doubt: Messages reported in doubt.
+        unsent: Messages reported as not sent.
+        frames: Frames of messages sent, repetitions aside.
+        resent: Frames sent again.
+        not_routed: Frames that the node could not send; they are sent again like lost ones.
+        stale: Frames from a receiver that were not for this pipe, or not now.
+        round_trip: How long a confirmation takes, in seconds; `None` as long as none has come.
+    """
+
+    state: str
+    accepted: int
+    waiting: int
+    unconfirmed: int
+    confirmed: int
+    missed: int
+    in_doubt: int
+    unsent: int
+    frames: int
+    resent: int
+    not_routed: int
+    stale: int
+    round_trip: float | None
+
+
+class Sending(Turn):
+    """The sending half of a pipe. All of it is for the node's loop.
+
+    Frames are sent when what waited in the worker's mailbox has been handled: so messages that
+    came together go together.
+
+    Args:
+        worker: Whose pipe it is.
+        options: The pipe's.
+        on_missed: Is told of messages the receiver went on without.
+        on_broken: Is told when the pipe broke.
+        on_closed: Is called when it is over.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_handle",
+        "_handle_at",
+        "_on_broken",
+        "_on_closed",
+        "_on_missed",
+        "_posted",
+        "_rooms",
+        "_worker",
+        "back",
+        "machine",
+        "not_routed",
+        "route",
+    )
+
+    def __init__(
+        self,
+        worker: Worker,
+        options: PipeOptions,
+        *,
+        on_missed: Callable[[Missed], object] | None,
+        on_broken: Callable[[Broken], object] | None,
+        on_closed: Callable[[], object],
+    ) -> None:
+        node = worker.node
+        self.machine = Sender(options, lambda: bytes.fromhex(node.random_address().value.decode()))
+        self.route: Route | None = None
+        self.back: Route = ()
+        self.not_routed = 0
+        self._worker = worker
+        self._on_missed = on_missed
+        self._on_broken = on_broken
+        self._on_closed = on_closed
+        self._posted = False
+        self._closed: asyncio.Future[None] = node.loop.create_future()
+        self._rooms: asyncio.Future[None] | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._handle_at = 0.0
+
+    def accept(self, message: Message) -> None:
+        """Take a message that came to the worker.
+
+        Raises:
+            PipeFull: As many wait as may.
+            OnwardError: As `Sender.send`.
+        """
+        self.machine.send(message, 1)
+        if not self._posted:
+            self._posted = True
+            self._worker._placed.post(self)
+
+    def perform(self, cell: Cell) -> None:
+        """Send what has been accepted: the worker's turn has come."""
+        self._posted = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is to be sent, tell what is to be told, and set the timer."""
+        machine, node, route = self.machine, self._worker.node, self.route
+        if route is not None:
+            now = node.loop.time()
+            source = self._worker.address
+            while frames := machine.frames(now):
+                for frame in frames:
+                    try:
+                        node.route(Message(route, self.back, frame, source))
+                    except OnwardError:
+                        self.not_routed += 1
+            self._arm(now)
+        for event in machine.take_events():
+            if isinstance(event, Missed):
+                self._lose(event.messages, PipeMissed)
+                told(self._on_missed, self._worker, event)
+            elif isinstance(event, Broken):
+                self._lose(event.in_doubt, PipeBroken, event.why)
+                self._lose(event.unsent, PipeClosed, event.why)
+                told(self._on_broken, self._worker, event)
+            elif not self._closed.done():
+                self._closed.set_result(None)
+                self._on_closed()
+        if self._rooms is not None and 2 * machine.waiting <= machine.room:
+            self._make_room()
+
+    def receive(self, frame: Frame) -> None:
+        """Take in what the receiver says."""
+        self.machine.receive(frame, self._worker.node.loop.time())
+        self.flush()
+
+    async def room(self) -> None:
+        """Wait until there is room for a good part of the queue, or no use in waiting."""
+        self.flush()
+        while self.machine.room <= 0 and not self._closed.done():
+            if self._rooms is None:
+                self._rooms = self._worker.node.loop.create_future()
+            await asyncio.shield(self._rooms)
+
+    async def end(self, timeout: float) -> None:
+        """Send what waits, have it confirmed and tell the receiver, or break the pipe.
+
+        Raises:
+            PipeBroken: It took longer; what is in doubt has been reported.
+        """
+        self.machine.end(self._worker.node.loop.time())
+        self.flush()
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._closed)
+        except TimeoutError:
+            self.abort()
+            raise PipeBroken(self._worker.address, f"not at its end in {timeout:g} s") from None
+
+    def abort(self) -> None:
+        """Break the pipe at once, and let go of the timer."""
+        self.machine.abort()
+        self.flush()
+        self._make_room()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def statistics(self) -> PipeSenderStatistics:
+        """Return what is counted."""
+        machine = self.machine
+        return PipeSenderStatistics(
+            state=machine.state.name,
+            accepted=machine.accepted,
+            waiting=machine.waiting,
+            unconfirmed=machine.unconfirmed,
+            confirmed=machine.confirmed,
+            missed=machine.missed,
+            in_doubt=machine.in_doubt,
+            unsent=machine.unsent,
+            frames=machine.frames_sent,
+            resent=machine.resent,
+            not_routed=self.not_routed,
+            stale=machine.stale,
+            round_trip=machine.round_trip.smoothed,
+        )
+
+    def _lose(
+        self,
+        messages: tuple[Message, ...],
+        error: type[PipeMissed | PipeBroken | PipeClosed],
+        why: str = "",
+    ) -> None:
+        for message in messages:
+            self._worker.node.lose(message, error(self._worker.address, why))
+
+    def _make_room(self) -> None:
+        rooms, self._rooms = self._rooms, None
+        if rooms is not None and not rooms.done():
+            rooms.set_result(None)
+
+    def _arm(self, now: float) -> None:
+        # The time moves on with every frame: a timer that is early is cheaper than a new one.
+        at = self.machine.timer()
+        if at is None:
+            return
+        if self._handle is not None:
+            if self._handle_at <= at:
+                return
+            self._handle.cancel()
+        self._handle_at = at = max(at, now)
+        self._handle = self._worker.node.loop.call_at(at, self._fire)
+
+    def _fire(self) -> None:
+        self._handle = None
+        now = self._worker.node.loop.time()
+        at = self.machine.timer()
+        if at is not None and at <= now:
+            self.machine.handle_timer(now)
+            self.flush()
+        else:
+            self._arm(now)
+
+
+class Ear(Worker):
+    """Hears what the receiver of a pipe says, also while the pipe's worker waits for room."""
+
+    def __init__(self, sending: Sending) -> None:
+        super().__init__()
+        self._sending = sending
+        self._reader = FrameReader()
+
+    def handle_message(self, message: Message) -> None:
+        """Take in a frame."""
+        try:
+            frame = self._reader.read(message[2])
+        except PipeFrameError as error:
+            self.node.lose(message, error)
+        else:
+            self._sending.receive(frame)
