@@ -21,11 +21,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar, over
 
 from ..protocol import (
     Context,
-    DeliveryError,
-    EmptyRoute,
     Message,
     OnwardError,
-    RouteError,
     RouteLike,
 )
 from ..protocol.payloads import CBOR, Codec, PayloadError, PlainCodec
@@ -175,15 +172,8 @@ class TypedWorker(Worker):
             self._answer(message, result)
 
     def _answer(self, message: Message, result: Any) -> None:
-        payload = self._write(result)
-        if not message[1]:
-            self.node.dead_letter(message, EmptyRoute())
-            return
-        try:
-            self.reply(message, payload)
-        except (DeliveryError, RouteError) as error:
-            # Who asked has gone; that is no failure of whoever answers.
-            self.node.dead_letter(message.reply(payload), error)
+        # Written first: what cannot be written is a failure. Nobody to answer is none.
+        self.reply(message, self._write(result))
 
     def _refuse(self, message: Message, error: PayloadError) -> None:
         self.node.dead_letter(message, BAD_PAYLOAD)

@@ -1,3 +1,39 @@
-"""Workers to compose: forwarders, proxies, taps, spreaders, spawners."""
+"""Workers to compose: forwarders, proxies, taps, spreaders, spawners.
 
-__all__: list[str] = []
+Each does one thing to the routes of a message and nothing to its payload, so they can be put behind
+one another in any order. The head of each one's module is a picture of what it does.
+
+```python
+await node.start(Echo, address="echo-1")
+await node.start(Echo, address="echo-2")
+await node.start(lambda: Spreader(["echo-1", "echo-2"]), address="echoes")
+await node.start(lambda: Proxy("echoes"), address="echo")
+answer = await node.request("echo", b"hi")
+```
+"""
+
+from ._echo import Answer, Echo, Replier
+from ._forwarder import Forwarder
+from ._proxy import Proxy
+from ._spawner import AtLimit, Spawner, SpawnerOptions, TooManyWorkers
+from ._spreader import Spread, Spreader, SpreaderOptions
+from ._tap import Tap, TapStatistics
+from ._two_sided import TwoSidedWorker
+
+__all__ = [
+    "Answer",
+    "AtLimit",
+    "Echo",
+    "Forwarder",
+    "Proxy",
+    "Replier",
+    "Spawner",
+    "SpawnerOptions",
+    "Spread",
+    "Spreader",
+    "SpreaderOptions",
+    "Tap",
+    "TapStatistics",
+    "TooManyWorkers",
+    "TwoSidedWorker",
+]

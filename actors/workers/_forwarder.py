@@ -1,0 +1,38 @@
+"""`Forwarder`: a worker on the way that does nothing but be on it.
+
+```
+[forwarder, next…] <- [back…]        becomes        [next…] <- [forwarder, back…]
+```
+
+So the answer passes it again:
+
+```
+[forwarder, back…] <- [next…]        becomes        [back…] <- [forwarder, next…]
+```
+"""
+
+from __future__ import annotations
+
+from ...protocol import Address, AddressLike, Message, address
+from .._worker import Worker
+
+__all__ = ["Forwarder"]
+
+
+class Forwarder(Worker):
+    """Passes every message on along its onward route.
+
+    One that has no further step, or cannot be delivered there, becomes a dead letter.
+
+    Args:
+        own: The address to leave on the return route; the one the message came to by default.
+            "These own addresses MAY be different": answers may pass another worker.
+    """
+
+    def __init__(self, own: AddressLike | None = None) -> None:
+        super().__init__()
+        self._own: Address | None = None if own is None else address(own)
+
+    def handle_message(self, message: Message) -> None:
+        """Pass it on."""
+        self.forward(message, self._own)

@@ -1,0 +1,227 @@
+"""`Spawner`: a worker of its own for each key, made when the first message comes for it.
+
+```
+[spawner, rest…] <- [back…]        becomes        [worker of the key, rest…] <- [back…]
+```
+
+The worker answers from its own address, so who goes on with the conversation goes on with it
+directly. The spawner keeps workers apart, in number and in time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import (
+    Address,
+    MailboxFull,
+    Message,
+    NotDelivered,
+    OnwardError,
+    WorkerFailed,
+    WorkerStopped,
+)
+from .._policy import Mailbox, Supervision
+from .._state import STOPPING
+from .._worker import Worker
+
+if TYPE_CHECKING:
+    from .._cell import Cell
+
+__all__ = ["AtLimit", "Spawner", "SpawnerOptions", "TooManyWorkers"]
+
+
+class TooManyWorkers(NotDelivered):
+    """A spawner has as many workers as it may, and the message has a new key."""
+
+    reason = "too many workers"
+
+
+class AtLimit(Enum):
+    """What a spawner that has as many workers as it may does with a message for one more."""
+
+    REFUSE = auto()
+    """The message is lost: `TooManyWorkers`."""
+
+    STOP_IDLE = auto()
+    """The worker that has been left alone longest is stopped, if one has nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnerOptions:
+    """How many workers a spawner keeps, and for how long.
+
+    Attributes:
+        max_workers: Workers at a time. Those that are being stopped do not count, but there are
+            at most as many of those again.
+        at_limit: What happens with a message for one more.
+        idle: How long a worker is kept that handles nothing, in seconds; it is stopped at most
+            half as long again later. Messages that it is sent directly count too.
+        max_held: Messages that wait for a worker of the same key to stop, before the next can
+            start. More are lost: `MailboxFull`.
+    """
+
+    max_workers: int = 1000
+    at_limit: AtLimit = AtLimit.REFUSE
+    idle: float = 60.0
+    max_held: int = 1000
+
+
+_logger = logging.getLogger("onward.actors")
+
+_OPTIONS: Final = SpawnerOptions()
+_MAILBOX: Final = Mailbox()
+_SUPERVISION: Final = Supervision()
+
+
+class _Child:
+    """What a spawner knows of one worker.
+
+    Attributes:
+        held: Messages that wait for it to stop, or `None` while it takes messages.
+    """
+
+    __slots__ = ("address", "cell", "handled", "held", "since")
+
+    def __init__(self, address: Address, cell: Cell, now: float) -> None:
+        self.address = address
+        self.cell = cell
+        self.handled = 0
+        self.held: deque[Message] | None = None
+        self.since = now
+
+    def is_idle(self) -> bool:
+        """Tell whether it takes messages and has none."""
+        cell = self.cell
+        return self.held is None and cell.node.idle(self.address) is cell
+
+
+class Spawner(Worker):
+    """Gives each key a worker of its own, its child.
+
+    A worker gets its messages in the order they came, those included that come while it starts:
+    they wait in its mailbox. There are never two of one key at a time: a message that comes while
+    one is stopping waits until it has stopped, and is then the first of the next.
+
+    Args:
+        factory: Makes the worker of a key.
+        key: The key of a message. If it raises an error of Onward's, as `PayloadError` is, the
+            message is lost with that; anything else is a failure of the spawner.
+        options: How many workers, and for how long.
+        mailbox: The mailbox of each.
+        supervision: What becomes of each when it fails.
+
+    Raises:
+        ValueError: An option is not more than 0.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[bytes], Worker],
+        key: Callable[[Message], bytes],
+        *,
+        options: SpawnerOptions = _OPTIONS,
+        mailbox: Mailbox = _MAILBOX,
+        supervision: Supervision = _SUPERVISION,
+    ) -> None:
+        super().__init__()
+        if min(options.max_workers, options.idle, options.max_held) <= 0:
+            raise ValueError("the options of a spawner are more than 0")
+        self._factory = factory
+        self._key = key
+        self._options = options
+        self._mailbox = mailbox
+        self._supervision = supervision
+        # The one left alone longest comes first.
+        self._children: dict[bytes, _Child] = {}
+        self._stopping = 0
+
+    def on_start(self) -> None:
+        """Begin to look for idle workers. A subclass that overrides this calls it."""
+        self.every(self._options.idle / 4, self._stop_idle)
+
+    def workers(self) -> dict[bytes, Address]:
+        """Return the address of each key's worker; those that are being stopped are left out."""
+        return {key: each.address for key, each in self._children.items() if each.held is None}
+
+    def handle_message(self, message: Message) -> None:
+        """Give it to the worker of its key."""
+        try:
+            self._give(self._key(message), message)
+        except OnwardError as error:
+            self.node.lose(message, error)
+
+    def _give(self, key: bytes, message: Message) -> None:
+        child = self._children.pop(key, None)
+        if child is None:
+            child = self._make(key)
+        self._children[key] = child
+        if child.held is None and child.cell.state >= STOPPING:
+            self._hold(child)  # it stops by itself
+        if child.held is None:
+            self.route(message.redirect(child.address))
+        elif len(child.held) < self._options.max_held:
+            child.held.append(message)
+        else:
+            raise MailboxFull(child.address, f"{self._options.max_held} wait for it to stop")
+
+    def _make(self, key: bytes) -> _Child:
+        self._make_room()
+        address = self.spawn(
+            partial(self._factory, key), mailbox=self._mailbox, supervision=self._supervision
+        )
+        child = _Child(address, self.node._cell(address), self.node.loop.time())
+        self.node.watch(address, partial(self._stopped, key, child))
+        return child
+
+    def _make_room(self) -> None:
+        limit = self._options.max_workers
+        if len(self._children) - self._stopping < limit:
+            return
+        if self._options.at_limit is AtLimit.STOP_IDLE and self._stopping < limit:
+            for child in self._children.values():
+                if child.is_idle():
+                    self._stop(child)
+                    return
+        raise TooManyWorkers(self.address, f"there are {limit}")
+
+    def _stop_idle(self) -> None:
+        now = self.node.loop.time()
+        for child in list(self._children.values()):
+            if not child.is_idle() or child.cell.handled != child.handled:
+                child.handled = child.cell.handled
+                child.since = now
+            elif now - child.since >= self._options.idle:
+                self._stop(child)
+
+    def _stop(self, child: _Child) -> None:
+        self._hold(child)
+        child.cell.worker.stop()
+
+    def _hold(self, child: _Child) -> None:
+        child.held = deque()
+        self._stopping += 1
+
+    def _stopped(self, key: bytes, child: _Child) -> None:
+        """Forget a worker that has stopped, and begin the next if messages wait for it."""
+        del self._children[key]
+        if child.held is None:
+            return
+        self._stopping -= 1
+        while child.held:
+            message = child.held.popleft()
+            try:
+                if self._placed.worker is not self:  # the spawner has been restarted
+                    raise WorkerStopped(child.address)
+                self._give(key, message)
+            except OnwardError as error:
+                self.node.lose(message, error)
+            except Exception:
+                _logger.exception("%s cannot make another worker", self.address)
+                self.node.lose(message, WorkerFailed(self.address))

@@ -1,0 +1,75 @@
+"""`Tap`: a forwarder that shows somebody what passes.
+
+```
+[tap, next…] <- [back…]        becomes        [next…] <- [tap, back…]
+                               and            [observer…] <- []
+```
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from ...protocol import Context, Message, OnwardError, Route, RouteLike, route as route_of
+from .._worker import Worker
+
+__all__ = ["Tap", "TapStatistics"]
+
+_logger = logging.getLogger("onward.actors")
+
+
+@dataclass(frozen=True, slots=True)
+class TapStatistics:
+    """What a tap has counted."""
+
+    copied: int
+    """Copies sent to the observer."""
+
+    lost: int
+    """Copies the observer could not be sent. Each is a dead letter, with the reason."""
+
+
+class Tap(Worker):
+    """Passes every message on, and sends a copy of it to an observer.
+
+    The message itself goes first, so it is the same whether the observer keeps up or not. A copy
+    has the payload and no return route: nobody can answer it. An observer on this node finds
+    the whole message, as it came, in the copy's `context.meta`. Copies wait in the observer's
+    mailbox, or for the link towards it; what is over their limits is lost, and counted.
+
+    Answers pass the tap on their way back, and are copied too.
+
+    Args:
+        observer: Where copies go.
+    """
+
+    def __init__(self, observer: RouteLike) -> None:
+        super().__init__()
+        self._observer: Route = route_of(observer)
+        self._copied = 0
+        self._lost = 0
+
+    def statistics(self) -> TapStatistics:
+        """Return what has been counted."""
+        return TapStatistics(self._copied, self._lost)
+
+    def handle_message(self, message: Message) -> None:
+        """Pass it on, and show it."""
+        try:
+            self.forward(message)
+        except OnwardError as error:
+            self.node.lose(message, error)
+        copy = Message(self._observer, (), message.payload, None, Context(meta=message))
+        try:
+            self.send(self._observer, message.payload, return_route=(), context=copy.context)
+        except OnwardError as error:
+            self._lost += 1
+            self.node.dead_letter(copy, error)
+        except Exception:
+            # A rule of somebody's on the way to the observer must not hurt who is observed.
+            _logger.exception("%s cannot reach its observer", self.address)
+            self._lost += 1
+            self.node.dead_letter(copy, "observer failed")
+        else:
+            self._copied += 1

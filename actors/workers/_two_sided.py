@@ -1,0 +1,77 @@
+"""`TwoSidedWorker`: an address for those outside, and one for the other end.
+
+```
+                    ┌────────────────────┐
+clients ──▶  outer  │ handle_outer       │
+                    │       handle_inner │  inner  ◀── the other end, and answers
+                    └────────────────────┘
+```
+
+Who stands between two parties has to tell which of them a message comes from, and nothing in a
+message that anybody can write says so. The address it came to does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ...protocol import Address, Message
+from .._worker import Worker
+
+if TYPE_CHECKING:
+    from .._cell import Cell
+
+__all__ = ["TwoSidedWorker", "add_addresses"]
+
+
+class TwoSidedWorker(Worker):
+    """A worker with two addresses and a handler for each: a base for proxies, pipes, sessions.
+
+    The outer address is the one it is spawned with. The inner one is random, so nobody knows it
+    who has not been sent it; or it is the second of two that it is spawned with. Both stay over
+    a restart. Override `handle_outer` and `handle_inner`, `def` or `async def`; not
+    `handle_message`.
+    """
+
+    _outer: Address
+    _inner: Address
+
+    def _join(self, cell: Cell) -> None:
+        add_addresses(cell, 1)
+        super()._join(cell)
+        self._outer, self._inner = cell.addresses[:2]
+
+    @property
+    def outer(self) -> Address:
+        """The address for those outside; it is the primary one."""
+        return self._outer
+
+    @property
+    def inner(self) -> Address:
+        """The address for the other end: to be left on the return route towards it."""
+        return self._inner
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        """Tell the sides apart. Any address but the inner one is outside."""
+        if message[0][0] == self._inner:
+            return self.handle_inner(message)
+        return self.handle_outer(message)
+
+    def handle_outer(self, message: Message) -> Awaitable[None] | None:
+        """Handle a message to the outer address. By default it is a dead letter, "unhandled"."""
+        return super().handle_message(message)
+
+    def handle_inner(self, message: Message) -> Awaitable[None] | None:
+        """Handle a message to the inner address. By default it is a dead letter, "unhandled"."""
+        return super().handle_message(message)
+
+
+def add_addresses(cell: Cell, count: int) -> None:
+    """Give a worker that is about to be registered random addresses behind its primary one.
+
+    Those that it has already stay: it is being restarted, or was spawned with them.
+    """
+    missing = count + 1 - len(cell.addresses)
+    made = tuple(cell.node.random_address() for _ in range(missing))
+    cell.addresses = (*cell.addresses, *made)

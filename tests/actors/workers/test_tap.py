@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from onward.actors import Mailbox, Node
+from onward.actors.testing import Probe
+from onward.actors.workers import Echo, Tap, TapStatistics
+from onward.protocol import Message, UnknownAddress, route
+from tests.support.virtual import virtual_time
+from tests.support.workers import Gate
+
+
+async def tapped(node: Node, observer: str) -> Tap:
+    tap = Tap(observer)
+    await node.start(lambda: tap, address="tap")
+    await node.start(Echo, address="echo")
+    return tap
+
+
+@virtual_time
+async def test_there_and_back_are_shown() -> None:
+    async with Node() as node:
+        tap = await tapped(node, "observer")
+        observer = await Probe.on(node, "observer")
+        client = await Probe.on(node, "client")
+        client.send("tap => echo", b"hi")
+        assert (await client.next()).return_route == route("tap => echo")
+        there, back = await observer.count(2)
+        assert (there.onward_route, there.return_route, there.payload) == (
+            route("observer"),
+            (),
+            b"hi",
+        )
+        assert there.context is not None
+        assert there.context.meta[:3] == (route("tap => echo"), route("client"), b"hi")
+        assert back.context is not None
+        assert back.context.meta[:3] == (route("tap => client"), route("echo"), b"hi")
+        assert tap.statistics() == TapStatistics(copied=2, lost=0)
+
+
+@virtual_time
+async def test_an_observer_that_is_not_there_hurts_nobody() -> None:
+    async with Node() as node:
+        tap = await tapped(node, "nobody")
+        assert (await node.request("tap => echo", b"hi")).payload == b"hi"
+        assert tap.statistics() == TapStatistics(copied=0, lost=2)
+        assert node.dead_letters.by_reason == {"no such worker": 2}
+        assert node.statistics().failed == 0
+
+
+@virtual_time
+async def test_an_observer_that_does_not_keep_up_loses_copies() -> None:
+    async with Node() as node:
+        gate = Gate()
+        await node.start(lambda: gate, address="slow", mailbox=Mailbox(1))
+        tap = await tapped(node, "slow")
+        for _ in range(5):
+            assert (await node.request("tap => echo", b"hi")).payload == b"hi"
+        assert tap.statistics() == TapStatistics(copied=2, lost=8)
+        assert node.dead_letters.by_reason == {"mailbox full": 8}
+        gate.opened.set()
+
+
+@virtual_time
+async def test_a_rule_that_breaks_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(message: Message) -> Message:
+        raise ZeroDivisionError
+
+    async with Node() as node:
+        node.add_rule(200, broken)
+        tap = await tapped(node, "200#observer")
+        with caplog.at_level(logging.CRITICAL):
+            assert (await node.request("tap => echo", b"hi")).payload == b"hi"
+        assert tap.statistics() == TapStatistics(copied=0, lost=2)
+        assert node.dead_letters.by_reason == {"observer failed": 2}
+
+
+@virtual_time
+async def test_what_cannot_be_passed_on_is_shown_all_the_same() -> None:
+    async with Node() as node:
+        tap = await tapped(node, "observer")
+        await Probe.on(node, "observer")
+        with pytest.raises(UnknownAddress):
+            await node.request("tap => nobody", b"hi")
+        await asyncio.sleep(1)
+        assert tap.statistics() == TapStatistics(copied=1, lost=0)
+        assert node.statistics().failed == 0

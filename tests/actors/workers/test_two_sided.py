@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.actors import Node, OnFailure, Supervision
+from onward.actors.workers import TwoSidedWorker
+from onward.protocol import Address, Message
+from tests.support.virtual import virtual_time
+
+
+class Sides(TwoSidedWorker):
+    """Answers with the name of the side."""
+
+    def handle_outer(self, message: Message) -> None:
+        if message.payload == b"fail":
+            raise ValueError
+        self.reply(message, b"outer", self.inner)
+
+    async def handle_inner(self, message: Message) -> None:
+        await asyncio.sleep(1)
+        self.reply(message, b"inner", self.outer)
+
+
+@virtual_time
+async def test_each_side_has_an_address_and_a_handler() -> None:
+    async with Node() as node:
+        outer = await node.start(Sides, address="sides")
+        first = await node.request("sides", b"")
+        [inner] = first.return_route
+        assert first.payload == b"outer"
+        assert inner != outer
+        assert len(inner.value) == 32
+        second = await node.request(inner, b"")
+        assert (second.payload, second.return_route) == (b"inner", (outer,))
+
+
+@virtual_time
+async def test_the_inner_address_may_be_given() -> None:
+    async with Node() as node:
+        await node.start(Sides, address=["sides", "other-side", "nickname"])
+        assert (await node.request("sides", b"")).return_route == (Address(0, b"other-side"),)
+        assert (await node.request("other-side", b"")).payload == b"inner"
+        assert (await node.request("nickname", b"")).payload == b"outer"
+
+
+@virtual_time
+async def test_both_addresses_stay_over_a_restart_and_go_with_the_worker() -> None:
+    async with Node() as node:
+        restart = Supervision(OnFailure.RESTART)
+        await node.start(Sides, address="sides", supervision=restart)
+        [inner] = (await node.request("sides", b"")).return_route
+        with pytest.raises(Exception, match="worker failed"):
+            await node.request("sides", b"fail")
+        assert (await node.request("sides", b"")).return_route == (inner,)
+        await node.stop_worker("sides")
+        assert not node.has(inner)
+
+
+@virtual_time
+async def test_a_side_without_a_handler_is_a_dead_letter() -> None:
+    async with Node() as node:
+        await node.start(TwoSidedWorker, address=["outer", "inner"])
+        node.send("outer", b"")
+        node.send("inner", b"")
+        await asyncio.sleep(1)
+        assert node.dead_letters.by_reason == {"unhandled": 2}
