@@ -81,7 +81,7 @@ async def a_place_that_is_free_again(stage: Stage) -> None:
 
 @case(ENDS, "connected")
 async def a_listener_that_closes(stage: Stage) -> None:
-    """A listener takes its links with it, and who waits for an answer over one is told: in doubt."""
+    """A listener takes its links with it; a request that was handed over ends, in doubt."""
     stuck = await _stuck(stage)
     listener = await stage.listen(stage.c, "stuck")
     link = await stage.connect(stage.a, listener.uri)
@@ -95,7 +95,7 @@ async def a_listener_that_closes(stage: Stage) -> None:
 
 @case(ENDS, "connected")
 async def a_node_that_stops(stage: Stage) -> None:
-    """A node that stops ends its links, and who waits for an answer over one is told: in doubt."""
+    """A node that stops ends its links; a request that was handed over ends, in doubt."""
     stuck = await _stuck(stage)
     link = await stage.link("stuck")
     asked = await _asked(stage, link, stuck)
@@ -108,7 +108,7 @@ async def a_node_that_stops(stage: Stage) -> None:
 
 @case(ENDS)
 async def a_link_that_stops(stage: Stage) -> None:
-    """A link can be stopped; then who sends over it, or asks, is told that nothing was delivered."""
+    """A link can be stopped; who asks over it then is told that nothing was delivered."""
     await stage.c.start(Echo, address="echo")
     link = await stage.link("echo")
     await stage.ask(stage.a, [link, "echo"], b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...actors import Worker
-from ...protocol import MAX_ROUTE_LENGTH, Message, route
+from ...protocol import MAX_ROUTE_LENGTH, DeliveryError, Message, RequestTimeout, route
 from ._case import Case, case
 from ._stage import Relay, Stage, expect
 
@@ -96,6 +96,29 @@ async def a_request_takes_one_answer(stage: Stage) -> None:
     answer = await stage.ask(stage.a, [link, "twice"], b"")
     expect(answer.payload in {b"1", b"2"}, f"the answer is {answer.payload!r}")
     await stage.refused(stage.a, 1, "not exposed")
+
+
+@case(GATES)
+async def error_replies(stage: Stage) -> None:
+    """An error reply crosses where the listener lets it, and nowhere else."""
+    open_handed = await stage.node("open-handed", error_replies=True)
+    listeners = [
+        await stage.listen(open_handed, "gone", error_replies=lets) for lets in (True, False)
+    ]
+    links = [await stage.connect(stage.a, listener.uri) for listener in listeners]
+    try:
+        await stage.ask(stage.a, [links[0], "gone"], b"")
+    except RequestTimeout:
+        raise AssertionError("the error reply did not come") from None
+    except DeliveryError:
+        pass
+    else:
+        raise AssertionError("there was an answer that is no error reply")
+    stage.a.send([links[1], "gone"], b"", return_route="nobody")
+    reason = "error replies are off"
+    await stage.until(
+        lambda: reason in open_handed.dead_letters.by_reason, "the error reply was not kept in"
+    )
 
 
 @case(GATES)

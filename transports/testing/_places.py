@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from ...actors import Node
 from ...protocol import Address, DeliveryError, NotDelivered, OnwardError
@@ -30,10 +30,11 @@ async def uris_that_are_none(stage: Stage) -> None:
 @case(PLACES)
 async def options_that_are_none(stage: Stage) -> None:
     """An option that there is not is a `TypeError`, for `listen` and for `connect`."""
+    unknown: dict[str, Any] = {"no_such_option": 1}
     listener = await stage.listen(stage.c)
     for method, uri in ((stage.b.listen, stage.place()), (stage.a.connect, listener.uri)):
         try:
-            await method(uri, **{"no_such_option": 1})
+            await method(uri, **unknown)
         except TypeError:
             continue
         raise AssertionError(f"{method.__name__} takes an option that there is not")
@@ -52,7 +53,7 @@ async def any_free_place(stage: Stage) -> None:
 
 @case(PLACES, "address_type")
 async def addresses_are_resolved(stage: Stage) -> None:
-    """An address of the transport's type opens a link, which is used again, and keeps what it is sent."""
+    """An address of the transport's type opens a link, and what is sent meanwhile is kept."""
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "echo")
     there = _address_of(stage, listener.uri)

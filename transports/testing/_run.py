@@ -106,11 +106,9 @@ def run_case(
     known = known_claims(uri) if claims is None else claims
 
     async def play() -> None:
+        limit = asyncio.timeout(_LONGEST * known.patience)
         try:
-            async with (
-                asyncio.timeout(_LONGEST * known.patience) as limit,
-                Stage(uri, known, transport) as stage,
-            ):
+            async with limit, Stage(uri, known, transport) as stage:
                 await case.scene(stage)
         except TimeoutError as error:
             if limit.expired():

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ...actors import Node, Worker
+from ...actors import Listener, Node, Worker
 from ...actors.testing import Probe
 from ...protocol import Address, AddressLike, Message
-from .._base import Listener, Transport
+from .._base import Transport
 from ._claims import Claims
 
 __all__ = ["Echo", "Relay", "Stage", "Stuck", "expect"]
@@ -142,9 +142,9 @@ class Stage:
         """Return a URI where nobody listens yet."""
         return self._uri.replace("{n}", str(next(_numbers))).replace("{tmp}", self._folder.name)
 
-    async def node(self, name: str) -> Node:
+    async def node(self, name: str, **options: Any) -> Node:
         """Start one more node; it stops with the others."""
-        node = Node(f"{name}-{next(_numbers)}")
+        node = Node(f"{name}-{next(_numbers)}", **options)
         self.equip(node)
         await node.__aenter__()
         self._nodes.append(node)
