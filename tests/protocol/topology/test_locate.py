@@ -1,0 +1,185 @@
+"""In which line each key of a TOML text stands."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, strategies as st
+
+from onward.protocol.topology._locate import Lines, Path, path_text
+
+
+def where(text: str, *path: str | int) -> int:
+    tomllib.loads(text)
+    return Lines(text).of(path)
+
+
+def test_keys_of_tables() -> None:
+    text = """\
+top = 1
+
+[one]  # a comment = 2
+a = 1
+[one.two]
+b = 2
+  [ one . "th.ree" ]
+c = 3
+"""
+    assert where(text, "top") == 1
+    assert where(text, "one") == 3
+    assert where(text, "one", "a") == 4
+    assert where(text, "one", "two") == 5
+    assert where(text, "one", "two", "b") == 6
+    assert where(text, "one", "th.ree") == 7
+    assert where(text, "one", "th.ree", "c") == 8
+
+
+def test_tables_that_are_there_because_of_what_is_in_them() -> None:
+    assert where("\n[a.b.c]\nd = 1", "a", "b") == 2
+    assert where("\n\na.b.c = 1", "a") == 3
+
+
+def test_arrays_of_tables() -> None:
+    text = """\
+[[links]]
+from = "a"
+[links.simulation]
+loss = 0.1
+
+[[links]]
+from = "b"
+[[links.deep]]
+x = 1
+[[links.deep]]
+[links.deep.er]
+x = 2
+"""
+    assert where(text, "links") == 1
+    assert where(text, "links", 0, "from") == 2
+    assert where(text, "links", 0, "simulation", "loss") == 4
+    assert where(text, "links", 1) == 6
+    assert where(text, "links", 1, "from") == 7
+    assert where(text, "links", 1, "deep", 0, "x") == 9
+    assert where(text, "links", 1, "deep", 1) == 10
+    assert where(text, "links", 1, "deep", 1, "er", "x") == 12
+
+
+def test_inline_tables_and_arrays() -> None:
+    text = """\
+a = { b = 1, "c d" = { e.f = [1, 2] } }
+empty = { }
+list = [
+  "x", # one
+  # none
+  { k = 1 }, [ 5,
+    6 ],
+  ,
+]
+"""
+    text = text.replace("  ,\n", "")
+    assert where(text, "a", "c d", "e", "f", 1) == 1
+    assert where(text, "empty") == 2
+    assert where(text, "list", 0) == 4
+    assert where(text, "list", 1, "k") == 6
+    assert where(text, "list", 2, 0) == 6
+    assert where(text, "list", 2, 1) == 7
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"[x] # = \\" { "',
+        "'[x] # = \\'",
+        '"""\n[x]\ny = "1" \\""" ""\n"""',
+        '"""a"""""',
+        "'''\n[x] '' \\\n'''",
+        "'''a'''''",
+        "1979-05-27 07:32:00.5Z",
+        "1979-05-27T07:32:00",
+        "07:32:00",
+        "-1_000.5e-3",
+        "[ 1979-05-27 07:32:00, 1 ]",
+        "inf",
+    ],
+)
+def test_values_are_stepped_over(value: str) -> None:
+    text = f"a = {value}\n\nb = [{value}, 1]\n[c]\nd = 1"
+    extra = value.count("\n")
+    assert where(text, "a") == 1
+    assert where(text, "b") == 3 + extra
+    assert where(text, "c", "d") == 5 + 2 * extra
+
+
+def test_quoted_and_dotted_keys() -> None:
+    text = """\
+"a.b" . 'c "d"' = 1
+"\\u00e9\\t" = 2
+3.x = 3
+"" = 4
+"""
+    assert where(text, "a.b", 'c "d"') == 1
+    assert where(text, "é\t") == 2
+    assert where(text, "3", "x") == 3
+    assert where(text, "") == 4
+
+
+def test_lines_that_end_as_in_windows() -> None:
+    assert where("a = 1\r\n\r\nb = '''\r\nx'''\r\nc = 2\r\n", "c") == 5
+
+
+def test_what_is_not_there_has_the_line_of_what_it_would_be_in() -> None:
+    assert where("\n[a]\nb = 1", "a", "c", "d") == 2
+    assert where("\n[a]\nb = 1", "z") == 1
+
+
+KEYS = st.text("ab.\"' \\\n#=[]é", max_size=4)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.integers() | st.booleans() | st.text("ab\"'\\\n#=[]{},", max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def written(value: Any, line: int, path: Path, lines: dict[Path, int]) -> str:
+    """Write a value in one line of TOML, and note where each key is."""
+    lines[path] = line
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list):
+        listed = cast("list[Any]", value)
+        items = [written(each, line, (*path, i), lines) for i, each in enumerate(listed)]
+        return f"[{', '.join(items)}]"
+    if isinstance(value, dict):
+        pairs = [
+            f"{quoted(key)} = {written(each, line, (*path, key), lines)}"
+            for key, each in cast("dict[str, Any]", value).items()
+        ]
+        return f"{{ {', '.join(pairs)} }}"
+    return str(value)
+
+
+def quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=5))
+def test_the_lines_of_any_document(document: dict[str, Any]) -> None:
+    lines: dict[Path, int] = {}
+    text = ""
+    for key, value in document.items():
+        line = text.count("\n") + 2
+        text += f"# {key!r}\n{quoted(key)} = {written(value, line, (key,), lines)}\n"
+    assert tomllib.loads(text) == document
+    found = Lines(text)
+    assert {path: found.of(path) for path in lines} == lines
+
+
+def test_how_paths_are_written() -> None:
+    assert path_text(()) == ""
+    assert path_text(("nodes", "a b", "x")) == 'nodes."a b".x'
+    assert path_text(("links", 0, "from")) == "links[0].from"
