@@ -6,6 +6,7 @@ the broker made of them.
 
 from ._background import BackgroundNode, new_event_loop
 from ._dead_letters import DeadLetter, DeadLetters
+from ._diagnostics import Diagnostics, DiagnosticsOptions, DiagnosticsStatistics
 from ._errors import (
     Expired,
     GivenUp,
@@ -32,6 +33,9 @@ __all__ = [
     "BadHandler",
     "DeadLetter",
     "DeadLetters",
+    "Diagnostics",
+    "DiagnosticsOptions",
+    "DiagnosticsStatistics",
     "Expired",
     "GivenUp",
     "LimitReached",

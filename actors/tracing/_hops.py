@@ -224,7 +224,7 @@ class HopTracer(Tracer):
         """Send a report; if it cannot be delivered it is a dead letter."""
         self._reported += 1
         # As if the worker had sent it on: a guard treats it no better than the message.
-        self._node.deliver(Message(way, (), encode_hop_report(report), report.worker))
+        self._node.carry_or_bury(Message(way, (), encode_hop_report(report), report.worker))
 
 
 class _Hop(Watch):

@@ -46,6 +46,11 @@ class Watched(Coroutine[Any, Any, Any]):
     def __next__(self) -> Any:
         return self.send(None)
 
+    @property
+    def cr_await(self) -> Coroutine[Any, Any, Any]:
+        """What it awaits, under the name that coroutines have for it: for who looks on."""
+        return self._inner
+
     def send(self, value: Any) -> Any:
         """Take a step."""
         try:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from onward.transports._log import LONGEST, SeldomLogger, shown
+from onward.actors._log import LONGEST, SeldomLogger, shown
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_first_of_a_kind_then_one_a_minute(
 def test_kinds_have_a_limit(
     seldom: SeldomLogger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("onward.transports._log.MAX_KINDS", 2)
+    monkeypatch.setattr("onward.actors._log.MAX_KINDS", 2)
     for kind in ("a", "b", "c", "d", "a"):
         seldom.log(logging.INFO, kind, kind)
     assert [record.getMessage() for record in caplog.records] == ["a", "b", "c"]

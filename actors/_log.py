@@ -1,0 +1,64 @@
+"""Logging what peers and users can cause again and again: seldom, short and as plain text."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["LONGEST", "SeldomLogger", "shown"]
+
+INTERVAL: Final = 60.0
+"""Seconds between two lines of one kind."""
+
+MAX_KINDS: Final = 64
+"""Most kinds of line told apart; further ones are one kind."""
+
+LONGEST: Final = 200
+"""Most characters of a text a peer had a part in."""
+
+
+class SeldomLogger:
+    """Logs the first line of each kind, and from then on one a minute that says how many.
+
+    Args:
+        logger: Where to.
+        clock: What tells the time, in seconds.
+    """
+
+    __slots__ = ("_clock", "_kinds", "_logger")
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._kinds: dict[str, tuple[float, int]] = {}  # next line due; kept back since
+
+    def log(self, level: int, kind: str, text: str, *arguments: object) -> None:
+        """Log a line, or count it.
+
+        Args:
+            level: As in `logging`.
+            kind: What lines are counted together.
+            text: The line, in the format of `logging`.
+            *arguments: What goes into the line.
+        """
+        if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
+            kind = "other"
+        now = self._clock()
+        due, kept_back = self._kinds.get(kind, (now, 0))
+        if now < due:
+            self._kinds[kind] = (due, kept_back + 1)
+            return
+        self._kinds[kind] = (now + INTERVAL, 0)
+        if kept_back:
+            text += " (and %d like it since the last such line)"
+            arguments = (*arguments, kept_back)
+        self._logger.log(level, text, *arguments)
+
+
+def shown(text: str) -> str:
+    """Make one short line of a text that a peer had a part in."""
+    text = text[: LONGEST + 1]  # before anything looks at all of what may be megabytes
+    line = text if text.isprintable() else repr(text)
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from onward.actors import (
+    Diagnostics,
+    DiagnosticsOptions,
+    Mailbox,
+    Node,
+    ThreadWorker,
+    Worker,
+)
+from onward.protocol import MAX_ROUTE_LENGTH, Message, RequestTimeout, address
+from tests.support.virtual import Deadlock, run_virtual, virtual_time
+from tests.support.workers import Echo, Forwarder, Gate, Recorder
+
+QUIET = DiagnosticsOptions(block=None)
+
+
+def watched(node: Node, options: DiagnosticsOptions = QUIET) -> Diagnostics:
+    """Have a node watched."""
+    node.observer = diagnostics = Diagnostics(node, options)
+    return diagnostics
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """What is logged of diagnostics; filled as the test goes."""
+    told: list[str] = []
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+
+    caplog.set_level(logging.WARNING, "onward.diagnostics")
+    logger = logging.getLogger("onward.diagnostics")
+    handler = Told()
+    logger.addHandler(handler)
+    yield told
+    logger.removeHandler(handler)
+
+
+# --- awaiting ---------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_handler_that_awaits_too_long_is_told_of_once(lines: list[str]) -> None:
+    async with Node("here") as node:
+        diagnostics = watched(node)
+        gate = Gate()
+        node.spawn(lambda: gate, address="gate")
+        node.send("gate", b"1", return_route="app")
+        node.send("gate", b"2")
+        await asyncio.sleep(4.9)
+        assert lines == []
+        await asyncio.sleep(100)
+        (line,) = lines
+        assert line.startswith("node 'here': Gate 0#gate has awaited for 5 s with [0#gate] <- ")
+        assert "in wait (locks.py:" in line
+        assert "< handle_message (workers.py:" in line
+        assert line.endswith("; 1 messages wait for it")
+        gate.opened.set()
+        await asyncio.sleep(100)
+        assert diagnostics.statistics().held == 1
+
+
+@virtual_time
+async def test_each_worker_has_its_own_time(lines: list[str]) -> None:
+    async with Node() as node:
+        diagnostics = watched(node)
+        gates = {name: Gate() for name in "abc"}
+        for name, gate in gates.items():
+            node.spawn(lambda gate=gate: gate, address=name)
+            node.send(name, b"")
+            await asyncio.sleep(2)
+        gates["b"].opened.set()
+        await asyncio.sleep(2.5)
+        assert [line.split(" has ")[0] for line in lines] == ["node 'node': Gate 0#a"]
+        await asyncio.sleep(5)
+        assert [line.split(" has ")[0][-3:] for line in lines] == ["0#a", "0#c"]
+        assert diagnostics.statistics().held == 2
+
+
+@virtual_time
+async def test_a_timer_s_action_and_a_start_are_watched_as_well(lines: list[str]) -> None:
+    class Slow(Worker):
+        async def on_start(self) -> None:
+            await asyncio.sleep(6)
+            self.after(0, self.act)
+
+        async def act(self) -> None:
+            await asyncio.sleep(7)
+
+    async with Node() as node:
+        diagnostics = watched(node)
+        await node.start(Slow, address="slow")
+        assert "< on_start (test_diagnostics.py:" in lines[0]
+        await asyncio.sleep(6)
+        # One line a minute for a worker, but each time counts.
+        assert (len(lines), diagnostics.statistics().held) == (1, 2)
+        await asyncio.sleep(6)
+
+
+@virtual_time
+async def test_a_thread_that_blocks_holds_its_worker(lines: list[str]) -> None:
+    release = threading.Event()
+
+    class Blocks(ThreadWorker):
+        def handle_message(self, message: Message) -> None:
+            release.wait(30)
+
+    async with Node() as node:
+        watched(node)
+        node.spawn(Blocks, address="blocks")
+        node.send("blocks", b"")
+        await asyncio.sleep(6)
+        assert "Blocks 0#blocks has awaited for 5 s" in lines[0]
+        release.set()
+
+
+@virtual_time
+async def test_a_worker_that_is_given_up_is_forgotten() -> None:
+    class Stuck(Worker):
+        async def handle_message(self, message: Message) -> None:
+            for _ in range(3):
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(20)
+
+    async with Node() as node:
+        diagnostics = watched(node)
+        node.spawn(Stuck, address="stuck")
+        node.send("stuck", b"")
+        await node.stop_worker("stuck", timeout=1)
+        await asyncio.sleep(100)
+        assert diagnostics.statistics().held == 0
+
+
+def test_a_wait_that_nothing_ends_is_still_found() -> None:
+    async def main() -> None:
+        async with Node() as node:
+            watched(node)
+            await node.start(Gate, address="gate")
+            node.send("gate", b"")
+            await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock):
+        run_virtual(main())
+
+
+# --- await cycles -------------------------------------------------------------------------
+
+
+class Asks(Worker):
+    """Asks along a route for each message, and answers with the answer."""
+
+    def __init__(self, route: str, timeout: float = 1.0) -> None:
+        super().__init__()
+        self.route_to = route
+        self.timeout = timeout
+
+    async def handle_message(self, message: Message) -> None:
+        try:
+            answer = await self.request(self.route_to, b"", timeout=self.timeout)
+        except RequestTimeout:
+            return
+        self.reply(message, answer.payload)
+
+
+@pytest.mark.parametrize(
+    ("routes", "circle"),
+    [
+        ({"a": "a"}, "Asks 0#a awaits Asks 0#a"),
+        ({"a": "b", "b": "a"}, "Asks 0#a awaits Asks 0#b awaits Asks 0#a"),
+        ({"a": "hop => b", "b": "hop => hop => a"}, "Asks 0#a awaits Asks 0#b awaits Asks 0#a"),
+        (
+            {"a": "b", "b": "c", "c": "b"},
+            "Asks 0#b awaits Asks 0#c awaits Asks 0#b",
+        ),
+    ],
+)
+def test_workers_that_await_one_another(
+    routes: dict[str, str], circle: str, lines: list[str]
+) -> None:
+    async def main() -> None:
+        async with Node() as node:
+            diagnostics = watched(node)
+            node.spawn(Forwarder, address="hop")
+            for name, route in routes.items():
+                node.spawn(lambda route=route: Asks(route), address=name)
+            with pytest.raises(RequestTimeout):
+                await node.request("a", b"", timeout=3)
+            assert diagnostics.statistics().await_cycles == 1
+            assert lines == [f"node 'node': await cycle, which only a timeout ends: {circle}"]
+            assert diagnostics._asking == {}
+
+    run_virtual(main())
+
+
+def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
+    class Beside(Worker):
+        """Asks itself, but goes on with its messages."""
+
+        def handle_message(self, message: Message) -> None:
+            if message.payload == b"ask":
+                self.task = self.node.loop.create_task(self._ask(message))
+            else:
+                self.reply(message, b"beside")
+
+        async def _ask(self, message: Message) -> None:
+            self.reply(message, (await self.request(self.address, b"")).payload)
+
+    class Later(Worker):
+        """Asks in its own time: what it has in hand nobody waits for."""
+
+        async def handle_message(self, message: Message) -> None:
+            await self.request("echo", b"")
+
+    async def main() -> None:
+        async with Node() as node:
+            diagnostics = watched(node)
+            node.spawn(Echo, address="echo")
+            node.spawn(lambda: Asks("b"), address="a")
+            node.spawn(lambda: Asks("1#far => a => echo"), address="far")
+            node.spawn(lambda: Asks("echo"), address="b")
+            node.spawn(Beside, address="beside")
+            node.spawn(Later, address="later")
+            node.add_rule(1, lambda message: message.redirect(address("hop")))
+            node.spawn(Forwarder, address="hop")
+            assert (await node.request("a", b"")).payload == b""
+            assert (await node.request("beside", b"ask")).payload == b"beside"
+            node.send("later", b"", return_route="nobody")
+            node.send("later", b"")
+            await asyncio.sleep(10)
+            assert (await node.request("far", b"")).payload == b""
+            assert diagnostics.statistics().await_cycles == 0
+            assert lines == []
+
+    run_virtual(main())
+
+
+# --- mailboxes and routes -------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
+    async with Node() as node:
+        diagnostics = watched(node)
+        node.spawn(Recorder, address="small", mailbox=Mailbox(10))
+        for _ in range(7):
+            node.send("small", b"")
+        await asyncio.sleep(1)
+        assert lines == []
+        for _ in range(2):
+            for _ in range(8):
+                node.send("small", b"")
+            await asyncio.sleep(1)
+        assert lines == ["node 'node': 8 messages wait for Recorder 0#small, whose limit is 10"]
+        assert diagnostics.statistics().nearly_full == 2
+
+
+@virtual_time
+async def test_a_relay_chain_that_grows(lines: list[str]) -> None:
+    async with Node() as node:
+        diagnostics = watched(node)
+        back = (address("a"), address("b")) * (MAX_ROUTE_LENGTH // 4)
+        message = Message((address("a"), address("b")), back, b"")
+        diagnostics.long_route(message)
+        diagnostics.long_route(message)
+        (line,) = lines
+        assert line.startswith("node 'node': a return route of 32 addresses grows at 0#a, as when")
+        assert diagnostics.statistics().long_routes == 2
+
+
+# --- the event loop -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["handler", "coroutine", "callback"])
+def test_code_that_holds_the_event_loop(kind: str, lines: list[str]) -> None:
+    # The code holds the loop until the thread that watches has said so.
+    said = threading.Event()
+
+    class Says(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.set()
+
+    def hold() -> None:
+        assert said.wait(30)
+
+    class Holds(Worker):
+        def handle_message(self, message: Message) -> Awaitable[None] | None:
+            if kind == "handler":
+                hold()
+                return None
+            return self._hold()
+
+        async def _hold(self) -> None:
+            hold()
+
+    async def main() -> None:
+        async with Node("here") as node:
+            diagnostics = watched(node, DiagnosticsOptions(block=0.01, frames=3))
+            node.spawn(Holds, address="holds")
+            if kind == "callback":
+                node.loop.call_soon(hold)
+            else:
+                node.send("holds", b"")
+            await node.loop.run_in_executor(None, said.wait, 30)
+            assert diagnostics.statistics().blocked == 1
+
+    logger = logging.getLogger("onward.diagnostics")
+    says = Says()
+    logger.addHandler(says)
+    try:
+        asyncio.run(main())
+    finally:
+        logger.removeHandler(says)
+    who = "no worker" if kind == "callback" else "Holds 0#holds"
+    assert lines[0].startswith(
+        f"node 'here': the event loop has been held for 0.01 s by {who}, in wait (threading.py:"
+    )
+    assert "< hold (test_diagnostics.py:" in lines[0]
+
+
+@pytest.mark.parametrize("wrong", [{"hold": 0}, {"block": 0}, {"frames": 0}])
+def test_options_that_leave_nothing(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no time"):
+        DiagnosticsOptions(**wrong)
