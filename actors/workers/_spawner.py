@@ -28,7 +28,7 @@ from ...protocol import (
     WorkerStopped,
 )
 from .._policy import Mailbox, Supervision
-from .._state import STOPPING
+from .._state import RUNNING, STOPPING
 from .._worker import Worker
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Spawner(Worker):
         while child.held:
             message = child.held.popleft()
             try:
-                if self._placed.worker is not self:  # the spawner has been restarted
+                if not self._goes_on():
                     raise WorkerStopped(child.address)
                 self._give(key, message)
             except OnwardError as error:
@@ -225,3 +225,8 @@ class Spawner(Worker):
             except Exception:
                 _logger.exception("%s cannot make another worker", self.address)
                 self.node.lose(message, WorkerFailed(self.address))
+
+    def _goes_on(self) -> bool:
+        """Tell whether the spawner is neither stopping nor being restarted."""
+        cell = self._placed
+        return cell.worker is self and cell.state == RUNNING
