@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ..protocol import (
+    LOCAL,
     Address,
     LinkDown,
     MalformedMessage,
@@ -152,9 +153,13 @@ class UdpLink(Link):
             return
         refused = self.refused
         self.deliver((message,))
-        if not self.proven and message.onward_route[0] not in self._exposed:
-            # By a way back that was let in: it has read what we sent there.
+        if not self.proven and self._is_way_back(message.onward_route[0]):
+            # It was let in, so it knows what we sent there: the peer is who it says.
             self.proven = self.refused == refused
+
+    def _is_way_back(self, first: Address) -> bool:
+        """Tell whether only who has had a message of ours can send there."""
+        return first.type == LOCAL and first not in self._exposed and not self._is_exposed(first)
 
     # --- statistics, the end --------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What every transport does alike: the same tests over `memory` and over `tcp`."""
+"""What all transports that lose nothing do alike: the same tests over each."""
 
 from __future__ import annotations
 
@@ -31,11 +31,16 @@ Nodes: TypeAlias = tuple[Node, Node, Node]
 _names = count()
 
 
-@pytest.fixture(params=["memory", "tcp"])
-def uri(request: pytest.FixtureRequest) -> Callable[[], str]:
+@pytest.fixture(params=["memory", "tcp", "uds", "ws"])
+def uri(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], str]:
     """Makes URIs to listen on."""
-    if request.param == "tcp":
-        return lambda: "tcp://127.0.0.1:0"
+    if request.param in {"tcp", "ws"}:
+        return lambda: f"{request.param}://127.0.0.1:0"
+    if request.param == "uds":
+        folder = tmp_path_factory.mktemp("s")  # short: there are 107 bytes for a path
+        return lambda: f"uds://{folder}/{next(_names)}"
     return lambda: f"memory://links-{next(_names)}"
 
 
@@ -286,7 +291,7 @@ async def test_an_address_in_use(nodes: Nodes, uri: Callable[[], str]) -> None:
     a, _, c = nodes
     listener = await c.listen(uri())
     workers = a.statistics().worker_count
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match="in use|listens there already"):
         await a.listen(listener.uri)
     assert a.statistics().worker_count == workers
 
@@ -296,9 +301,9 @@ async def test_a_node_that_stops_while_it_begins_to_listen(
     uri: Callable[[], str], ticks: int
 ) -> None:
     where = uri()
-    if where.startswith("tcp:"):
+    if where.endswith(":0"):
         with socket.create_server(("127.0.0.1", 0)) as free:
-            where = "tcp://{}:{}".format(*free.getsockname())
+            where = where[:-1] + str(free.getsockname()[1])
     node = Node("brief")
     await node.__aenter__()
     listening = asyncio.create_task(node.listen(where))
@@ -354,7 +359,7 @@ async def test_what_is_not_an_option(nodes: Nodes, uri: Callable[[], str]) -> No
 async def test_what_is_not_a_uri(nodes: Nodes, uri: Callable[[], str]) -> None:
     a, *_ = nodes
     scheme = uri().partition(":")[0]
-    for bad in (f"{scheme}://", f"{scheme}://x/path"):
+    for bad in (f"{scheme}://", f"{scheme}://x/path?query"):
         with pytest.raises(ValueError, match="not"):
             await a.listen(bad)
 
@@ -374,7 +379,7 @@ def test_the_nodes_may_be_on_different_loops(uri: Callable[[], str]) -> None:
 
 
 def no_reconnect(uri: str) -> dict[str, Any]:
-    return {"reconnect": False} if uri.startswith("tcp:") else {}
+    return {} if uri.startswith("memory:") else {"reconnect": False}
 
 
 def _waiting(node: Node, name: str) -> int:
