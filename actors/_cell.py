@@ -132,10 +132,13 @@ class Cell(Intake):
                 break
             try:
                 if type(item) is Message:
-                    if item[4] is not None:
-                        result = self._in_context(handle, item)
-                    else:
+                    context = item[4]
+                    if context is None or (
+                        context[1] is None and ((due := context[0]) is None or due > node.now)
+                    ):
                         result = handle(item)
+                    else:
+                        result = self._in_context(handle, item)
                     if result is None:
                         continue
                     if self.suspend(result, self.turn_done):
@@ -166,7 +169,7 @@ class Cell(Intake):
             raise AssertionError("unexpected message without a context")
         deadline, trace = context[0], context[1]
         node = self.node
-        if deadline is not None and deadline <= node.loop.time():
+        if deadline is not None and deadline <= node.now:
             self.handled -= 1
             self.dropped += 1
             node.lose(message, Expired(self.address))
@@ -232,6 +235,7 @@ class Cell(Intake):
                 task.exception()  # nobody else will look at it
             return False
         self.task = None
+        self.node.now = self.node.loop.time()
         if self.state == BUSY:
             self.state = RUNNING
         observer = self.node.observer

@@ -115,12 +115,20 @@ class Router(Losses):
         quarter of what a request costs. Only on the loop's thread and not in a turn.
         """
         onward = message[0]
-        if self._awake or not onward or onward[0] not in self.table:
+        target = self.table.get(onward[0]) if onward and not self._awake else None
+        if target is None:
             self.carry(message)
             return
-        self._awake = True  # so that `carry` does not wake the loop
+        self._awake = True  # so that nobody wakes the loop
         try:
-            self.carry(message)
+            queue = target.queue
+            if queue is None or len(queue) >= target.limit:
+                target.put(message)
+            else:
+                queue.append(message)
+                if not target.scheduled:
+                    target.scheduled = True
+                    self._ready.append(target)
         finally:
             self.context.run(self._drain, self.limits.batch)
 

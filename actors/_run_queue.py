@@ -39,6 +39,9 @@ class RunQueue:
         phase: How far in its life the node is.
         thread_id: The thread its event loop runs on.
         context: The `contextvars` that its turns see.
+        now: The loop's time when the node last looked, in seconds: at the start of a pass of
+            its run queue, of a request, and when a handler that awaited is done. Deadlines are
+            compared with it, as asking the clock for each message would cost too much.
     """
 
     def __init__(self, name: str, limits: NodeLimits) -> None:
@@ -50,6 +53,7 @@ class RunQueue:
         self._awake = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self.thread_id = 0
+        self.now = 0.0
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -68,6 +72,7 @@ class RunQueue:
         self._loop = asyncio.get_running_loop()
         self.thread_id = threading.get_ident()
         self.context = copy_context()
+        self.now = self._loop.time()
         self.phase = Phase.OPEN
 
     def schedule(self, target: Target) -> None:
@@ -81,15 +86,19 @@ class RunQueue:
         self._awake = True
         try:
             if threading.get_ident() == self.thread_id and self._loop is not None:
-                self._loop.call_soon(self._drain, self.limits.drain, context=self.context)
+                self._loop.call_soon(self._pass, self.limits.drain, context=self.context)
             else:
                 loop, limit = self.loop, self.limits.drain
-                loop.call_soon_threadsafe(self._drain, limit, context=self.context)
+                loop.call_soon_threadsafe(self._pass, limit, context=self.context)
         except RuntimeError:
             # The loop was closed without stopping the node. Nobody will handle these.
             self._awake = False
             while self._ready:
                 self._ready.popleft().give_up()
+
+    def _pass(self, left: int) -> None:
+        self.now = self.loop.time()
+        self._drain(left)
 
     def _drain(self, left: int) -> None:
         ready = self._ready
@@ -98,7 +107,7 @@ class RunQueue:
                 left -= ready.popleft().turn()
         finally:
             if ready:
-                self.loop.call_soon(self._drain, self.limits.drain, context=self.context)
+                self.loop.call_soon(self._pass, self.limits.drain, context=self.context)
             else:
                 self._awake = False
                 # A sender that saw the flag just before it was cleared counts on this.
