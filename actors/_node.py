@@ -10,6 +10,7 @@ from ..protocol import Address, AddressLike, NodeStopped, address as address_of
 from . import _lifecycle as lifecycle
 from ._background import BackgroundNode
 from ._cell import Cell
+from ._diagnostics import Diagnostics, DiagnosticsOptions
 from ._errors import WouldDeadlock
 from ._policy import NodeLimits
 from ._router import Rule
@@ -41,6 +42,8 @@ class Node(Workers):
         clock: What stamps dead letters, in seconds; the loop's clock by default.
         error_replies: Whether a message that cannot be delivered is answered with an error
             reply along its return route. They leave the node only over links that let them.
+        diagnostics: What to look for and tell in the log: workers that are held up, that await
+            one another, or do not keep up. Nothing by default.
 
     Attributes:
         name: As given.
@@ -55,8 +58,11 @@ class Node(Workers):
         limits: NodeLimits = _LIMITS,
         clock: Callable[[], float] | None = None,
         error_replies: bool = False,
+        diagnostics: DiagnosticsOptions | None = None,
     ) -> None:
         super().__init__(name, limits, clock)
+        if diagnostics is not None:
+            self.observer = Diagnostics(self, diagnostics)
         self.error_replies.on = error_replies
         self._transports = Transports(self)
         self._stopped: asyncio.Future[None] | None = None
@@ -81,6 +87,7 @@ class Node(Workers):
         limits: NodeLimits = _LIMITS,
         clock: Callable[[], float] | None = None,
         error_replies: bool = False,
+        diagnostics: DiagnosticsOptions | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> BackgroundNode:
         """Make a node with a thread of its own, for plain synchronous code.
@@ -90,12 +97,15 @@ class Node(Workers):
             limits: As for `Node`.
             clock: As for `Node`.
             error_replies: As for `Node`.
+            diagnostics: As for `Node`.
             loop_factory: What makes the event loop; uvloop's where it is installed.
 
         Returns:
             A context manager that starts and stops the node, with blocking calls.
         """
-        node = cls(name, limits=limits, clock=clock, error_replies=error_replies)
+        node = cls(
+            name, limits=limits, clock=clock, error_replies=error_replies, diagnostics=diagnostics
+        )
         return BackgroundNode(node, loop_factory=loop_factory)
 
     async def stop(self, *, timeout: float = 5.0) -> None:

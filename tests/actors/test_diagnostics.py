@@ -339,3 +339,10 @@ def test_code_that_holds_the_event_loop(kind: str, lines: list[str]) -> None:
 def test_options_that_leave_nothing(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no time"):
         DiagnosticsOptions(**wrong)
+
+
+def test_a_node_is_given_them_when_it_is_made() -> None:
+    assert Node().observer is None
+    assert isinstance(Node(diagnostics=QUIET).observer, Diagnostics)
+    with Node.in_background(diagnostics=QUIET) as background:
+        assert isinstance(background.node.observer, Diagnostics)
