@@ -38,7 +38,7 @@ PORT: Final = 24.0
 """Least distance of two arrows that leave a box, and so of their names."""
 GAP: Final = 28.0
 """Between boxes of a layer."""
-BEND: Final = 70.0
+BEND: Final = 48.0
 """Between layers, beside the longest name of a link: where arrows bend."""
 MARGIN: Final = 24.0
 TITLE: Final = 40.0

@@ -89,7 +89,8 @@ class _Led:
         elif step["do"] == "start":
             await self._running.start_workers()
         elif step["do"] == "ask":
-            outcome = await self._running.ask(self._plan.requests[step["index"]])
+            index: int = step["index"]
+            outcome = await self._running.ask(self._plan.requests[index])
             return {"ok": outcome.ok, "told": outcome.told, "seconds": outcome.seconds}
         else:
             raise AssertionError(f"unexpected step {step}")

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from ...protocol import Route
 from ...protocol.topology import KindOptions, Option, OptionType
 from .._worker import Worker
-from ._workers import Echo, Forwarder, Print, Record
+from ..workers import Echo, Forwarder, Proxy, Spread, Spreader, Tap
+from ._workers import Print, Record
 
 __all__ = ["KINDS", "Kind"]
 
@@ -33,11 +35,36 @@ def _takes(passes_on: bool = False, **options: Option) -> KindOptions:
     return KindOptions(options, passes_on=passes_on)
 
 
+_SPREADS: Final = {each.name.lower().replace("_", "-"): each for each in Spread}
+
+
+def _spreader(routes: tuple[Route, ...], spread: str = "round-robin") -> Spreader:
+    return Spreader(routes, _SPREADS[spread])
+
+
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
         "echo": Kind(Echo, "answers with what came"),
-        "forward": Kind(
-            Forwarder, "passes the message on along its onward route", _takes(passes_on=True)
+        "forward": Kind(Forwarder, "passes on along the onward route", _takes(passes_on=True)),
+        "proxy": Kind(
+            Proxy,
+            "passes on along a route of its own, what is left of the onward route behind it",
+            _takes(
+                route=Option(OptionType.ROUTE, required=True), transparent=Option(OptionType.FLAG)
+            ),
+        ),
+        "tap": Kind(
+            Tap,
+            "passes on along the onward route, and sends a copy to an observer",
+            _takes(observer=Option(OptionType.ROUTE, required=True), passes_on=True),
+        ),
+        "spreader": Kind(
+            _spreader,
+            "passes on along one of several routes",
+            _takes(
+                routes=Option(OptionType.ROUTES, required=True),
+                spread=Option(OptionType.TEXT, choices=tuple(_SPREADS)),
+            ),
         ),
         "print": Kind(Print, "prints payloads as text"),
         "record": Kind(

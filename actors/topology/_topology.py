@@ -25,7 +25,7 @@ class Network(Protocol):
         """The faults of links that have none of their own, a dataclass."""
         ...
 
-    async def node(self, name: str) -> Node:
+    async def node(self, name: str, *, error_replies: bool) -> Node:
         """Start a node of the network."""
         ...
 
@@ -94,7 +94,9 @@ class Topology:
                     faults = replace(network.faults, **given)
                     network.set_faults(link.node, link.to_node, faults, both=True)
         for node in self.plan.nodes:
-            own = None if network is None else await network.node(node.name)
+            own: Node | None = None
+            if network is not None:
+                own = await network.node(node.name, error_replies=node.error_replies)
             running = RunningNode(
                 self.plan,
                 node.name,

@@ -1,35 +1,13 @@
-"""The simplest kinds of worker: for topologies people look at, and for checks."""
+"""Two kinds of worker that show what comes: for topologies people look at, and for checks."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from ...protocol import EmptyRoute, Message, OnwardError
+from ...protocol import Message
 from .._worker import Worker
 
-__all__ = ["Echo", "Forwarder", "Print", "Record"]
-
-
-class Echo(Worker):
-    """Answers with what came."""
-
-    def handle_message(self, message: Message) -> None:
-        """Answer, if there is a way back."""
-        if message.return_route:
-            self.reply(message, message.payload)
-        else:
-            self.node.dead_letter(message, EmptyRoute())
-
-
-class Forwarder(Worker):
-    """Passes messages on along their onward route."""
-
-    def handle_message(self, message: Message) -> None:
-        """Pass it on. Messages come from outside: what is wrong with one is no failure here."""
-        try:
-            self.forward(message)
-        except OnwardError as error:
-            self.node.dead_letter(message, error)
+__all__ = ["Print", "Record"]
 
 
 class Print(Worker):
@@ -62,7 +40,5 @@ class Record(Worker):
         """Keep it, or say what is kept."""
         if message.to == self.address:
             self._kept.append(message.payload)
-        elif message.return_route:
-            self.reply(message, b"\n".join(self._kept))
         else:
-            self.node.dead_letter(message, EmptyRoute())
+            self.reply(message, b"\n".join(self._kept))

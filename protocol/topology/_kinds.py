@@ -64,10 +64,12 @@ class Option:
     Attributes:
         type: What it is.
         required: Whether a worker of the kind has to have it.
+        choices: For a TEXT: what it can be; empty: anything.
     """
 
     type: OptionType
     required: bool = False
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ def read_option(option: Option, value: object) -> object:
     Raises:
         ValueError: It is of another type, or out of range; an `AddressError` is one too.
     """
+    if option.choices:
+        return values.one_of(*option.choices)(value)
     return _READERS[option.type](value)
 
 

@@ -38,6 +38,7 @@ def read_node(nodes: Table, name: str, kinds: Mapping[str, KindOptions]) -> Node
             _listener(listeners, key, name)
             for key in listeners.keys()  # noqa: SIM118
         ),
+        error_replies=table.take("error_replies", values.flag, False),
     )
     table.finish()
     return plan

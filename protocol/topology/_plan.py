@@ -188,12 +188,15 @@ class NodePlan:
         name: Its name.
         workers: In the order of the file, which is the order they are started in.
         listeners: In the order of the file.
+        error_replies: Whether it answers what it cannot deliver with an error reply; for those
+            to leave it, a listener or link has the option `error_replies` too.
     """
 
     place: Place
     name: str
     workers: tuple[WorkerPlan, ...] = ()
     listeners: tuple[ListenerPlan, ...] = ()
+    error_replies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +266,8 @@ class RequestPlan:
         route: Where to.
         payload: What.
         expect: The answer's payload; `None`: any.
-        error: The reason it has to fail with, as `no answer in time`; empty: it has to succeed.
+        error: The reason it has to fail with, as `no answer in time` or, from an error reply,
+            `not exposed`; empty: it has to succeed.
         timeout: How long the answer may take, in seconds.
         within: For how long it is asked again while it does not come out as it has to, in
             seconds; 0: it is asked once.

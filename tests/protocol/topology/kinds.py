@@ -10,6 +10,7 @@ KINDS = {
     "echo": KindOptions(),
     "forward": KindOptions(passes_on=True),
     "tap": KindOptions({"to": Option(OptionType.ROUTE, required=True)}),
+    "choice": KindOptions({"how": Option(OptionType.TEXT, choices=("one", "other"))}),
     "all": KindOptions({each.value: Option(each) for each in OptionType}),
 }
 

@@ -36,7 +36,7 @@ main = { uri = "tcp://127.0.0.1:0", expose = ["relay", "made"], options = { max_
 side = "uds://{dir}/side"
 
 [nodes.near]
-
+error_replies = true
 [[links]]
 from = "near"
 to = "far.main"
@@ -73,6 +73,7 @@ def test_everything_a_file_can_say() -> None:
     assert (plan.title, plan.file) == ("Two", "t.toml")
     far, near = plan.nodes
     assert (far.name, near.name, near.workers, near.listeners) == ("far", "near", (), ())
+    assert (far.error_replies, near.error_replies) == (False, True)
     echo, relay, own = far.workers
     assert (echo.address, echo.kind, echo.class_path) == (address("echo"), "echo", "")
     assert (echo.mailbox, echo.supervision) == (MailboxPlan(), SupervisionPlan())
@@ -175,8 +176,10 @@ routes = ["w", "1#u => t"]
                 "did you mean 'nodes'?"),
             ],
         ),
-        ("[nodes.a]\nworker = 1", [("2: nodes.a.worker: unknown key; there are: listeners, "
-                                   "workers; did you mean 'workers'?")]),
+        ("[nodes.a]\nerror_replies = 1", ["2: nodes.a.error_replies: 1 is not true or false"]),
+        ("[nodes.a]\nworker = 1", [
+            ("2: nodes.a.worker: unknown key; there are: error_replies, listeners, workers; "
+             "did you mean 'workers'?")]),
         ('[nodes."a b"]', [("1: nodes.\"a b\": the name 'a b' has other characters than "
                            "A-Z a-z 0-9 _ -")]),
         (f"[nodes.{'a' * 65}]", [(f"1: nodes.{'a' * 65}: the name has 65 characters; "
@@ -196,8 +199,8 @@ routes = ["w", "1#u => t"]
                 "3: nodes.a.workers.y: it has both a kind and a class",
                 "4: nodes.a.workers.z: 3 is not text",
                 "5: nodes.a.workers.u.class: 'm.C' is not package.module:Class",
-                ("6: nodes.a.workers.v: no kind 'ecoh'; there are: all, echo, forward, tap; "
-                "did you mean 'echo'?"),
+                ("6: nodes.a.workers.v: no kind 'ecoh'; there are: all, choice, echo, forward, "
+                "tap; did you mean 'echo'?"),
             ],
         ),
         (
@@ -243,6 +246,10 @@ routes = ["w", "1#u => t"]
                 "A-Z a-z 0-9 _ -"),
                 "5: nodes.a.listeners.w.expose: 1 is not text",
             ],
+        ),
+        (
+            '[nodes.a.workers.w]\nkind = "choice"\noptions.how = "tow"',
+            ["3: nodes.a.workers.w.options.how: 'tow' is not one of one, other"],
         ),
         (
             NODE + "[links]",

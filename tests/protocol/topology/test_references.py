@@ -115,8 +115,8 @@ as = "one"
             "(line 2)"
         ),
         (
-            "4: nodes.a.workers.three.also[0]: the address 'three' is that of nodes.a.workers.three "
-            "(line 4)"
+            "4: nodes.a.workers.three.also[0]: the address 'three' is that of "
+            "nodes.a.workers.three (line 4)"
         ),
         "10: links[0].as: the address 'one' is that of nodes.a.workers.one (line 2)",
     ]
