@@ -1,7 +1,7 @@
-"""A transport of one's own: nodes joined by a shared folder, each message a file.
+"""A transport of one's own: nodes joined by a shared folder, where each message is a file.
 
-`Link` and `Transport` do the routing; what is left is to move messages. Here the other node
-need not even run when one is sent. It prints:
+`Link` and `Transport` do the routing; what is left is to move messages, and to notice when nobody
+is there any more. How it is made: `docs/how-to/write-a-transport.md`. It prints:
 
     hello, by folder
 """
@@ -9,50 +9,90 @@ need not even run when one is sent. It prints:
 from __future__ import annotations
 
 import asyncio
-import json
+import shutil
 import tempfile
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from onward.actors import Node, Worker
-from onward.protocol import Address, LinkDown, Message, format_route, parse_route
+from onward.protocol import Address, LinkDown, Message, ProtocolError
+from onward.protocol.ockam import decode_message, encode_message
 from onward.transports import Link, Listener, Transport
 
-LOOK_EVERY = 0.01  # seconds
-MAX_FILES = 1000  # in one direction; more are refused
+# --8<-- [start:alive]
+LOOK_EVERY = 0.005  # seconds from one look into a folder to the next
+SILENT = 5.0  # seconds without a sign of life after which the other end is gone
+CONNECT = 5.0  # seconds that who listens has to answer in
+MAX_FILES = 100  # messages on the way in one direction; who sends more waits
+MAX_BYTES = 20 * 1024 * 1024  # of a file that is read; a larger one is thrown away
+MAX_LINKS = 100  # of one listener; who comes after that gets no answer
 
 
+def sign_of_life(folder: Path) -> None:
+    (folder / "alive").touch()
+
+
+def is_alive(folder: Path) -> bool:
+    try:
+        return time.time() - (folder / "alive").stat().st_mtime < SILENT
+    except FileNotFoundError:
+        return False
+
+
+# --8<-- [end:alive]
+
+
+# --8<-- [start:link]
 class FolderLink(Link):
     """One end: it puts files into one folder and takes them from another."""
 
     def __init__(self, outbox: Path, inbox: Path, expose: frozenset[Address]) -> None:
         super().__init__(expose=expose)
-        self.outbox, self.inbox, self.held = outbox, inbox, False
+        self.outbox, self.inbox = outbox, inbox
+        self.sent = self.broken = 0
+        self.held = False
 
     def on_start(self) -> None:
-        self.outbox.mkdir(exist_ok=True)
-        self.every(LOOK_EVERY, self.look)
+        sign_of_life(self.outbox)
+        self.looking = asyncio.create_task(self.look())
 
-    def transmit(self, message: Message) -> None:  # to the other end
-        if len(list(self.outbox.iterdir())) >= MAX_FILES:
-            self.undelivered(message, LinkDown(self.address, "the folder is full"))
-            return
-        routes = format_route(message.onward_route), format_route(message.return_route)
-        file = self.outbox / "part"
-        file.write_text(json.dumps([*routes, message.payload.hex()]))
-        file.rename(self.outbox / f"{time.time_ns()}.json")  # it is there whole, or not at all
+    async def transmit(self, message: Message) -> None:  # to the other end
+        try:
+            while len(list(self.outbox.iterdir())) > MAX_FILES and not self.looking.done():
+                await asyncio.wait([self.looking], timeout=LOOK_EVERY)
+            if self.looking.done():
+                raise FileNotFoundError("the other end is silent")
+            self.sent += 1
+            part = self.outbox / "part"
+            part.write_bytes(encode_message(message))
+            part.rename(self.outbox / f"{self.sent:020}")  # it is there whole, or not at all
+        except OSError as error:
+            self.undelivered(message, LinkDown(self.address, str(error)))
 
-    def look(self) -> None:  # what the other end has put there
-        for file in sorted(self.inbox.glob("*.json")):
-            if self.held:
-                break
-            text = file.read_text()
-            file.unlink()  # first: what cannot be read is not tried again and again
-            onward, back, payload = json.loads(text)
-            if onward:
-                routes = parse_route(onward), parse_route(back)
-                self.arrive([Message(*routes, bytes.fromhex(payload))])
+    async def look(self) -> None:  # for what the other end has put there
+        alive = True
+        with suppress(OSError):  # a folder that has gone is an end like any other
+            while alive or self.held:
+                alive = is_alive(self.inbox)  # before the look: what it sent last is there
+                for file in sorted(self.inbox.glob("[0-9]*")):
+                    if self.held:
+                        break
+                    self.take(file)
+                sign_of_life(self.outbox)
+                await asyncio.sleep(LOOK_EVERY)
+        self.lost("the other end is silent")
+        self.stop()
+
+    def take(self, file: Path) -> None:
+        data = file.read_bytes() if file.stat().st_size <= MAX_BYTES else b""
+        file.unlink()
+        try:
+            self.arrive([decode_message(data)])
+        except ProtocolError:
+            self.broken += 1  # a stranger's: those of the other end are whole
 
     def hold(self) -> None:  # a mailbox of this node is full: take no more
         self.held = True
@@ -60,10 +100,48 @@ class FolderLink(Link):
     def release(self) -> None:
         self.held = False
 
+    def on_stop(self) -> None:
+        self.looking.cancel()
+        (self.outbox / "alive").unlink(missing_ok=True)
+        if not is_alive(self.inbox):  # the last one clears up
+            shutil.rmtree(self.outbox.parent, ignore_errors=True)
+        super().on_stop()
+
+
+# --8<-- [end:link]
+
+
+# --8<-- [start:listener]
+class Door(Worker):
+    """Has a folder to itself, and makes the other end of each link that is begun in it."""
+
+    def __init__(self, folder: Path, expose: frozenset[Address]) -> None:
+        super().__init__()
+        self.folder, self.expose = folder, expose
+
+    def on_start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not is_alive(self.folder):
+            (self.folder / "alive").unlink(missing_ok=True)
+        (self.folder / "alive").touch(exist_ok=False)  # or it raises an OSError
+        for old in self.folder.glob("*.link"):  # of one that did not come to clear up
+            shutil.rmtree(old, ignore_errors=True)
+        self.every(LOOK_EVERY, self.look)
+
+    def look(self) -> None:
+        sign_of_life(self.folder)
+        for new in self.folder.glob("*.new"):
+            if len(list(self.folder.glob("*.link"))) < MAX_LINKS:
+                link = new.rename(new.with_suffix(".link"))
+                self.spawn(partial(FolderLink, link / "back", link / "forth", self.expose))
+
+    def on_stop(self) -> None:
+        (self.folder / "alive").unlink(missing_ok=True)
+
 
 class FolderListener(Listener):
-    def __init__(self, uri: str, link: FolderLink) -> None:
-        self._uri, self.link = uri, link
+    def __init__(self, node: Node, uri: str, address: Address) -> None:
+        self.node, self._uri, self._address = node, uri, address
 
     @property
     def uri(self) -> str:
@@ -71,27 +149,68 @@ class FolderListener(Listener):
 
     @property
     def address(self) -> Address:
-        return self.link.address
+        return self._address
 
     async def close(self) -> None:
-        self.link.stop()
+        if self.node.has(self.address):
+            await self.node.stop_worker(self.address)
 
 
+# --8<-- [end:listener]
+
+
+# --8<-- [start:transport]
 class FolderTransport(Transport):
     scheme: ClassVar[str] = "folder"
 
-    async def listen(self, uri: str, *, expose: frozenset[Address], **_: Any) -> Listener:
-        folder = Path(uri.removeprefix("folder://"))
-        link = FolderLink(folder / "back", folder / "forth", expose)
-        await self.node.start(lambda: link)
-        return FolderListener(uri, link)
+    async def listen(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Listener:
+        folder = folder_of(uri, options)
+        return FolderListener(self.node, uri, await self.node.start(partial(Door, folder, expose)))
 
-    async def connect(self, uri: str, *, expose: frozenset[Address], **_: Any) -> Address:
-        folder = Path(uri.removeprefix("folder://"))
-        return await self.node.start(lambda: FolderLink(folder / "forth", folder / "back", expose))
+    async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
+        folder = folder_of(uri, options)
+        if not is_alive(folder):
+            raise LinkDown(uri, "nobody listens there")
+        begun = folder / self.node.random_address().value.decode()
+        link = begun.with_suffix(".link")
+        try:
+            for each in ("forth", "back"):
+                (begun / each).mkdir(parents=True)
+            sign_of_life(begun / "forth")
+            begun.rename(begun.with_suffix(".new"))
+            await answered(folder, link / "back")
+            return await self.node.start(partial(FolderLink, link / "forth", link / "back", expose))
+        except BaseException as error:
+            for each in (begun, begun.with_suffix(".new"), link):
+                shutil.rmtree(each, ignore_errors=True)
+            if isinstance(error, OSError):  # as a TimeoutError is
+                raise LinkDown(uri, str(error)) from error
+            raise
 
     async def stop(self) -> None:
-        """Do nothing: the links are workers, and the node has stopped them."""
+        """Do nothing: all there is are workers, and the node has stopped them."""
+
+
+async def answered(folder: Path, answer: Path) -> None:
+    for _ in range(int(CONNECT / LOOK_EVERY)):
+        if is_alive(answer):
+            return
+        if not is_alive(folder):
+            break
+        await asyncio.sleep(LOOK_EVERY)
+    raise TimeoutError("no answer")
+
+
+def folder_of(uri: str, options: dict[str, Any]) -> Path:
+    if options:
+        raise TypeError(f"no such option: {', '.join(options)}")
+    scheme, _, path = uri.partition("://")
+    if scheme != "folder" or not path:
+        raise ValueError(f"{uri!r} is not folder://path")
+    return Path(path)
+
+
+# --8<-- [end:transport]
 
 
 class Echo(Worker):
@@ -99,17 +218,21 @@ class Echo(Worker):
         self.reply(message, message.payload)
 
 
+# --8<-- [start:main]
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with Node("far") as far, Node("near") as near:
-            far.add_transport(FolderTransport)
-            near.add_transport(FolderTransport)
+            for node in (far, near):
+                node.add_transport(FolderTransport)
             far.spawn(Echo, address="echo")
-            await far.listen(f"folder://{folder}", expose=["echo"])
-            link = await near.connect(f"folder://{folder}")
-            answer = await near.request((link, "echo"), b"hello, by folder", timeout=5)
+            listener = await far.listen(f"folder://{folder}/post", expose=["echo"])
+
+            link = await near.connect(listener.uri)
+            answer = await near.request([link, "echo"], b"hello, by folder", timeout=5)
             print(answer.payload.decode())
 
+
+# --8<-- [end:main]
 
 if __name__ == "__main__":
     asyncio.run(main())

@@ -59,7 +59,7 @@ def test_an_example_prints_what_it_says(file: Path) -> None:
     assert (done.returncode, done.stderr, printed) == (0, "", promised(file))
 
 
-def test_a_transport_takes_fewer_than_a_hundred_lines() -> None:
+def test_a_transport_takes_about_two_hundred_lines() -> None:
     source = (EXAMPLES / "own_transport.py").read_text()
     transport = next(
         node
@@ -68,4 +68,4 @@ def test_a_transport_takes_fewer_than_a_hundred_lines() -> None:
     )
     assert transport.end_lineno is not None
     # From the first line of the file to the last of the transport; then comes its use.
-    assert transport.end_lineno < 100
+    assert transport.end_lineno < 200
