@@ -32,7 +32,7 @@ def test_the_bytes() -> None:
     st.builds(Address, st.integers(0, 255), st.binary(min_size=1, max_size=1024)),
     st.booleans(),
 )
-def test_there_and_back(reason: str, address: Address, certain: bool) -> None:  # noqa: FBT001
+def test_there_and_back(reason: str, address: Address, certain: bool) -> None:
     reply = ErrorReply(reason, address, certain)
     assert reply_of(encode_error_reply(reply)) == reply
 

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onward.actors import (
+    GivenUp,
+    Mailbox,
+    Node,
+    NodeLimits,
+    Refused,
+    Worker,
+)
+from onward.actors.access import Access, deny_all
+from onward.protocol import (
+    ERROR_SOURCE,
+    Address,
+    Context,
+    ErrorReply,
+    Message,
+    UnknownAddress,
+    WorkerFailed,
+    address,
+    encode_error_reply,
+    read_error_reply,
+    route,
+)
+from tests.support.virtual import virtual_time
+from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder
+
+
+async def asker(node: Node) -> Recorder:
+    made = Recorder()
+    await node.start(lambda: made, address="asker")
+    return made
+
+
+def replies(recorder: Recorder) -> list[ErrorReply | None]:
+    return [read_error_reply(message) for message in recorder.messages]
+
+
+def node_with(**options: Any) -> Node:
+    return Node(error_replies=True, **options)
+
+
+def certain(reason: str, at: str) -> ErrorReply:
+    return ErrorReply(reason, address(at), certain=True)
+
+
+@virtual_time
+async def test_each_reason_comes_back_along_the_return_route() -> None:
+    async with node_with() as node:
+        asking = await asker(node)
+        node.spawn(Forwarder, address="relay")
+        node.spawn(Recorder, address="closed", access=Access(incoming=deny_all))
+        node.spawn(Gate, address="stuck", mailbox=Mailbox(1))
+        node.send("stuck", b"in hand")
+        await asyncio.sleep(0)
+        node.send("stuck", b"waits")
+        for name in ("nobody", "closed", "stuck"):
+            asking.send(["relay", name], b"payload")
+            await asyncio.sleep(0)
+        asking.send("relay", b"to nowhere")
+        await asyncio.sleep(0)
+        assert replies(asking) == [
+            certain("no such worker", "nobody"),
+            certain("denied", "closed"),
+            certain("mailbox full", "stuck"),
+            certain("empty route", "relay"),
+        ]
+        assert asking.messages[0].return_route == (ERROR_SOURCE,)
+        assert asking.messages[0].source is None
+        assert node.statistics().error_replies == 4
+
+
+@virtual_time
+async def test_what_expired_stopped_or_failed() -> None:
+    async with node_with() as node:
+        asking = await asker(node)
+        node.spawn(Failing, address="failing")
+        node.spawn(Worker, address="deaf")
+        busy = Gate()
+        await node.start(lambda: busy, address="busy")
+        node.send("busy", b"in hand")
+        asking.send("busy", b"", context=Context(deadline=node.loop.time() + 1))
+        asking.send("failing", b"!")
+        asking.send("deaf", b"")
+        await asyncio.sleep(2)
+        busy.opened.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        busy.opened.clear()
+        asking.send("busy", b"in hand")
+        await asyncio.sleep(0)
+        asking.send("busy", b"waits")
+        stopping = asyncio.ensure_future(node.stop_worker("busy", timeout=0))
+        await stopping
+        await asyncio.sleep(0)
+        assert {each.reason: each.certain for each in replies(asking) if each is not None} == {
+            "worker failed": False,
+            "unhandled": True,
+            "expired": True,
+            "worker stopped": True,
+        }
+
+
+@virtual_time
+async def test_a_worker_of_the_way_back_passes_them_on() -> None:
+    async with node_with() as node:
+        asking = await asker(node)
+        node.spawn(Forwarder, address="there")
+        node.spawn(Forwarder, address="and-back")
+        asking.send("there => nobody", b"", return_route="and-back => asker")
+        await asyncio.sleep(0)
+        assert replies(asking) == [certain("no such worker", "nobody")]
+        assert asking.messages[0].return_route == (address("and-back"), ERROR_SOURCE)
+
+
+@virtual_time
+async def test_off_by_default() -> None:
+    async with Node() as node:
+        asking = await asker(node)
+        node.spawn(Forwarder, address="relay")
+        asking.send("relay => nobody", b"")
+        await asyncio.sleep(0)
+        assert asking.messages == []
+        assert node.dead_letters.by_reason == {"no such worker": 1}
+        assert not node.answer_error(Message(route("relay"), route("asker"), b""), "bad payload")
+
+
+@virtual_time
+async def test_never_for_an_error_reply_nor_without_a_return_route() -> None:
+    async with node_with() as node:
+        node.spawn(Forwarder, address="relay")
+        node.spawn(Echo, address="echo")
+        # A lying sender: its errors go to a worker that answers everything, and to nobody.
+        node.send("relay => nobody", b"", return_route="echo")
+        node.send("relay => nobody", b"", return_route="gone")
+        node.send("relay => nobody", b"")
+        await asyncio.sleep(1)
+        assert node.dead_letters.by_reason == {
+            "no such worker": 4,  # the three, and the error reply to "gone"
+            "answer to an error reply": 1,
+        }
+        assert node.statistics().error_replies == 2
+        assert node.statistics().failed == 0
+
+
+@virtual_time
+async def test_so_many_a_second() -> None:
+    async with node_with(limits=NodeLimits(error_replies=3)) as node:
+        asking = await asker(node)
+        node.spawn(Forwarder, address="relay")
+        for sent in (3, 6):
+            for _ in range(10):
+                asking.send("relay => nobody", b"")
+            await asyncio.sleep(1)
+            statistics = node.statistics()
+            assert len(asking.messages) == statistics.error_replies == sent
+            assert statistics.error_replies_dropped == 10 * sent // 3 - sent
+
+
+@pytest.mark.parametrize(
+    ("is_certain", "expected"), [(True, Refused), (False, GivenUp)], ids=["certain", "in doubt"]
+)
+@virtual_time
+async def test_a_request_that_gets_one_raises(is_certain: bool, expected: type[Exception]) -> None:
+    class Elsewhere(Worker):
+        """As a link would: what comes back says that it was not delivered there."""
+
+        def handle_message(self, message: Message) -> None:
+            reply = ErrorReply("mailbox full", Address(0, b"far"), is_certain)
+            payload = encode_error_reply(reply)
+            self.route(Message(message.return_route, (self.address, ERROR_SOURCE), payload))
+
+    async with Node() as node:
+        node.spawn(Elsewhere, address="link")
+        with pytest.raises(expected, match=r"0#far \(mailbox full\)"):
+            await node.request("link => far", b"")
+
+
+@virtual_time
+async def test_what_only_looks_like_one_is_an_answer() -> None:
+    class Odd(Worker):
+        def handle_message(self, message: Message) -> None:
+            self.reply(message, b"odd", ERROR_SOURCE)
+
+    async with Node() as node:
+        node.spawn(Odd, address="odd")
+        assert (await node.request("odd", b"")).payload == b"odd"
+
+
+@virtual_time
+async def test_requests_of_the_node_are_told_without_any() -> None:
+    class Picky(Worker):
+        def handle_message(self, message: Message) -> None:
+            self.node.answer_error(message, "bad payload", certain=message.payload != b"late")
+
+    async with Node() as node:
+        node.spawn(Forwarder, address="relay")
+        node.spawn(Picky, address="picky")
+        with pytest.raises(UnknownAddress):
+            await node.request("relay => nobody", b"")
+        with pytest.raises(Refused, match=r"refused: 0#picky \(bad payload\)"):
+            await node.request("relay => picky", b"")
+        with pytest.raises(GivenUp, match=r"given up: 0#picky \(bad payload\)"):
+            await node.request("relay => picky", b"late")
+        assert node.dead_letters.by_reason == {"no such worker": 1}
+
+
+async def test_a_request_is_told_from_another_thread_too() -> None:
+    async with Node() as node:
+        gate = Gate()
+        node.spawn(lambda: gate, address="gate")
+        asked = asyncio.ensure_future(node.request("gate", b""))
+        await asyncio.sleep(0)
+        back = next(each for each in node.table if node.is_ephemeral(each))
+        message = Message(route("gate"), (back,), b"")
+        assert await asyncio.to_thread(node.answer_error, message, "not from here")
+        with pytest.raises(Refused, match="not from here"):
+            await asked
+        gate.opened.set()
+
+
+@virtual_time
+async def test_a_handlers_own_errors_are_failures() -> None:
+    class Sending(Worker):
+        def handle_message(self, message: Message) -> None:
+            if message.payload == b"send":
+                self.send("nobody", b"")
+            elif message.payload == b"another":
+                self.route(Message(route("nobody"), route("x"), b"another payload"))
+            raise UnknownAddress("somewhere")
+
+    async with Node() as node:
+        node.spawn(Sending, address="sending")
+        for payload in (b"send", b"another", b"raise"):
+            with pytest.raises(WorkerFailed):
+                await node.request("sending", payload)
+        assert node.statistics().failed == 3
+
+
+@virtual_time
+async def test_an_answer_that_cannot_go_is_a_dead_letter_and_no_failure() -> None:
+    async with node_with() as node:
+        node.spawn(Echo, address="echo")
+        node.send("echo", b"1", return_route="nobody")
+        node.send("echo", b"2")
+        await asyncio.sleep(0)
+        assert node.dead_letters.by_reason == {"no such worker": 1, "empty route": 1}
+        assert node.dead_letters.recent[0].message.onward_route == route("nobody")
+        assert node.statistics().failed == 0
+        assert node.statistics().error_replies == 0  # the echo itself was told
+
+
+@virtual_time
+async def test_in_the_background() -> None:
+    assert Node.in_background(error_replies=True).node.error_replies.on
+    assert not Node.in_background().node.error_replies.on
