@@ -40,6 +40,10 @@ def test_there_are_examples_of_each_kind() -> None:
         "own_transport",
         "python_client",
         "remote_call",
+        "routing_forwarding",
+        "routing_server",
+        "routing_session",
+        "routing_transports",
         "services_of_a_node",
         "worker_as_destination",
     }
