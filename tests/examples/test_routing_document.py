@@ -9,9 +9,9 @@ The tables are written from the document by hand. How it is read where it leaves
 - A message is what the worker at the head of its arrow gets, which is also what the one at its foot
   sends. Where the foot is a transport, the address of that is taken off and put on between the two.
 - The fourth example's picture shows `Dev1` where its message 1 comes from `Dev`: the device's
-  address, and the identity that the server puts in its place. After message 4 the document says no more than
-  that the answer comes "using the established return route": what the device gets follows from
-  forwarding, and is checked too.
+  address, and the identity that the server puts in its place. After message 4 the document says
+  no more than that the answer comes "using the established return route": what the device gets
+  follows from forwarding, and is checked too.
 """
 
 from __future__ import annotations
