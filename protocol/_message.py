@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from ._address import MAX_ROUTE_LENGTH, Address, Route, format_route
-from ._errors import EmptyRoute, RouteTooLong
+from ._errors import EmptyRoute, RouteError, RouteTooLong
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,9 +86,9 @@ class Message(NamedTuple):
         """
         onward, back, payload, _, context = self
         if len(onward) < 2:
-            raise EmptyRoute
+            raise _lost(EmptyRoute(), self)
         if len(back) >= MAX_ROUTE_LENGTH:
-            raise RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
+            raise _lost(RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH), self)
         me = onward[0]
         return _new(Message, (onward[1:], (own or me, *back), payload, me, context))
 
@@ -100,7 +100,7 @@ class Message(NamedTuple):
         """
         onward, back, payload, _, context = self
         if len(onward) < 2:
-            raise EmptyRoute
+            raise _lost(EmptyRoute(), self)
         return _new(Message, (onward[1:], back, payload, onward[0], context))
 
     def reply(self, payload: bytes, own: Address | None = None) -> Message:
@@ -116,7 +116,7 @@ class Message(NamedTuple):
         """
         onward, back, _, _, context = self
         if not back:
-            raise EmptyRoute
+            raise _lost(EmptyRoute(), self)
         me = onward[0]
         return _new(Message, (back, (own or me,), payload, me, context))
 
@@ -129,11 +129,17 @@ class Message(NamedTuple):
         """
         route = (*onward, *self[0][1:])
         if not route:
-            raise EmptyRoute
+            raise _lost(EmptyRoute(), self)
         if len(route) > MAX_ROUTE_LENGTH:
-            raise RouteTooLong(len(route), MAX_ROUTE_LENGTH)
+            raise _lost(RouteTooLong(len(route), MAX_ROUTE_LENGTH), self)
         return _new(Message, (route, self[1], self[2], self[3], self[4]))
 
     def __str__(self) -> str:
         onward, back = format_route(self[0]), format_route(self[1])
         return f"[{onward}] <- [{back}] {len(self[2])} bytes"
+
+
+def _lost(error: RouteError, message: Message) -> RouteError:
+    """Note with an error which message cannot go on."""
+    error.lost = message
+    return error
