@@ -21,6 +21,7 @@ from ...protocol.topology import (
 )
 from .._cell import Factory
 from .._policy import Mailbox, OnFailure, Overflow, Supervision
+from .._worker import Worker
 from ._kinds import KINDS, Kind
 
 __all__ = ["Factories", "factories", "mailbox_of", "read", "supervision_of"]
@@ -85,6 +86,9 @@ def factories(
 
 def _factory(worker: WorkerPlan, kinds: Mapping[str, Kind]) -> Factory:
     make = kinds[worker.kind].make if worker.kind else _class(worker.class_path)
+    if worker.options and getattr(make, "__init__", None) is Worker.__init__:
+        # That takes anything, and looks at nothing.
+        raise ValueError("it takes no options")
     try:
         signature = inspect.signature(make)
     except (TypeError, ValueError):

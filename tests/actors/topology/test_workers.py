@@ -1,0 +1,24 @@
+"""The kinds of worker that show what comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.topology import Print, Record
+
+
+async def test_a_record_keeps_what_comes_and_says_it_elsewhere() -> None:
+    async with Node() as node:
+        await node.start(lambda: Record(limit=2), address=["seen", "seen.list"])
+        for payload in (b"a", b"b", b"c"):
+            node.send("seen", payload)
+        assert (await node.request("seen.list", b"")).payload == b"b\nc"
+
+
+async def test_print_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    async with Node() as node:
+        await node.start(Print, address="out")
+        node.send("out", b"one\xff")
+        await node.stop_worker("out")
+    assert capsys.readouterr().out == "out: one\\xff\n"
