@@ -1,3 +1,43 @@
-"""Services that others reach by route: relays, publish/subscribe, discovery."""
+"""Services a node can offer to others: relays, publish/subscribe, discovery; and their clients.
 
-__all__: list[str] = []
+```python
+await hub.start(StaticRelayService, address="static_forwarding_service")
+
+relay = await RelayClient.on(
+    device, "1#hub:4000 => static_forwarding_service", alias="printer"
+)
+await relay.until_up()  # from anywhere: 1#hub:4000 => forward_to_printer => echo
+```
+"""
+
+from ._discovery import DiscoveryService
+from ._discovery_client import Announcer, DiscoveryClient
+from ._errors import RelayClosed, RelayDown, RequestRefused
+from ._options import DiscoveryOptions, PubSubOptions, RelayServiceOptions
+from ._pub_sub import PubSubService, Subscription, Topic
+from ._relay import Relay, RelayService, StaticRelayService
+from ._relay_client import RelayClient
+from ._service import Service
+from ._subscriber import REFRESH, Subscriber
+
+__all__ = [
+    "REFRESH",
+    "Announcer",
+    "DiscoveryClient",
+    "DiscoveryOptions",
+    "DiscoveryService",
+    "PubSubOptions",
+    "PubSubService",
+    "Relay",
+    "RelayClient",
+    "RelayClosed",
+    "RelayDown",
+    "RelayService",
+    "RelayServiceOptions",
+    "RequestRefused",
+    "Service",
+    "StaticRelayService",
+    "Subscriber",
+    "Subscription",
+    "Topic",
+]

@@ -1,0 +1,105 @@
+"""Discovery: where services are, told by those who are there, forgotten when they say no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Message, Route
+from ...protocol.services import (
+    ApiRequest,
+    Method,
+    ServiceInfo,
+    Status,
+    check_name,
+    decode_metadata,
+    encode_services,
+)
+from ._options import DiscoveryOptions
+from ._service import Service
+
+if TYPE_CHECKING:
+    from ..access import AccessControl
+
+__all__ = ["DiscoveryService"]
+
+_OPTIONS: Final = DiscoveryOptions()
+
+
+class DiscoveryService(Service):
+    """Knows where services are: Ockam's discovery service, in memory.
+
+    Requests are those of Ockam's API: `GET` with an empty path lists all, `GET` with a name gives
+    one. `PUT` with a name announces one: the route to it is the request's return route, the
+    body what else is to be known. It expires unless it is announced again. `DELETE` with a
+    name takes it back, for whoever announced it.
+
+    Args:
+        allow: Decides about each request, as an access control; all may by default.
+        options: What it may use.
+    """
+
+    def __init__(
+        self, *, allow: AccessControl | None = None, options: DiscoveryOptions = _OPTIONS
+    ) -> None:
+        super().__init__(allow, options.expire_after)
+        self._options = options
+        self._services: dict[str, tuple[ServiceInfo, float]] = {}
+
+    @property
+    def services(self) -> Mapping[str, ServiceInfo]:
+        """What is known, by name; what was announced longest ago comes first."""
+        now = self._now()
+        return {name: info for name, (info, until) in self._services.items() if until > now}
+
+    def _handle(self, message: Message) -> None:
+        self._serve(message, self._do)
+
+    def _do(self, request: ApiRequest, message: Message) -> tuple[Status, bytes]:
+        if request.method is Method.GET:
+            return self._get(request.path)
+        if request.method is Method.PUT:
+            return self._put(request, message.return_route)
+        if request.method is Method.DELETE:
+            return self._delete(request.path, message.return_route)
+        return Status.METHOD_NOT_ALLOWED, b""
+
+    def _get(self, name: str) -> tuple[Status, bytes]:
+        if not name:
+            known = islice(self.services.values(), self._options.max_listed)
+            return Status.OK, encode_services(list(known))
+        info = self._known(name)
+        return (Status.NOT_FOUND, b"") if info is None else (Status.OK, encode_services(info))
+
+    def _known(self, name: str) -> ServiceInfo | None:
+        info, until = self._services.get(name, (None, 0.0))
+        return info if until > self._now() else None
+
+    def _put(self, request: ApiRequest, route: Route) -> tuple[Status, bytes]:
+        name = check_name(request.path, "a service's name")
+        info = ServiceInfo(name, route, decode_metadata(request.body))
+        if name not in self._services and len(self._services) >= self._options.max_services:
+            self.refused += 1
+            return Status.CONFLICT, b""
+        self._services.pop(name, None)  # so that those announced last are behind
+        self._services[name] = info, self._now() + self._expire_after
+        return Status.OK, b""
+
+    def _delete(self, name: str, route: Route) -> tuple[Status, bytes]:
+        info = self._known(name)
+        if info is None:
+            return Status.NOT_FOUND, b""
+        # Whose it is: what comes the same way, up to the worker that announced it.
+        if info.route[:-1] != route[:-1]:
+            return Status.FORBIDDEN, b""
+        del self._services[name]
+        return Status.OK, b""
+
+    def _sweep(self) -> None:
+        now = self._now()
+        for name, (_, until) in list(self._services.items()):
+            if until > now:
+                break
+            del self._services[name]
+            self.expired += 1

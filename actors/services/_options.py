@@ -1,0 +1,93 @@
+"""What the services may use: plain values, each with a name, a unit and a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ...protocol.services import RELAY_PREFIX, TOPIC_PREFIX
+
+__all__ = ["DiscoveryOptions", "PubSubOptions", "RelayServiceOptions"]
+
+
+def _check(options: object) -> None:
+    for field in fields(options):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        value = getattr(options, field.name)
+        if field.name.startswith("max_") and value < 1:
+            raise ValueError(f"{field.name} is {value}, less than 1")
+        if field.name == "expire_after" and not value > 0:
+            raise ValueError(f"expire_after is {value}, not more than 0 seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class RelayServiceOptions:
+    """What a relay service may use.
+
+    Attributes:
+        prefix: What the addresses of static relays begin with; the alias follows.
+        max_relays: Relays at a time. A registration beyond that is refused.
+        expire_after: How long a relay is kept that nothing passes and nobody registers again, in
+            seconds. A relay whose link stops is gone at once.
+        takeover: Whether who registers an alias gets it also when it leads elsewhere so far.
+            If not, the one who has it keeps it until the relay is gone.
+
+    Raises:
+        ValueError: The limit is less than 1, or the time not more than 0.
+    """
+
+    prefix: str = RELAY_PREFIX
+    max_relays: int = 1000
+    expire_after: float = 600.0
+    takeover: bool = True
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PubSubOptions:
+    """What a publish/subscribe service may use.
+
+    Attributes:
+        prefix: What the addresses of topics begin with; `_` and the topic's name follow.
+        max_topics: Topics at a time. A subscription to one more is refused.
+        max_subscribers: Subscribers of one topic. One more is refused.
+        expire_after: How long a subscription lasts that is not made again, in seconds:
+            by default, three times as long as a `Subscriber` waits.
+        max_failures: Messages in a row that a subscriber may fail to take; then its
+            subscription is over.
+
+    Raises:
+        ValueError: A limit is less than 1, or the time not more than 0.
+    """
+
+    prefix: str = TOPIC_PREFIX
+    max_topics: int = 1000
+    max_subscribers: int = 1000
+    expire_after: float = 30.0
+    max_failures: int = 10
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryOptions:
+    """What a discovery service may use.
+
+    Attributes:
+        max_services: Services known at a time. One more is refused.
+        max_listed: Services in the answer to a request for all; those known for longest come
+            first, and the rest is left out.
+        expire_after: How long a service is known that is not announced again, in seconds:
+            by default, three times as long as an `Announcer` waits.
+
+    Raises:
+        ValueError: A limit is less than 1, or the time not more than 0.
+    """
+
+    max_services: int = 10_000
+    max_listed: int = 1000
+    expire_after: float = 30.0
+
+    def __post_init__(self) -> None:
+        _check(self)

@@ -1,0 +1,276 @@
+"""Relays: a way to who has registered, for those who cannot reach it themselves.
+
+```
+client ──register──▶ service          makes a relay, stores the return route [link, client]
+client ◀──address─── relay
+sender ──[relay, echo]──▶ relay ──[link, echo]──▶ the client's node: echo
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import (
+    Address,
+    AddressInUse,
+    AddressLike,
+    EmptyRoute,
+    Message,
+    OnwardError,
+    Route,
+    UnknownAddress,
+    address as address_of,
+)
+from ...protocol.bare import encode_string
+from ...protocol.payloads import CBOR
+from ...protocol.services import (
+    FORWARDING_API,
+    REGISTER,
+    STATIC_FORWARDING_API,
+    ApiRequest,
+    Method,
+    ServiceError,
+    Status,
+    check_name,
+    decode_text,
+    named_address,
+    relayed,
+)
+from .._worker import Worker
+from ._options import RelayServiceOptions
+from ._service import Service
+
+if TYPE_CHECKING:
+    from ..access import AccessControl
+
+__all__ = ["Relay", "RelayService", "StaticRelayService"]
+
+_OPTIONS: Final = RelayServiceOptions()
+
+
+class Relay(Worker):
+    """Sends what comes to it on to who registered. A relay service makes it.
+
+    It puts the stored route, less its last address, in its own place and does not add itself to
+    the return route: answers go straight back.
+
+    Attributes:
+        stored: The return route of the registration.
+        used_at: When it was registered or last passed a message on, in seconds of the loop's
+            clock.
+        passed: Messages it has passed on.
+    """
+
+    def __init__(self, stored: Route, now: float) -> None:
+        super().__init__()
+        self.stored = stored
+        self.used_at = now
+        self.passed = 0
+
+    def handle_message(self, message: Message) -> None:
+        """Pass a message on."""
+        onward, back, payload, _, context = message
+        try:
+            if len(onward) < 2:
+                raise EmptyRoute
+            route = relayed(self.stored, onward)
+            self.route(Message(route, back, payload, None, context))
+        except OnwardError as error:
+            self.node.lose(message, error)
+            return
+        self.used_at = self.node.loop.time()
+        self.passed += 1
+
+
+class RelayService(Service):
+    """Makes a relay at a random address for each who registers: Ockam's `forwarding_service`.
+
+    It takes the BARE string `register` and answers, along the return route, with the address
+    of the relay, which is also the last of the answer's return route.
+
+    ```python
+    listener = await node.listen("tcp://0.0.0.0:4000", expose=["forwarding_service"])
+    service = RelayService(expose_at=[listener.address])
+    await node.start(lambda: service, address="forwarding_service")
+    ```
+
+    Args:
+        expose_at: The listeners and links through which the relays can be reached. The link
+            that a registration came over always is one: who registers pings through its relay.
+        api: The address at which relays are listed (`GET` with an empty path) and taken away
+            by who registered them (`DELETE` and the relay's name); `None`: there is none.
+        allow: Decides about each registration, as an access control; all may by default.
+        options: What it may use.
+
+    Attributes:
+        registered: Registrations that were taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        expose_at: Iterable[AddressLike] = (),
+        api: AddressLike | None = FORWARDING_API,
+        allow: AccessControl | None = None,
+        options: RelayServiceOptions = _OPTIONS,
+    ) -> None:
+        super().__init__(allow, options.expire_after)
+        self.registered = 0
+        self._options = options
+        self._expose_at = tuple(map(address_of, expose_at))
+        self._api = None if api is None else address_of(api)
+        self._relays: dict[Address, Relay] = {}
+        self._unwatch: dict[Address, Callable[[], None]] = {}
+
+    @property
+    def relays(self) -> dict[Address, Relay]:
+        """The relays there are, by their addresses."""
+        return dict(self._relays)
+
+    def on_start(self) -> None:
+        """Take the second address."""
+        super().on_start()
+        if self._api is not None:
+            self.node.add_address(self.address, self._api)
+
+    def _handle(self, message: Message) -> None:
+        if message.to == self._api:
+            self._serve(message, self._ask)
+        elif message.return_route[0] in self._relays:
+            # It would send what comes to it to a relay, which could send it back, for ever.
+            raise ServiceError("a return route that begins with a relay")
+        else:
+            self._register(message, self._wanted(message))
+
+    def _wanted(self, message: Message) -> Address | None:
+        """Return the address that is asked for; `None`: a random one.
+
+        Raises:
+            ServiceError: It is no registration.
+        """
+        if decode_text(message.payload, "a registration") != REGISTER:
+            raise ServiceError("a registration is the text 'register'")
+        return None
+
+    def _name(self, address: Address) -> str:
+        return address.value.decode()
+
+    # --- registering --------------------------------------------------------------------
+
+    def _register(self, message: Message, wanted: Address | None) -> None:
+        stored, now = message.return_route, self._now()
+        relay = None if wanted is None else self._relays.get(wanted)
+        if relay is None:
+            address = self._make(stored, wanted)
+        else:
+            address = relay.address
+            if relay.stored[:-1] != stored[:-1] and not self._options.takeover:
+                raise ServiceError("the alias is taken")
+            relay.stored, relay.used_at = stored, now
+        try:
+            self._expose(address, stored[0])
+        except OnwardError as error:
+            self._drop(address)
+            raise ServiceError("no relay can be exposed") from error
+        self._watch(address, stored[0])
+        self.registered += 1
+        answer = encode_string(self._name(address))
+        try:
+            self.route(Message(stored, (address,), answer, None, message.context))
+        except OnwardError as error:
+            self.node.dead_letter(message, error)
+
+    def _make(self, stored: Route, wanted: Address | None) -> Address:
+        if len(self._relays) >= self._options.max_relays:
+            raise ServiceError("too many relays")
+        relay = Relay(stored, self._now())
+        try:
+            address = self.spawn(lambda: relay, address=wanted)
+        except AddressInUse:
+            raise ServiceError("the address is in use") from None
+        self._relays[address] = relay
+        return address
+
+    def _expose(self, address: Address, link: Address) -> None:
+        for each in self._expose_at:
+            self.node.expose(each, address)
+        with suppress(UnknownAddress):  # it is the mailbox of a request
+            self.node.expose(link, address)
+
+    def _watch(self, address: Address, link: Address) -> None:
+        """Take the relay away as soon as the first step of its way stops."""
+        self._forget(address)
+        with suppress(UnknownAddress):  # it is the mailbox of a request; the relay expires
+            self._unwatch[address] = self.node.watch(link, lambda: self._drop(address))
+
+    def _forget(self, address: Address) -> None:
+        unwatch = self._unwatch.pop(address, None)
+        if unwatch is not None:
+            unwatch()
+
+    def _drop(self, address: Address) -> None:
+        relay = self._relays.pop(address, None)
+        if relay is not None:
+            self._forget(address)
+            relay.stop()
+
+    def _sweep(self) -> None:
+        oldest = self._now() - self._expire_after
+        for address, relay in list(self._relays.items()):
+            if relay.used_at <= oldest:
+                self.expired += 1
+                self._drop(address)
+
+    def on_stop(self) -> None:
+        """Forget the links; the relays have stopped already."""
+        for address in list(self._unwatch):
+            self._forget(address)
+        self._relays.clear()
+
+    # --- the API ------------------------------------------------------------------------
+
+    def _ask(self, request: ApiRequest, message: Message) -> tuple[Status, bytes]:
+        if request.method is Method.GET and not request.path:
+            return Status.OK, CBOR.encode([self._name(each) for each in self._relays])
+        if request.method is not Method.DELETE:
+            return Status.METHOD_NOT_ALLOWED, b""
+        for address, relay in self._relays.items():
+            if self._name(address) == request.path:
+                # Whose it is: what comes the same way. The first address of it is put there
+                # by our own link.
+                if relay.stored[:-1] != message.return_route[:-1]:
+                    return Status.FORBIDDEN, b""
+                self._drop(address)
+                return Status.OK, b""
+        return Status.NOT_FOUND, b""
+
+
+class StaticRelayService(RelayService):
+    """Makes relays at addresses that are asked for: Ockam's `static_forwarding_service`.
+
+    It takes an alias as a BARE string; the relay's address is the prefix and the alias. Who
+    registers an alias again replaces the route.
+
+    Args:
+        expose_at: As for `RelayService`.
+        api: As for `RelayService`.
+        allow: As for `RelayService`.
+        options: What it may use.
+    """
+
+    def __init__(
+        self,
+        *,
+        expose_at: Iterable[AddressLike] = (),
+        api: AddressLike | None = STATIC_FORWARDING_API,
+        allow: AccessControl | None = None,
+        options: RelayServiceOptions = _OPTIONS,
+    ) -> None:
+        super().__init__(expose_at=expose_at, api=api, allow=allow, options=options)
+
+    def _wanted(self, message: Message) -> Address | None:
+        alias = check_name(decode_text(message.payload, "an alias"), "an alias")
+        return named_address(self._options.prefix, alias)

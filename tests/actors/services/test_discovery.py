@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from asyncio import sleep
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.services import (
+    Announcer,
+    DiscoveryClient,
+    DiscoveryOptions,
+    DiscoveryService,
+    RequestRefused,
+)
+from onward.actors.testing import Probe
+from onward.protocol import Message, NotDelivered, route
+from onward.protocol.services import (
+    ApiRequest,
+    ApiResponse,
+    Method,
+    ServiceError,
+    Status,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from onward.transports.simulated import SimulatedNetwork
+from tests.support.virtual import virtual_time
+
+
+async def served(node: Node, options: DiscoveryOptions | None = None) -> DiscoveryService:
+    service = DiscoveryService(options=options or DiscoveryOptions())
+    await node.start(lambda: service, address="discovery")
+    return service
+
+
+async def ask(node: Node, method: Method, path: str, body: bytes = b"") -> ApiResponse:
+    payload = encode_request(ApiRequest(7, path, method, body))
+    return decode_response((await node.request("discovery", payload)).payload)
+
+
+@virtual_time
+async def test_a_service_is_found_and_used_from_another_node() -> None:
+    async with SimulatedNetwork() as network:
+        hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
+        service = await served(hub)
+        await hub.listen("sim://hub", expose=["discovery"])
+        await Probe.on(device, "print", answer=lambda message: b"printed " + message.payload)
+        link = await device.connect("sim://hub")
+        announcer = await Announcer.on(
+            device, [link, "discovery"], "printer", "print", {"paper": b"A4"}
+        )
+        await sleep(25)
+        assert announcer.announced == 3
+        # The way to the device is a link of the hub, which it exposes to nobody here.
+        found = await DiscoveryClient(hub, "discovery").get("printer")
+        assert found is not None
+        assert found.metadata == {"paper": b"A4"}
+        assert (await hub.request(found.route, b"page")).payload == b"printed page"
+        assert announcer.passed == 1
+
+        other = await phone.connect("sim://hub")
+        client = DiscoveryClient(phone, [other, "discovery"])
+        (listed,) = await client.list()
+        assert listed.route == (other, *found.route)
+        assert await client.get("nothing") is None
+
+        await device.stop_worker(announcer.address)
+        await sleep(1)
+        assert service.services == {}
+        assert await client.list() == ()
+
+
+@virtual_time
+async def test_what_is_not_announced_again_is_forgotten() -> None:
+    async with Node() as node:
+        service = await served(node, DiscoveryOptions(max_services=2, max_listed=1))
+        client = DiscoveryClient(node, "discovery")
+        for name in ("a", "b", "a"):
+            assert (await ask(node, Method.PUT, name)).status is Status.OK
+            await sleep(10)
+        assert (await ask(node, Method.PUT, "c")).status is Status.CONFLICT
+        assert [each.name for each in await client.list()] == ["b"]
+        await sleep(15)
+        assert [each.name for each in await client.list()] == ["a"]
+        await sleep(30)
+        assert await client.list() == ()
+        assert service.expired == 2
+
+
+async def test_what_cannot_be_done() -> None:
+    async with Node() as node:
+        service = await served(node)
+        assert (await ask(node, Method.POST, "a")).status is Status.METHOD_NOT_ALLOWED
+        assert (await ask(node, Method.PUT, "")).status is Status.BAD_REQUEST
+        assert (await ask(node, Method.PUT, "a", b"\xff")).status is Status.BAD_REQUEST
+        assert (await ask(node, Method.DELETE, "a")).status is Status.NOT_FOUND
+        payload = encode_request(ApiRequest(1, "a", Method.PUT))
+        node.send("discovery", payload, return_route="other => end")
+        assert (await ask(node, Method.DELETE, "a")).status is Status.FORBIDDEN
+        with pytest.raises(NotDelivered, match="a header"):
+            await node.request("discovery", b"")
+        assert list(service.services) == ["a"]
+
+
+async def test_answers_that_the_client_does_not_take() -> None:
+    status, number = Status.FORBIDDEN, 0
+
+    def answer(message: Message) -> bytes:
+        to = decode_request(message.payload).number + number
+        return encode_response(ApiResponse(1, to, status))
+
+    async with Node() as node:
+        await Probe.on(node, "discovery", answer=answer)
+        client = DiscoveryClient(node, "discovery")
+        with pytest.raises(RequestRefused, match="403 forbidden") as caught:
+            await client.list()
+        assert caught.value.status is Status.FORBIDDEN
+        with pytest.raises(RequestRefused):
+            await client.get("a")
+        number = 1
+        with pytest.raises(ServiceError, match="an answer to request 4, not 3"):
+            await client.list()
+
+
+@virtual_time
+async def test_an_announcer_counts_and_hands_on_what_is_no_answer() -> None:
+    async with Node() as node:
+        probe = await Probe.on(node, "service")
+        announcer = await Announcer.on(
+            node, "discovery", "a", ["service"], address="announcer", refresh=5
+        )
+        assert announcer.failed == 1  # there is no discovery yet
+        no = DiscoveryOptions(max_services=1)
+        await served(node, no)
+        assert (await ask(node, Method.PUT, "other")).status is Status.OK
+        await sleep(6)
+        assert (announcer.announced, announcer.failed) == (0, 2)
+        node.send("announcer => further", b"1", return_route="discovery")
+        node.send("announcer", b"2")
+        late = encode_response(ApiResponse(1, 99, Status.OK))
+        node.send("announcer", late, return_route="discovery")
+        assert [each.payload for each in await probe.count(3)] == [b"1", b"2", late]
+        assert probe.messages[0].onward_route == route("service => further")
+        await node.stop_worker("service")
+        node.send("announcer", b"3")
+        await sleep(0.1)
+        assert (announcer.passed, node.dead_letters.by_reason["no such worker"]) == (3, 1)
