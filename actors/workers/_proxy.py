@@ -50,9 +50,10 @@ class Proxy(TwoSidedWorker):
 
     def handle_outer(self, message: Message) -> None:
         """Pass a message on along the route."""
-        onward, back, payload, source, context = message
         if not self._transparent:
-            back = (self._inner, *back)
+            self.redirect(message, self._route, self._inner)
+            return
+        onward, back, payload, source, context = message
         self.route(Message((*self._route, *onward[1:]), back, payload, source, context))
 
     def handle_inner(self, message: Message) -> None:

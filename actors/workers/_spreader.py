@@ -143,9 +143,7 @@ class Spreader(Worker):
         self._send_by(last, message)
 
     def _send_by(self, index: int, message: Message) -> None:
-        onward, back, payload, source, context = message
-        back = (self.addresses[index + 1], *back)
-        self.route(Message((*self._routes[index], *onward[1:]), back, payload, source, context))
+        self.redirect(message, self._routes[index], self.addresses[index + 1])
         self._outstanding[index].append(self.node.loop.time())
 
     def _choose(self, message: Message) -> list[int]:
