@@ -12,9 +12,12 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
-from ._tls import reason_of
+from ._tls import NO_TLS, reason_of
 
 __all__ = ["Early", "TlsEntrance", "secure"]
+
+# RFC 8446 section 5.1: the content type of what a client says first.
+_HANDSHAKE = 0x16
 
 
 class Early(asyncio.Protocol):
@@ -24,9 +27,12 @@ class Early(asyncio.Protocol):
         transport: The connection.
     """
 
-    def __init__(self, transport: asyncio.Transport | None = None) -> None:
-        self._transport = transport
-        self._events: list[Callable[[asyncio.Protocol], object]] = []
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._came: list[bytes] = []
+        self._eof = False
+        self._lost: tuple[Exception | None] | None = None
+        self._heir: asyncio.Protocol | None = None
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -41,28 +47,42 @@ class Early(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Keep what has come."""
-        self._events.append(lambda protocol: protocol.data_received(data))
+        self._came.append(data)
 
     def eof_received(self) -> None:
         """Keep that nothing more comes."""
-        self._events.append(lambda protocol: protocol.eof_received())
+        self._eof = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Keep that it is over."""
-        self._events.append(lambda protocol: protocol.connection_lost(exc))
+        """Keep that it is over, or say so: the loop may have noted before whom to tell."""
+        if self._heir is None:
+            self._lost = (exc,)
+        else:
+            (self.transport.get_protocol() or self._heir).connection_lost(exc)
+
+    def take(self) -> bytes:
+        """Return what has come so far, and forget it."""
+        came = b"".join(self._came)
+        self._came.clear()
+        return came
 
     def hand_over(self, protocol: asyncio.Protocol) -> None:
         """Give the connection, and what has come, to the protocol that is to have it."""
         transport = self.transport
+        self._heir = protocol
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-        for tell in self._events:
-            tell(protocol)
-        self._events.clear()
+        if came := self.take():
+            protocol.data_received(came)
+        # What has come may have made it hand over to another one.
+        if self._eof:
+            cast(asyncio.Protocol, transport.get_protocol()).eof_received()
+        if self._lost is not None:
+            transport.get_protocol().connection_lost(*self._lost)
 
 
 async def secure(
-    plain: asyncio.Transport,
+    plain: Early,
     context: ssl.SSLContext,
     timeout: float,
     *,
@@ -72,7 +92,7 @@ async def secure(
     """Do the handshake of TLS.
 
     Args:
-        plain: The connection.
+        plain: The connection, and what has come.
         context: What to do it with.
         timeout: How long it may take, in seconds.
         server_side: Whether ours is the side that listens.
@@ -81,35 +101,60 @@ async def secure(
     Raises:
         ConnectionError: It failed, for a reason in words; the connection is closed.
     """
-    early = Early()
+    transport, early = plain.transport, Early()
     loop = asyncio.get_running_loop()
-    try:
-        secured = await loop.start_tls(
-            plain,
+    handshake = loop.create_task(
+        loop.start_tls(
+            transport,
             early,
             context,
             server_side=server_side,
             server_hostname=host,
             ssl_handshake_timeout=timeout,
         )
+    )
+    try:
+        # When it has begun, and before it looks at what comes. A server's loop may have read by
+        # then what the client says first; a server says nothing before a client has.
+        await asyncio.sleep(0)
+        came = plain.take()
+        if came and not server_side:
+            raise ConnectionError(NO_TLS)
+        _feed(transport.get_protocol(), came)
+        secured = await handshake
+        if secured is None:  # pyright: ignore[reportUnnecessaryComparison] - lost at that moment
+            raise ConnectionResetError
     except BaseException as error:
-        plain.abort()
+        handshake.cancel()
+        transport.abort()
         if isinstance(error, OSError):
             raise ConnectionError(_reason_of(error, timeout, server_side)) from error
         raise
-    if secured is None:  # pyright: ignore[reportUnnecessaryComparison] - lost at that moment
-        raise ConnectionError(_reason_of(ConnectionResetError(), timeout, server_side))
-    early.connection_made(SecureTransport(secured, plain))
+    early.connection_made(SecureTransport(secured, transport))
     return early
+
+
+def _feed(protocol: Any, data: bytes) -> None:
+    """Give bytes to what reads TLS, as the loop does: it is an `asyncio.BufferedProtocol`."""
+    while data:
+        buffer = protocol.get_buffer(len(data))
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        protocol.buffer_updated(size)
+        data = data[size:]
 
 
 def _reason_of(error: OSError, timeout: float, server_side: bool) -> str:
     if isinstance(error, ConnectionAbortedError):
-        return f"no TLS handshake within {timeout:g} s"
-    if isinstance(error, ConnectionError):
+        return _too_late(timeout)
+    if isinstance(error, ConnectionResetError):
         text = "the peer closed the connection in the TLS handshake"
         return text if server_side else f"{text}; it may not speak TLS"
     return reason_of(error)
+
+
+def _too_late(timeout: float) -> str:
+    return f"no TLS handshake within {timeout:g} s"
 
 
 class SecureTransport(asyncio.Transport):
@@ -140,6 +185,10 @@ class SecureTransport(asyncio.Transport):
         """Give what comes to another protocol."""
         self._secured.set_protocol(protocol)
 
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return who is given what comes."""
+        return self._secured.get_protocol()
+
     def pause_reading(self) -> None:
         """Read nothing more for now."""
         self._secured.pause_reading()
@@ -166,7 +215,7 @@ class TlsEntrance(Early):
 
     Args:
         context: What with.
-        timeout: How long the handshake may take, in seconds.
+        timeout: How long it may take to begin, and then the handshake, in seconds.
         inlet: Makes the protocol of the connection, once it is secure.
         on_done: Called once, before that, with what went wrong, or "".
     """
@@ -185,28 +234,37 @@ class TlsEntrance(Early):
         self._on_done = on_done
         self._outcome = ""
         self._task: asyncio.Task[Early] | None = None
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout, self.abort, _too_late(timeout))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake. Nothing is read before."""
+        """Wait for the client to begin."""
         super().connection_made(transport)
-        plain = self.transport
         if self._outcome:
-            plain.abort()  # it was over before it began
-            self._on_done(self, self._outcome)
+            self.transport.abort()  # it was over before it began
+
+    def data_received(self, data: bytes) -> None:
+        """Begin the handshake, if it is one."""
+        super().data_received(data)
+        if self._task is not None or self._outcome:
             return
-        plain.pause_reading()
-        handshake = secure(plain, self._context, self._timeout, server_side=True)
+        if data[0] != _HANDSHAKE:
+            self.abort(NO_TLS)
+            return
+        self._timer.cancel()
+        self.transport.pause_reading()
+        handshake = secure(self, self._context, self._timeout, server_side=True)
         self._task = asyncio.get_running_loop().create_task(handshake)
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Early]) -> None:
         if task.cancelled():
             self.transport.abort()  # it may not have begun
-            self._on_done(self, self._outcome or "stopped")
+            self._done("stopped")
         elif (error := task.exception()) is not None:
-            self._on_done(self, self._outcome or str(error))
+            self._done(str(error))
         else:
-            self._on_done(self, "")
+            self._done("")
             task.result().hand_over(self._inlet())
 
     def abort(self, outcome: str) -> None:
@@ -214,3 +272,15 @@ class TlsEntrance(Early):
         self._outcome = self._outcome or outcome
         if self._task is not None:
             self._task.cancel()
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the listener, if the handshake has not begun; otherwise it ends."""
+        super().connection_lost(exc)
+        if self._task is None:
+            self._done("the peer closed the connection")
+
+    def _done(self, outcome: str) -> None:
+        self._timer.cancel()
+        self._on_done(self, self._outcome or outcome)

@@ -373,7 +373,7 @@ class DialledLink(StreamLink):
         try:
             if self._context is not None:
                 host = _server_name(options) or place.host
-                early = await secure(early.transport, self._context, options.tls_timeout, host=host)
+                early = await secure(early, self._context, options.tls_timeout, host=host)
             return await place.begin(early, lambda: WireSocket(self, options, loop))
         except BaseException:
             early.transport.abort()

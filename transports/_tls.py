@@ -6,11 +6,21 @@ import os
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final, cast
 
-__all__ = ["TlsOptions", "certified_names", "client_context", "reason_of", "server_context"]
+__all__ = [
+    "NO_TLS",
+    "TlsOptions",
+    "certified_names",
+    "client_context",
+    "reason_of",
+    "server_context",
+]
 
-_NO_TLS: Final = frozenset(
+NO_TLS: Final = "the peer does not speak TLS"
+
+_OF_NO_TLS: Final = frozenset(
     {
         "HTTP_REQUEST",
         "HTTPS_PROXY_REQUEST",
@@ -23,7 +33,8 @@ _NO_TLS: Final = frozenset(
 )
 """What OpenSSL says of bytes that are no TLS."""
 
-_KINDS: Final = ("URI", "DNS", "IP Address", "email")
+_IP: Final = "IP Address"
+_KINDS: Final = ("URI", "DNS", _IP, "email")
 """The names of a certificate that are shown, in this order, before its common name."""
 
 MAX_NAMES: Final = 16
@@ -153,21 +164,30 @@ def certified_names(certificate: Any) -> tuple[str, ...]:
 def _names(certificate: dict[str, Any]) -> Iterator[str]:
     alternatives = cast("tuple[tuple[str, str], ...]", certificate.get("subjectAltName", ()))
     for kind in _KINDS:
-        yield from (value for each, value in alternatives if each == kind)
+        found = (value for each, value in alternatives if each == kind)
+        yield from map(_usual, found) if kind == _IP else found
     for parts in cast("tuple[tuple[tuple[str, str], ...], ...]", certificate.get("subject", ())):
         yield from (value for key, value in parts if key == "commonName")
+
+
+def _usual(address: str) -> str:
+    """Write an IP address as everybody does but OpenSSL."""
+    try:
+        return str(ip_address(address.strip()))
+    except ValueError:
+        return address
 
 
 def reason_of(error: BaseException) -> str:
     """Say what went wrong with TLS, or with what is below it, in a few words."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        words = error.verify_message or error.reason or "not accepted"
+        words = getattr(error, "verify_message", "") or "for a reason unknown"
         return f"the peer's certificate is not accepted: {words.rstrip('.')}"
     if not isinstance(error, ssl.SSLError):
         return str(error)
     reason = error.reason or ""
-    if reason in _NO_TLS:
-        return "the peer does not speak TLS"
+    if reason in _OF_NO_TLS:
+        return NO_TLS
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "the peer has no certificate"
     words = reason.replace("_", " ").lower()

@@ -1,0 +1,61 @@
+"""Certificates of an authority of the tests' own."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from pathlib import Path
+
+import trustme
+
+from onward.transports import TlsOptions
+
+__all__ = ["Certificates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Files of certificates, and options made of them."""
+
+    folder: Path
+    authority: Path
+    server: Path
+    client: Path
+    expired: Path
+    stranger: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Certificates:
+        """Make them in a folder."""
+        ours, other = trustme.CA(), trustme.CA()
+        long_ago = dt.datetime(2001, 1, 1, tzinfo=dt.UTC)
+        made = cls(*(folder, *(folder / f"{name}.pem" for name in cls.__slots__[1:])))
+        ours.cert_pem.write_to_path(str(made.authority))
+        for path, certificate in (
+            (made.server, ours.issue_cert("127.0.0.1", "localhost", "::1")),
+            (made.client, ours.issue_cert("client.example", common_name="Client One")),
+            (made.expired, ours.issue_cert("127.0.0.1", not_after=long_ago)),
+            (made.stranger, other.issue_cert("127.0.0.1", "client.example")),
+        ):
+            certificate.private_key_and_cert_chain_pem.write_to_path(str(path))
+        return made
+
+    @property
+    def listener(self) -> TlsOptions:
+        """Anybody may connect."""
+        return TlsOptions(certificate=self.server)
+
+    @property
+    def strict(self) -> TlsOptions:
+        """Who has a certificate of ours may connect."""
+        return TlsOptions(certificate=self.server, authority=self.authority, require_client=True)
+
+    @property
+    def anonymous(self) -> TlsOptions:
+        """A client without a certificate."""
+        return TlsOptions(authority=self.authority)
+
+    @property
+    def named(self) -> TlsOptions:
+        """A client with one."""
+        return TlsOptions(authority=self.authority, certificate=self.client)
