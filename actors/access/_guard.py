@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AccessLike", "Guard", "Guarded", "Outgoing"]
 
-AccessLike: TypeAlias = "Access | Mapping[AddressLike, Access]"
+AccessLike: TypeAlias = (
+    "Access | Mapping[AddressLike, Access] | Mapping[str, Access] | Mapping[Address, Access]"
+)
 """Access for all addresses of a worker, or for each that is named."""
 
 LOG_INTERVAL: Final = 60.0

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from onward.actors import Mailbox, Node, Refused, Worker
+from onward.actors import Listener, Mailbox, Node, Refused, Worker
 from onward.actors.access import Access, from_source, local_only
 from onward.protocol import (
     ERROR_SOURCE,
@@ -20,7 +20,6 @@ from onward.protocol import (
     read_error_reply,
     route,
 )
-from onward.transports import Listener
 from tests.support.transports import Recorder, Stuck, eventually
 from tests.support.workers import Forwarder
 
@@ -44,7 +43,7 @@ async def told(recorder: Recorder) -> ErrorReply | None:
 
 def link_of(listener: Listener, node: Node) -> Address:
     """The one link that has come to a listener."""
-    [cell] = node._cell(listener.address).children or ()
+    [cell] = node._cell(listener.address).children or {}
     return cell.address
 
 

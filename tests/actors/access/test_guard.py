@@ -55,7 +55,7 @@ async def test_who_may_send_and_who_may_not() -> None:
 @virtual_time
 async def test_an_address_without_a_control_leads_to_the_worker_itself() -> None:
     async with Node() as node:
-        node.spawn(Recorder, address=["a", "b", "c"], access={"b": CLOSED, C: MUTE})
+        node.spawn(Recorder, address=["a", "b", "c"], access={B: CLOSED, C: MUTE})
         kinds = [type(node.table[each]) is Guard for each in (A, B, C)]
         assert kinds == [False, True, False]
         assert node.ref("a").actor_urn == node.ref("b").actor_urn
