@@ -1,7 +1,7 @@
 """Workers to compose: forwarders, proxies, taps, spreaders, spawners.
 
-Each does one thing to the routes of a message and nothing to its payload, so they can be put behind
-one another in any order. The head of each one's module is a picture of what it does.
+Each does one thing to the routes of a message, so they can be put behind one another in any order.
+What it does is drawn where it is described: `[onward…] <- [return…]`, before and after.
 
 ```python
 await node.start(Echo, address="echo-1")

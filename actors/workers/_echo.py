@@ -1,9 +1,4 @@
-"""`Echo` and `Replier`: workers that answer.
-
-```
-[echo] <- [back…]        becomes        [back…] <- [echo]
-```
-"""
+"""`Echo` and `Replier`: workers that answer."""
 
 from __future__ import annotations
 
@@ -24,6 +19,10 @@ Answer: TypeAlias = Callable[[bytes], bytes | Coroutine[Any, Any, bytes | None] 
 class Echo(Worker):
     """Answers every message with its own payload.
 
+    ```
+    [echo] <- [back…]        becomes        [back…] <- [echo]
+    ```
+
     A message with no way back becomes a dead letter.
     """
 
@@ -34,6 +33,10 @@ class Echo(Worker):
 
 class Replier(Worker):
     """Answers every message with what a function makes of its payload.
+
+    ```
+    [replier] <- [back…] payload        becomes        [back…] <- [replier] answer(payload)
+    ```
 
     The function need not know that it is called by a worker. If it raises `PayloadError`, the
     payload is at fault: the message becomes a dead letter, "bad payload", and who sent it is told

@@ -1,15 +1,4 @@
-"""`Forwarder`: a worker on the way that does nothing but be on it.
-
-```
-[forwarder, next…] <- [back…]        becomes        [next…] <- [forwarder, back…]
-```
-
-So the answer passes it again:
-
-```
-[forwarder, back…] <- [next…]        becomes        [back…] <- [forwarder, next…]
-```
-"""
+"""`Forwarder`: a worker on the way that does nothing but be on it."""
 
 from __future__ import annotations
 
@@ -21,6 +10,16 @@ __all__ = ["Forwarder"]
 
 class Forwarder(Worker):
     """Passes every message on along its onward route.
+
+    ```
+    [forwarder, next…] <- [back…]        becomes        [next…] <- [forwarder, back…]
+    ```
+
+    So the answer passes it again:
+
+    ```
+    [forwarder, back…] <- [next…]        becomes        [back…] <- [forwarder, next…]
+    ```
 
     One that has no further step, or cannot be delivered there, becomes a dead letter.
 

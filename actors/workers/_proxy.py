@@ -1,24 +1,4 @@
-"""`Proxy`: a stable address for a fixed route.
-
-```
-[proxy, rest…] <- [back…]             becomes   [route…, rest…] <- [inner, back…]
-[inner, back…] <- [route…, rest…]     becomes   [back…] <- [proxy, rest…]
-```
-
-Who sends to the proxy need not know the route, neither to ask nor to answer an answer. If what
-comes back came by another way than the route says (a transport or a rule has put a connection in
-place of a name, for instance), that way is kept, and the proxy on it:
-
-```
-[inner, back…] <- [way…]              becomes   [back…] <- [inner, way…]
-```
-
-Transparent, it leaves no trace, and answers do not pass it:
-
-```
-[proxy, rest…] <- [back…]             becomes   [route…, rest…] <- [back…]
-```
-"""
+"""`Proxy`: a stable address for a fixed route."""
 
 from __future__ import annotations
 
@@ -30,6 +10,25 @@ __all__ = ["Proxy"]
 
 class Proxy(TwoSidedWorker):
     """Passes every message on along a fixed route, and answers back.
+
+    ```
+    [proxy, rest…] <- [back…]             becomes   [route…, rest…] <- [inner, back…]
+    [inner, back…] <- [route…, rest…]     becomes   [back…] <- [proxy, rest…]
+    ```
+
+    Who sends to the proxy need not know the route, neither to ask nor to answer an answer. If what
+    comes back came by another way than the route says (a transport or a rule has put a connection
+    in place of a name, for instance), that way is kept, and the proxy on it:
+
+    ```
+    [inner, back…] <- [way…]              becomes   [back…] <- [inner, way…]
+    ```
+
+    Transparent, it leaves no trace, and answers do not pass it:
+
+    ```
+    [proxy, rest…] <- [back…]             becomes   [route…, rest…] <- [back…]
+    ```
 
     What cannot be passed on becomes a dead letter.
 

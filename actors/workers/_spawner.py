@@ -1,12 +1,4 @@
-"""`Spawner`: a worker of its own for each key, made when the first message comes for it.
-
-```
-[spawner, rest…] <- [back…]        becomes        [worker of the key, rest…] <- [back…]
-```
-
-The worker answers from its own address, so who goes on with the conversation goes on with it
-directly. The spawner keeps workers apart, in number and in time.
-"""
+"""`Spawner`: a worker of its own for each key, made when the first message comes for it."""
 
 from __future__ import annotations
 
@@ -104,6 +96,13 @@ class _Child:
 
 class Spawner(Worker):
     """Gives each key a worker of its own, its child.
+
+    ```
+    [spawner, rest…] <- [back…]        becomes        [worker of the key, rest…] <- [back…]
+    ```
+
+    The worker answers from its own address, so who goes on with the conversation goes on with it
+    directly. The spawner keeps workers apart, in number and in time.
 
     A worker gets its messages in the order they came, those included that come while it starts:
     they wait in its mailbox. There are never two of one key at a time: a message that comes while

@@ -1,13 +1,4 @@
-"""`Spreader`: one address for several routes that can do the same.
-
-```
-[spreader, rest…] <- [back…]         becomes   [route 2…, rest…] <- [inner 2, back…]
-[inner 2, back…] <- [way…]           becomes   [back…] <- [inner 2, way…]
-```
-
-Each route has an inner address of its own. So an answer tells which route it came by, and who
-goes on with a conversation goes on with the one who answered.
-"""
+"""`Spreader`: one address for several routes that can do the same."""
 
 from __future__ import annotations
 
@@ -65,6 +56,14 @@ _OPTIONS = SpreaderOptions()
 
 class Spreader(Worker):
     """Passes each message on along one of several routes.
+
+    ```
+    [spreader, rest…] <- [back…]         becomes   [route 2…, rest…] <- [inner 2, back…]
+    [inner 2, back…] <- [way…]           becomes   [back…] <- [inner 2, way…]
+    ```
+
+    Each route has an inner address of its own. So an answer tells which route it came by, and who
+    goes on with a conversation goes on with the one who answered.
 
     A route that certainly did not take the message (`NotDelivered`) is passed over, and the next
     is tried; a key has one route only. What none of them takes becomes a dead letter.

@@ -1,10 +1,4 @@
-"""`Tap`: a forwarder that shows somebody what passes.
-
-```
-[tap, next…] <- [back…]        becomes        [next…] <- [tap, back…]
-                               and            [observer…] <- []
-```
-"""
+"""`Tap`: a forwarder that shows somebody what passes."""
 
 from __future__ import annotations
 
@@ -32,6 +26,11 @@ class TapStatistics:
 
 class Tap(Worker):
     """Passes every message on, and sends a copy of it to an observer.
+
+    ```
+    [tap, next…] <- [back…]        becomes        [next…] <- [tap, back…]
+                                   and            [observer…] <- []
+    ```
 
     The message itself goes first, so it is the same whether the observer keeps up or not. A copy
     has the payload and no return route: nobody can answer it. An observer on this node finds

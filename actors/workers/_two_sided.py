@@ -1,15 +1,4 @@
-"""`TwoSidedWorker`: an address for those outside, and one for the other end.
-
-```
-                    ┌────────────────────┐
-clients ──▶  outer  │ handle_outer       │
-                    │       handle_inner │  inner  ◀── the other end, and answers
-                    └────────────────────┘
-```
-
-Who stands between two parties has to tell which of them a message comes from, and nothing in a
-message that anybody can write says so. The address it came to does.
-"""
+"""`TwoSidedWorker`: an address for those outside, and one for the other end."""
 
 from __future__ import annotations
 
@@ -27,6 +16,16 @@ __all__ = ["TwoSidedWorker", "add_addresses"]
 
 class TwoSidedWorker(Worker):
     """A worker with two addresses and a handler for each: a base for proxies, pipes, sessions.
+
+    ```
+                        ┌────────────────────┐
+    clients ──▶  outer  │ handle_outer       │
+                        │       handle_inner │  inner  ◀── the other end, and answers
+                        └────────────────────┘
+    ```
+
+    Who stands between two parties has to tell which of them a message comes from, and nothing in a
+    message that anybody can write says so. The address it came to does.
 
     The outer address is the one it is spawned with. The inner one is random, so nobody knows it
     who has not been sent it; or it is the second of two that it is spawned with. Both stay over

@@ -33,6 +33,7 @@ def promised(file: Path) -> str:
 
 def test_there_are_examples_of_each_kind() -> None:
     assert {file.stem for file in FILES} >= {
+        "composed_workers",
         "custom_address_type",
         "forwarder_and_echo",
         "multicast_and_sharding",
@@ -45,6 +46,7 @@ def test_there_are_examples_of_each_kind() -> None:
         "routing_session",
         "routing_transports",
         "services_of_a_node",
+        "typed_payloads",
         "worker_as_destination",
     }
 
