@@ -117,7 +117,7 @@ class _AllOf(Control):
     controls: tuple[AccessControl, ...]
 
     def __call__(self, message: Message) -> bool:
-        return all(_passes(control, message) for control in self.controls)
+        return all(passes(control, message) for control in self.controls)
 
     def __repr__(self) -> str:
         return f"all_of({', '.join(map(_name, self.controls))})"
@@ -131,7 +131,7 @@ class _AnyOf(Control):
     controls: tuple[AccessControl, ...]
 
     def __call__(self, message: Message) -> bool:
-        return any(_passes(control, message) for control in self.controls)
+        return any(passes(control, message) for control in self.controls)
 
     def __repr__(self) -> str:
         return f"any_of({', '.join(map(_name, self.controls))})"
@@ -145,7 +145,7 @@ class _Not(Control):
     control: AccessControl
 
     def __call__(self, message: Message) -> bool:
-        return not _passes(self.control, message)
+        return not passes(self.control, message)
 
     def __repr__(self) -> str:
         return f"not_({_name(self.control)})"
@@ -217,17 +217,14 @@ class NoDecision(TypeError):
     """A control returned something that is neither `True` nor `False`."""
 
 
-def _passes(control: AccessControl, message: Message) -> bool:
-    return decided(control(message), control)
-
-
-def decided(answer: object, control: AccessControl) -> bool:
-    """Return what a control answered if that is a decision.
+def passes(control: AccessControl, message: Message) -> bool:
+    """Ask a control.
 
     Raises:
-        NoDecision: It is not. A coroutine would count as true, so that whoever writes a control
-            with `async def` would let everything pass.
+        NoDecision: It returned no decision. A coroutine would count as true, so that whoever
+            writes a control with `async def` would let everything pass.
     """
+    answer: object = control(message)
     if answer is True or answer is False:
         return answer
     close = getattr(answer, "close", None)

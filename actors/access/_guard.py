@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import Address, AddressLike, Context, Message, RouteLike, address as address_of
 from .._mailbox import Target
-from ._controls import Access, AccessControl, allow_all, decided, on_node
+from ._controls import Access, AccessControl, allow_all, on_node, passes
 from ._errors import AccessDenied
 
 if TYPE_CHECKING:
@@ -50,9 +50,8 @@ class Judge:
         Raises:
             AccessDenied: It may not. It is counted.
         """
-        control = self._control
         try:
-            if decided(control(message), control):
+            if passes(self._control, message):
                 return
         except Exception as error:  # noqa: BLE001 - user code; it has not let anything pass
             self._log(error)
