@@ -1,6 +1,6 @@
 """The TCP transport and a node of the Ockam Rust crates, both ways.
 
-The program is built by hand, as `README.md` says: its 280 crates take minutes, and none of the
+The program is built by hand, as `README.md` says: its 320 crates take minutes, and none of the
 project's other tests needs a Rust compiler.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from onward.actors import Node, Worker
+from onward.actors.services import RelayClient, RelayService, StaticRelayService
 from onward.protocol import Message
 from tests.peers.programs import TIMEOUT, Program
 
@@ -141,6 +142,65 @@ async def test_rust_calls_through_a_python_forwarder(program: str, node: Node) -
     await node.start(Hop, address="hop")
     listener = await node.listen("tcp://127.0.0.1:0", expose=["hop"])
     assert await call(program, listener.uri, "hop=>hop=>echo", count=10) == "10 of 10 equal"
+
+
+async def test_a_python_node_is_reached_through_rusts_static_relay(
+    rust_port: int, node: Node
+) -> None:
+    hub = f"127.0.0.1:{rust_port}"
+    await node.start(Echo, address="echo")
+    link = await node.connect(f"tcp://{hub}", expose=["echo"])
+    relay = RelayClient(f"{link} => static_forwarding_service", alias="python", api=None)
+    await node.start(lambda: relay)
+    async with asyncio.timeout(TIMEOUT):
+        await relay.until_up()
+    assert relay.name == "forward_to_python"
+    async with Node("caller") as caller:
+        route = f"1#{hub} => hop => forward_to_python => echo"
+        for number in range(20):
+            payload = b"through rust %d" % number
+            assert (await caller.request(route, payload, timeout=TIMEOUT)).payload == payload
+
+
+async def test_a_python_node_is_reached_through_rusts_dynamic_relay(
+    rust_port: int, node: Node
+) -> None:
+    hub = f"127.0.0.1:{rust_port}"
+    await node.start(Echo, address="echo")
+    link = await node.connect(f"tcp://{hub}", expose=["echo"])
+    relay = RelayClient(f"{link} => forwarding_service", api=None)
+    await node.start(lambda: relay)
+    async with asyncio.timeout(TIMEOUT):
+        await relay.until_up()
+    async with Node("caller") as caller:
+        answer = await caller.request(f"1#{hub} => {relay.name} => echo", b"hi", timeout=TIMEOUT)
+    assert answer.payload == b"hi"
+
+
+@pytest.mark.parametrize("alias", ["rust", ""], ids=["static", "dynamic"])
+async def test_a_rust_node_is_reached_through_our_relay(
+    program: str, node: Node, alias: str
+) -> None:
+    service = "static_forwarding_service" if alias else "forwarding_service"
+    listener = await node.listen("tcp://127.0.0.1:0", expose=[service])
+    kind = StaticRelayService if alias else RelayService
+    await node.start(lambda: kind(expose_at=[listener.address]), address=service)
+    hub = listener.uri.removeprefix("tcp://")
+    async with Program.running(program, "register", hub, *([alias] if alias else [])) as rust:
+        name = (await rust.line()).removeprefix("registered ")
+        if alias:
+            assert name == "forward_to_rust"
+        async with Node("caller") as caller:
+            for number in range(20):
+                payload = b"through python %d" % number
+                answer = await caller.request(f"1#{hub} => {name} => raw", payload, timeout=TIMEOUT)
+                assert answer.payload == payload
+            # Rust's own echoer, which takes a string as Rust has it.
+            asked = bare_string("héllo")
+            answer = await caller.request(f"1#{hub} => {name} => echoer", asked, timeout=TIMEOUT)
+            assert answer.payload == asked
+        # And Rust to Rust, with our relay between them.
+        assert await call(program, listener.uri, f"{name}=>echoer", count=20) == "20 of 20 equal"
 
 
 async def call(program: str, uri: str, route: str, *, count: int) -> str:
