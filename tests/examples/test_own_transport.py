@@ -64,7 +64,11 @@ async def test_an_end_that_is_silent_is_gone(
         link = await a.connect(listener.uri)
         a.send([link, "stuck"], b"x")
         (folder,) = (tmp_path / "post").glob("*.link")
-        monkeypatch.setattr(SHOWN, "sign_of_life", lambda folder: None)  # noqa: ARG005
+
+        def be_silent(folder: Path) -> None:
+            assert folder
+
+        monkeypatch.setattr(SHOWN, "sign_of_life", be_silent)
         for end in ("forth", "back"):
             os.utime(folder / end / "alive", (0, 0))
         with pytest.raises(LinkLost, match="the other end is silent"):
@@ -130,5 +134,3 @@ def test_the_guide_ends_with_what_the_suite_prints() -> None:
     page = (ROOT / "docs" / "how-to" / "write-a-transport.md").read_text()
     printed = str(run_suite(URI, transport=SHOWN.FolderTransport))
     assert printed in page
-
-

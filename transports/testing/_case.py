@@ -35,7 +35,8 @@ class Case:
     def unclaimed(self, claims: Claims) -> str:
         """Return the first claim that is missing, or nothing."""
         for need in self.needs:
-            if getattr(claims, need) in (False, None):
+            claimed = getattr(claims, need)
+            if claimed is None or claimed is False:
                 return need
         return ""
 

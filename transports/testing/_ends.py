@@ -33,12 +33,6 @@ async def _in_doubt(stage: Stage, asked: asyncio.Task[object]) -> None:
     expect(isinstance(error, InDoubt), text)
 
 
-async def _stuck(stage: Stage) -> Stuck:
-    stuck = Stuck()
-    await stage.c.start(lambda: stuck, address="stuck")
-    return stuck
-
-
 @case(ENDS, "connected")
 async def nobody_listens(stage: Stage) -> None:
     """To connect where nobody listens fails, and certainly nothing was delivered."""
@@ -82,7 +76,7 @@ async def a_place_that_is_free_again(stage: Stage) -> None:
 @case(ENDS, "connected")
 async def a_listener_that_closes(stage: Stage) -> None:
     """A listener takes its links with it; a request that was handed over ends, in doubt."""
-    stuck = await _stuck(stage)
+    stuck = await stage.stuck()
     listener = await stage.listen(stage.c, "stuck")
     link = await stage.connect(stage.a, listener.uri)
     asked = await _asked(stage, link, stuck)
@@ -90,13 +84,12 @@ async def a_listener_that_closes(stage: Stage) -> None:
     await _in_doubt(stage, asked)
     if not stage.claims.reconnects:
         await stage.until(lambda: not stage.a.has(link), "the other end is still there")
-    stuck.go_on.set()
 
 
 @case(ENDS, "connected")
 async def a_node_that_stops(stage: Stage) -> None:
     """A node that stops ends its links; a request that was handed over ends, in doubt."""
-    stuck = await _stuck(stage)
+    stuck = await stage.stuck()
     link = await stage.link("stuck")
     asked = await _asked(stage, link, stuck)
     stuck.go_on.set()  # or the node would wait for it; it answers nothing
@@ -172,9 +165,7 @@ async def nothing_is_left(stage: Stage) -> None:
     connecting = asyncio.create_task(stage.connect(stage.b, listeners[-1].uri))
     await asyncio.sleep(0)
     await stage.stop()
-    await asyncio.wait([connecting])
-    if not connecting.cancelled():
-        connecting.exception()  # it may have come up, or not
+    await asyncio.gather(connecting, return_exceptions=True)  # it may have come up, or not
 
 
 def _copies(stage: Stage) -> int:

@@ -5,31 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from ...actors import Mailbox
 from ...protocol import MailboxFull
 from ._case import Case, case
-from ._stage import Echo, Stage, Stuck, expect
+from ._stage import Echo, Stage, expect
 
 __all__ = ["PRESSURE"]
 
 PRESSURE: Final[list[Case]] = []
 
+_ROOM: Final = 10  # messages in the mailbox of who takes none
 _KIBI: Final = 1024
 _PAYLOAD: Final = 16 * _KIBI
 _MOST: Final = 64 * _KIBI * _KIBI
 """Bytes that may be between a sender and a receiver that takes nothing."""
 
 
-async def _stuck(stage: Stage) -> Stuck:
-    stuck = Stuck()
-    await stage.c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=10))
-    return stuck
-
-
 @case(PRESSURE, "backpressure")
 async def a_receiver_that_is_slow_for_a_while(stage: Stage) -> None:
     """A mailbox that is full holds its senders up, and nothing is lost or out of order."""
-    stuck = await _stuck(stage)
+    stuck = await stage.stuck(_ROOM)
     link = await stage.link("stuck")
     sent = [b"%d" % number for number in range(500)]
     for payload in sent:
@@ -46,7 +40,7 @@ async def a_receiver_that_is_slow_for_a_while(stage: Stage) -> None:
 @case(PRESSURE, "backpressure")
 async def a_receiver_that_takes_nothing(stage: Stage) -> None:
     """A sender is told that a receiver takes nothing before 64 MiB are on the way to it."""
-    stuck = await _stuck(stage)
+    await stage.stuck(_ROOM)
     link = await stage.link("stuck")
     payload = bytes(min(_PAYLOAD, stage.claims.max_payload))
     taken = 0
@@ -58,15 +52,13 @@ async def a_receiver_that_takes_nothing(stage: Stage) -> None:
                 await asyncio.sleep(0.001)
     except MailboxFull:
         return
-    finally:
-        stuck.go_on.set()
     raise AssertionError(f"{taken} bytes are on the way to a worker that takes none")
 
 
 @case(PRESSURE, "backpressure", "many")
 async def others_are_not_held_up(stage: Stage) -> None:
     """A link whose receiver takes nothing holds up no other link."""
-    stuck = await _stuck(stage)
+    stuck = await stage.stuck(_ROOM)
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "stuck", "echo")
     held, free = [await stage.connect(stage.a, listener.uri) for _ in range(2)]
@@ -76,4 +68,3 @@ async def others_are_not_held_up(stage: Stage) -> None:
     for number in range(20):
         answer = await stage.ask(stage.a, [free, "echo"], b"%d" % number)
         expect(answer.payload == b"%d" % number, f"the answer is {answer.payload!r}")
-    stuck.go_on.set()

@@ -138,8 +138,8 @@ def run_suite(
         transport: Its class, if it has no entry point.
         cases: Which cases; all by default.
 
-    Raises:
-        UnknownScheme: There is no such transport.
+    Returns:
+        What came of each; what the transport raises is the failure of a case.
     """
     known = known_claims(uri) if claims is None else claims
     outcomes: list[Outcome] = []

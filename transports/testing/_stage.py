@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ...actors import Listener, Node, Worker
+from ...actors import Listener, Mailbox, Node, Worker
 from ...actors.testing import Probe
 from ...protocol import Address, AddressLike, Message
 from .._base import Transport
@@ -83,6 +83,7 @@ class Stage:
         self._transport = transport
         self._folder = tempfile.TemporaryDirectory(prefix="onward-")
         self._nodes: list[Node] = []
+        self._stuck: list[Stuck] = []
         self.may_fail = False
 
     async def __aenter__(self) -> Self:
@@ -113,6 +114,8 @@ class Stage:
 
     async def stop(self) -> None:
         """Stop the nodes, the last first. Idempotent."""
+        for each in self._stuck:
+            each.go_on.set()  # or its node would wait for it
         for node in reversed(self._nodes):
             await node.stop()
 
@@ -172,6 +175,13 @@ class Stage:
     async def probe(self, node: Node, address: str) -> Probe:
         """Start a probe that keeps much."""
         return await Probe.on(node, address, limit=1_000_000)
+
+    async def stuck(self, limit: int = 1000) -> Stuck:
+        """Start a worker `stuck` on `c`, with so large a mailbox."""
+        stuck = Stuck()
+        self._stuck.append(stuck)
+        await self.c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=limit))
+        return stuck
 
     async def next(self, probe: Probe) -> Message:
         """Wait for the next message of a probe."""

@@ -1,0 +1,307 @@
+"""The suite finds what it is there to find: each flaw of a transport fails the case for it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from onward.protocol import Address, Context, LinkLost, Message
+from onward.transports import MemoryLink, MemoryListener, MemoryTransport, _memory as memory
+from onward.transports.testing import CASES, Claims, Stage, run_case
+
+BY_NAME = {each.name: each for each in CASES}
+CLAIMS = Claims(patience=0.3)
+
+Patch = pytest.MonkeyPatch
+Transmit = Callable[[MemoryLink, Message], Awaitable[None] | None]
+
+
+def fails(name: str, text: str, claims: Claims = CLAIMS) -> None:
+    """Expect a case to fail, and to say why."""
+    with pytest.raises(AssertionError, match=text):
+        run_case(BY_NAME[name], "memory://flawed-{n}", claims)
+
+
+def sending(patch: Patch, flawed: Callable[[Transmit, MemoryLink, Message], Any]) -> None:
+    """Have links send in another way."""
+    right = MemoryLink.transmit
+
+    def transmit(link: MemoryLink, message: Message) -> Any:
+        return flawed(right, link, message)
+
+    patch.setattr(MemoryLink, "transmit", transmit)
+
+
+def always(*_: object) -> bool:
+    return True
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+def the_uri(uri: str, _: object) -> str:
+    return uri
+
+
+def with_payload(message: Message, payload: bytes) -> Message:
+    return message._replace(payload=payload)
+
+
+def test_one_that_loses_messages(monkeypatch: Patch) -> None:
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        return None if link.taken % 10 == 0 else right(link, message)
+
+    sending(monkeypatch, flawed)
+    fails("order_is_kept", "450 of 500 messages came")
+    fails("both_directions_at_a_time", "messages came")
+    fails("the_last_message", "messages came")
+
+
+def test_one_that_loses_everything(monkeypatch: Patch) -> None:
+    sending(monkeypatch, nothing)
+    fails("routes_of_a_message", "0 of 1 messages came")
+
+
+def test_one_that_is_in_doubt_where_there_is_none(monkeypatch: Patch) -> None:
+    async def ask(*_: object) -> None:
+        raise LinkLost("x")
+
+    async def ask_a_link_that_is_there(stage: Stage, *_: object) -> Message:
+        if len(stage.a.table) == 0:
+            raise LinkLost("x")
+        return Message((), (), b"")
+
+    monkeypatch.setattr(Stage, "ask", ask)
+    fails("addresses_where_nobody_listens", "which is no NotDelivered", Claims(address_type=240))
+    monkeypatch.setattr(Stage, "ask", ask_a_link_that_is_there)
+    fails("a_link_that_stops", "the error is LinkLost")
+
+
+def test_one_that_changes_the_order(monkeypatch: Patch) -> None:
+    kept: list[Message] = []
+
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        kept.append(message)
+        if len(kept) == 2:
+            right(link, kept.pop())
+            right(link, kept.pop())
+
+    sending(monkeypatch, flawed)
+    fails("order_is_kept", "the order is another")
+
+
+def test_one_that_sends_twice(monkeypatch: Patch) -> None:
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        right(link, message)
+        return right(link, message)
+
+    sending(monkeypatch, flawed)
+    fails("order_is_kept", "the order is another")
+    fails("a_receiver_that_is_slow_for_a_while", "or something twice")
+    fails("a_request_takes_one_answer", "not the dead letters")
+
+
+def test_one_that_breaks_large_payloads(monkeypatch: Patch) -> None:
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        return right(link, with_payload(message, message.payload[:1000]))
+
+    sending(monkeypatch, flawed)
+    fails("payloads_of_all_sizes", "of 1024 bytes 1000 came")
+
+
+def test_one_that_takes_what_is_too_large() -> None:
+    fails("a_payload_that_is_too_large", "2000 bytes got across", Claims(too_large=2000))
+
+
+def test_one_that_writes_addresses_as_text(monkeypatch: Patch) -> None:
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        plain = tuple(
+            Address(kind, value.decode(errors="replace").encode())
+            for kind, value in message.onward_route
+        )
+        return right(link, message._replace(onward_route=plain))
+
+    sending(monkeypatch, flawed)
+    fails("addresses_of_all_kinds", "the onward route is")
+
+
+def test_one_that_forgets_the_way_back(monkeypatch: Patch) -> None:
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        return right(link, message._replace(return_route=()))
+
+    sending(monkeypatch, flawed)
+    fails("routes_of_a_message", "the return route is")
+    with pytest.raises(Exception, match=r"no answer|timeout|in time|came"):
+        run_case(BY_NAME["answers_come_back"], "memory://flawed-{n}", CLAIMS)
+
+
+@pytest.mark.parametrize("trace", [None, "always"])
+def test_one_that_sends_more_or_less_of_the_context(monkeypatch: Patch, trace: str | None) -> None:
+    def arrive(link: MemoryLink, messages: Any) -> None:
+        flawed = [each._replace(context=trace and Context(trace=trace)) for each in messages]
+        right(link, flawed)
+
+    right = MemoryLink.arrive
+    monkeypatch.setattr(MemoryLink, "arrive", arrive)
+    fails("the_tracing_text", "the context .* came")
+    if trace is not None:
+        fails("what_stays_in_the_node", "the context .* came")
+
+
+def test_one_that_lets_everybody_in(monkeypatch: Patch) -> None:
+    monkeypatch.setattr("onward.transports._gate.Gate.admits", always)
+    for name in (
+        "nothing_is_exposed",
+        "what_connects_exposes_nothing",
+        "the_way_back_leads_no_further",
+        "a_request_takes_one_answer",
+    ):
+        fails(name, "not the dead letters {'not exposed': .}")
+
+
+def test_one_that_reads_on(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(MemoryLink, "hold", nothing)
+    fails("a_receiver_that_takes_nothing", "bytes are on the way to a worker that takes none")
+
+
+def test_one_that_does_not_tell_the_other_end(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(MemoryLink, "on_stop", nothing)
+    fails("a_listener_that_closes", "the request still waits, though the link is gone")
+    fails("a_node_that_stops", "the request still waits, though the link is gone")
+    fails("the_last_message", "the other end is still there")
+
+
+def test_one_that_says_that_nothing_was_delivered(monkeypatch: Patch) -> None:
+    from onward.protocol import LinkDown
+
+    monkeypatch.setattr("onward.transports._link.LinkLost", LinkDown)
+    fails("a_listener_that_closes", "that is InDoubt")
+
+
+def test_one_that_does_not_stop_its_end(monkeypatch: Patch) -> None:
+    def was_cut(link: MemoryLink) -> None:
+        link.lost("the connection was cut")
+
+    monkeypatch.setattr(MemoryLink, "_was_cut", was_cut)
+    fails("a_listener_that_closes", "the other end is still there, after 0.3 s")
+
+
+def test_one_that_connects_to_nobody(monkeypatch: Patch) -> None:
+    right = MemoryTransport.connect
+
+    async def connect(transport: MemoryTransport, uri: str, **options: Any) -> Address:
+        try:
+            return await right(transport, uri, **options)
+        except Exception:
+            return await transport.node.start(lambda: MemoryLink(expose=frozenset()))
+
+    monkeypatch.setattr(MemoryTransport, "connect", connect)
+    fails("nobody_listens", "a link to nobody came up")
+
+    async def hang(transport: MemoryTransport, uri: str, **options: Any) -> Address:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(MemoryTransport, "connect", hang)
+    fails("nobody_listens", "connecting to nobody takes for ever")
+
+
+def test_one_where_two_listen_at_one_place(monkeypatch: Patch) -> None:
+    def take(worker: Any) -> None:
+        memory._listening[worker.name] = worker
+
+    monkeypatch.setattr(memory.MemoryListenerWorker, "on_start", take)
+    fails("a_place_that_is_taken", "two listen at memory://flawed-")
+
+
+def test_one_whose_listener_does_not_close(monkeypatch: Patch) -> None:
+    async def close(listener: MemoryListener) -> None:
+        pass
+
+    monkeypatch.setattr(MemoryListener, "close", close)
+    fails("a_place_that_is_free_again", "the listener's worker is still there")
+
+
+def test_one_that_does_not_come_back() -> None:
+    fails("a_link_that_comes_back", "the link did not come back", Claims(patience=0.2))
+
+
+def test_one_that_uses_one_place_twice() -> None:
+    claims = Claims(ephemeral=True, patience=0.3)
+    with pytest.raises(OSError, match="in use"):
+        run_case(BY_NAME["any_free_place"], "memory://always-the-same", claims)
+
+
+def test_one_that_goes_on_after_its_stop(monkeypatch: Patch) -> None:
+    async def not_really(*_: object) -> None:
+        pass
+
+    monkeypatch.setattr("onward.actors.Node.stop_worker", not_really)
+    fails("a_link_that_stops", "its worker is still there")
+
+
+def test_one_that_leaves_a_task(monkeypatch: Patch) -> None:
+    left: list[asyncio.Task[None]] = []
+
+    def leave(link: MemoryLink) -> None:
+        left.append(asyncio.create_task(asyncio.sleep(1000)))
+        right(link)
+
+    right = MemoryLink.on_start
+    monkeypatch.setattr(MemoryLink, "on_start", leave)
+    fails("nothing_is_left", "tasks are left: .*sleep")
+
+
+def test_one_that_leaves_a_timer(monkeypatch: Patch) -> None:
+    def leave(link: MemoryLink) -> None:
+        asyncio.get_running_loop().call_later(1000, print)
+        right(link)
+
+    right = MemoryLink.on_start
+    monkeypatch.setattr(MemoryLink, "on_start", leave)
+    fails("nothing_is_left", "timers are left: .*print")
+
+
+def test_one_that_leaves_a_socket(monkeypatch: Patch) -> None:
+    left: list[socket.socket] = []
+
+    def leave(link: MemoryLink) -> None:
+        left.append(socket.socket())
+        right(link)
+
+    right = MemoryLink.on_start
+    monkeypatch.setattr(MemoryLink, "on_start", leave)
+    fails("nothing_is_left", "sockets are left: [0-9]")
+    while left:
+        left.pop().close()
+
+
+def test_one_that_takes_anything_for_a_uri_or_an_option(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(memory, "_name", the_uri)
+    fails("uris_that_are_none", "listen takes memory:// for a URI")
+    fails("options_that_are_none", "listen takes an option that there is not")
+
+
+def test_one_whose_worker_fails(monkeypatch: Patch) -> None:
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        if message.payload == b"unhandled":
+            raise KeyError
+        right(link, message)
+        if link.taken == 3:
+            raise KeyError
+
+    sending(monkeypatch, flawed)
+    fails("order_is_kept", "a worker of node a-[0-9]+ failed")
+
+
+def test_a_case_that_takes_for_ever(monkeypatch: Patch) -> None:
+    async def wait(self: Any, *_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("onward.transports.testing._stage.Stage.link", wait)
+    fails("order_is_kept", "it takes longer than 1 s", Claims(patience=0.1))
