@@ -126,10 +126,12 @@ class RelayClient(Alive):
 
     def _do(self, action: Action) -> None:
         if action is Action.ATTEMPT:
-            self.relay = ()
             self._finder.attempt(self._opener.epoch)
         elif action is Action.PING:
             self._ping()
+        elif action is Action.DOWN:
+            self.relay = ()
+            super()._do(action)
         else:
             super()._do(action)
 
@@ -152,7 +154,7 @@ class RelayClient(Alive):
         try:
             self.route(Message((*self.relay, self.address), (), self._pong(self._opener.pings)))
         except OnwardError as error:
-            self._lost(str(error))
+            self._lost(str(error), self._opener.epoch)
 
     def _pong(self, number: int) -> bytes:
         numbers = encode_uint(self._opener.epoch) + encode_uint(number)
@@ -197,13 +199,12 @@ class RelayClient(Alive):
             self.node.dead_letter(message, "unhandled")
         elif self.state is SessionState.UP:
             if reply.address == self.relay[-1]:
-                self._lost(reply.reason)
+                self._lost(reply.reason, self._opener.epoch)
         else:
             self._failed(self._opener.epoch, reply.reason)
 
-    def _lost(self, cause: str) -> None:
-        self.relay = ()
-        self._act(self._opener.lost(self._now(), self._opener.epoch, cause))
+    def _lost(self, cause: str, epoch: int) -> None:
+        self._act(self._opener.lost(self._now(), epoch, cause))
 
     # --- the end ------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -51,8 +52,9 @@ class Service(Worker):
         """Begin to look for what has expired."""
         self.every(self._expire_after / SWEEPS, self._sweep)
 
+    @abstractmethod
     def _sweep(self) -> None:
-        raise NotImplementedError
+        """Drop what has expired."""
 
     def _now(self) -> float:
         return self.node.loop.time()
@@ -67,13 +69,13 @@ class Service(Worker):
             self.node.dead_letter(message, "refused by a service")
             self.node.answer_error(message, error.reason)
 
+    @abstractmethod
     def _handle(self, message: Message) -> None:
         """Do what is asked.
 
         Raises:
             ServiceError: It cannot be done.
         """
-        raise NotImplementedError
 
     def _check(self, message: Message) -> None:
         if not message.return_route:

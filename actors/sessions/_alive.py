@@ -138,8 +138,8 @@ class Alive(Worker):
         """End what cannot go on."""
 
     @abstractmethod
-    def _lost(self, cause: str) -> None:
-        """Tell the machine that the way is lost."""
+    def _lost(self, cause: str, epoch: int) -> None:
+        """Tell the machine that the way of a handshake is lost."""
 
     def _call(self, hook: Hook) -> None:
         if hook is not None:
@@ -181,9 +181,7 @@ class Alive(Worker):
             self._unwatch = None  # it is gone already, or no worker: pings will notice
 
     def _link_gone(self, epoch: int) -> None:
-        if epoch == self._machine.epoch:
-            self._unwatch = None
-            self._lost("the first step of the way stopped")
+        self._lost("the first step of the way stopped", epoch)
 
     def _forget_link(self) -> None:
         if self._unwatch is not None:

@@ -139,8 +139,8 @@ class SessionClient(SessionEnd):
     def _failed(self, epoch: int, cause: str) -> None:
         self._act(self._opener.failed(self._now(), epoch, cause))
 
-    def _lost(self, cause: str) -> None:
-        self._act(self._opener.lost(self._now(), self._opener.epoch, cause))
+    def _lost(self, cause: str, epoch: int) -> None:
+        self._act(self._opener.lost(self._now(), epoch, cause))
 
     # --- frames -------------------------------------------------------------------------
 
@@ -203,6 +203,6 @@ class SessionClient(SessionEnd):
         if reply is None:
             self._bad += 1
         elif self.state is SessionState.UP and reply.address == self._way[-1]:
-            self._lost(reply.reason)
+            self._lost(reply.reason, self._opener.epoch)
         elif reply.certain:
             self._failed(self._opener.epoch, reply.reason)

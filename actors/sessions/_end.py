@@ -122,7 +122,7 @@ class SessionEnd(Alive):
         try:
             self._transmit(message)
         except UnknownAddress:
-            self._lost("the first step of the way is gone")
+            self._lost("the first step of the way is gone", self._machine.epoch)
             self._keep(message)
         except OnwardError as error:
             self._give_back(message, error)
@@ -166,7 +166,7 @@ class SessionEnd(Alive):
                 return
             except UnknownAddress:
                 self._kept.put_back(message, until)
-                self._lost("the first step of the way is gone")
+                self._lost("the first step of the way is gone", self._machine.epoch)
                 return
             except OnwardError as error:
                 self._give_back(message, error)

@@ -96,8 +96,8 @@ class AcceptedSession(SessionEnd):
         self._answer(message, Pong(self._token, frame.epoch, frame.number))
         self._act(actions)
 
-    def _lost(self, cause: str) -> None:
-        self._act(self._acceptor.lost(self._acceptor.epoch, cause))
+    def _lost(self, cause: str, epoch: int) -> None:
+        self._act(self._acceptor.lost(epoch, cause))
 
     def _over(self) -> None:
         self._when_over(self)
