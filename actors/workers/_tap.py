@@ -37,7 +37,8 @@ class Tap(Worker):
     the whole message, as it came, in the copy's `context.meta`. Copies wait in the observer's
     mailbox, or for the link towards it; what is over their limits is lost, and counted.
 
-    Answers pass the tap on their way back, and are copied too.
+    Answers pass the tap on their way back, and are copied too. On one node a copy is not copied
+    again, so that taps that show each other what passes do not go on for ever.
 
     Args:
         observer: Where copies go.
@@ -59,6 +60,11 @@ class Tap(Worker):
             self.forward(message)
         except OnwardError as error:
             self.node.lose(message, error)
+        context = message[4]
+        if context is None or not isinstance(context.meta, Message):
+            self._show(message)
+
+    def _show(self, message: Message) -> None:
         copy = Message(self._observer, (), message.payload, None, Context(meta=message))
         try:
             self.send(self._observer, message.payload, return_route=(), context=copy.context)

@@ -8,7 +8,7 @@ import pytest
 from onward.actors import Mailbox, Node
 from onward.actors.testing import Probe
 from onward.actors.workers import Echo, Tap, TapStatistics
-from onward.protocol import Message, UnknownAddress, route
+from onward.protocol import Context, Message, UnknownAddress, route
 from tests.support.virtual import virtual_time
 from tests.support.workers import Gate
 
@@ -88,3 +88,18 @@ async def test_what_cannot_be_passed_on_is_shown_all_the_same() -> None:
         await asyncio.sleep(1)
         assert tap.statistics() == TapStatistics(copied=1, lost=0)
         assert node.statistics().failed == 0
+
+
+@virtual_time
+async def test_copies_are_not_copied_again() -> None:
+    async with Node() as node:
+        taps = Tap("two => observer"), Tap("one => observer")
+        await node.start(lambda: taps[0], address="one")
+        await node.start(lambda: taps[1], address="two")
+        await node.start(Echo, address="echo")
+        observer = await Probe.on(node, "observer")
+        node.send("one => echo", b"hi", return_route="observer", context=Context(trace="t"))
+        await asyncio.sleep(1)
+        # The question's copy, the answer's, and the answer.
+        assert len(observer.messages) == 3
+        assert [tap.statistics().copied for tap in taps] == [2, 0]
