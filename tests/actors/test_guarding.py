@@ -5,12 +5,22 @@ from collections.abc import Callable
 
 import pytest
 
-from onward.actors import LimitReached, Node, NodeLimits, Observer, RoutingLoop, Worker
+from onward.actors import (
+    LimitReached,
+    Mailbox,
+    Node,
+    NodeLimits,
+    Observer,
+    RoutingLoop,
+    Worker,
+)
 from onward.protocol import (
     MAX_ROUTE_LENGTH,
     Address,
     Context,
     DeliveryError,
+    EmptyRoute,
+    MailboxFull,
     Message,
     Route,
     RouteTooLong,
@@ -18,6 +28,7 @@ from onward.protocol import (
     address,
     route,
 )
+from tests.actors.test_node import FakeTransport
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Forwarder, Gate, Recorder
 
@@ -399,3 +410,32 @@ async def test_what_can_be_exposed() -> None:
         node.expose("link", "a")
         await node.stop_worker("link")
         assert not node.is_exposed(A, link)
+
+
+# --- what code outside of workers sends ---------------------------------------------------
+
+
+@virtual_time
+async def test_what_is_routed_from_outside_has_no_source() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        await node.start(lambda: recorder, address="a", mailbox=Mailbox(2))
+        node.route(Message((A,), (B,), b"1", B))
+        node.route(Message((A,), (B,), b"2"))
+        with pytest.raises(MailboxFull):
+            node.route(Message((A,), (B,), b"3"))
+        with pytest.raises(EmptyRoute):
+            node.route(Message((), (B,), b"4"))
+        await asyncio.sleep(0)
+        node.route(Message((A,), (B,), b"5"))
+        await asyncio.sleep(0)
+        assert recorder.messages == [Message((A,), (B,), each) for each in (b"1", b"2", b"5")]
+
+
+@virtual_time
+async def test_a_link_that_was_gone_at_once_lets_nothing() -> None:
+    async with Node() as node:
+        node.add_transport(FakeTransport)
+        gone = await node.connect("fake://x", error_replies=True)
+        listener = await node.listen("fake://x", error_replies=True)
+        assert not node.lets_error_replies((gone, listener.address))

@@ -121,4 +121,6 @@ def test_a_coroutine_is_no_decision() -> None:
 def test_local_only_knows_nobody_until_it_is_on_a_node() -> None:
     assert local_only(message(None)) is True
     assert local_only(message(A)) is False
-    assert on_node(not_(local_only), Node())(message(B)) is True
+    for control in (not_(local_only), not_(all_of(local_only)), not_(any_of(local_only))):
+        assert on_node(control, Node())(message(B)) is True
+    assert on_node(short, Node()) is short

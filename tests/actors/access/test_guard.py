@@ -211,6 +211,7 @@ async def test_all_that_is_done_with_a_worker_is_done_with_a_guarded_one() -> No
         node.ref("a").tell("Pykka's own way is a matter of who has the ref")
         node.watch("a", lambda: stopped.append("a"))
         assert guarded._out is not node
+        assert node.idle(Address(0, b"nobody")) is None
         await node.stop_worker("a")
         assert stopped == ["a"]
         assert not node.has("a")
