@@ -1,0 +1,208 @@
+"""`onward up`, in this process and simulated; and what it says of files that are wrong."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from onward.actors.topology import KINDS
+from onward.cli import main
+from onward.cli._main import _parser
+from onward.cli._run import Interrupted, Stop
+from onward.cli._status import Status
+from onward.cli._up import _in_process, read_file
+from tests.support.commands import TIMEOUT, printed
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
+FILES = sorted(EXAMPLES.glob("*.toml"))
+
+ECHO = '[nodes.a.workers]\necho = "echo"\n'
+ASK = '[[requests]]\nfrom = "a"\nroute = "echo"\npayload = "x"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file of one node."""
+    path = tmp_path / "t.toml"
+    path.write_text(ECHO)
+    return path
+
+
+def test_there_are_five_examples_of_growing_size() -> None:
+    sizes = [len(read_file(str(file)).nodes) for file in FILES]
+    assert len(sizes) == 5
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 12
+
+
+def test_the_largest_has_six_hops_over_three_transports() -> None:
+    plan = read_file(str(FILES[-1]))
+    uris = {each.id: each.uri for each in plan.listeners}
+    assert {uri.partition("://")[0] for uri in uris.values()} == {"tcp", "uds", "ws"}
+    node, hops = "phone", list[str]()
+    for step in plan.requests[0].route:
+        for link in plan.links_from(node):
+            if link.address == step:
+                node = link.to_node
+                hops.append(uris[link.to_listener].partition("://")[0])
+                break
+    assert (node, hops) == ("shop", ["ws", "tcp", "tcp", "uds", "uds", "ws"])
+
+
+@pytest.mark.parametrize("how", ["--in-process", "--simulated"])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_requests_of_the_examples_come_out_as_they_have_to(
+    path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", "--check", how, str(path)]) == Status.OK
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1].endswith(" requests came out as they have to")
+    assert "FAILED" not in out
+
+
+def test_a_simulated_run_is_the_same_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str) -> str:
+        assert main(["up", "--simulated", *words, str(FILES[-1])]) == Status.OK
+        return capsys.readouterr().out
+
+    assert run() == run()
+    assert run("--seed", "3") != run("--seed", "4")
+    assert run("--seed", "12").startswith("simulated with seed 12: ")
+
+
+def test_a_request_that_comes_out_otherwise_is_a_failure(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(f'{ECHO}{ASK}{ASK}expect = "y"\n')
+    assert main(["up", "--check", "--in-process", str(file)]) == Status.FAILED
+    out, err = capsys.readouterr()
+    assert f"FAILED  {file}:7: requests[1]  'x' instead of 'y'" in out
+    assert err == "onward up: 1 of 2 requests did not come out as they have to\n"
+
+
+def test_a_simulation_may_last_some_virtual_time(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["up", "--simulated", "--for", "3600", str(file)]) == Status.OK
+    assert capsys.readouterr().out.startswith("simulated with seed 1: 3600.000 s; ")
+
+
+def test_a_topology_may_last_some_time(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", "--in-process", "--for", "0.01", str(file)]) == Status.OK
+    assert capsys.readouterr().out == f"up: {file}\n"
+
+
+async def test_it_runs_until_it_is_to_stop() -> None:
+    arguments = ["up", "--in-process", str(FILES[1])]
+    stop = Stop()
+    plan = read_file(arguments[-1])
+    given = parsed(*arguments)
+    with printed() as output:
+        running = asyncio.create_task(_in_process(stop, plan, given))
+        assert (await output.line()).startswith("far.main | listening tcp://127.0.0.1:")
+        assert await output.line() == "up: An echo behind a relay"
+        stop.wish()
+        await asyncio.wait_for(running, TIMEOUT)
+
+
+async def test_to_be_stopped_before_the_check_is_done_is_told() -> None:
+    stop = Stop()
+    stop.wish()
+    with pytest.raises(Interrupted):
+        await _in_process(stop, read_file(str(FILES[1])), parsed("up", "--check", "x"))
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    return _parser().parse_args(words)
+
+
+def test_classes_are_found_beside_the_file(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (file.parent / "workers_beside_a_topology.py").write_text(
+        "from onward.actors import Worker\n"
+        "class Twice(Worker):\n"
+        "    def handle_message(self, message):\n"
+        "        self.reply(message, 2 * message.payload)\n"
+    )
+    file.write_text(
+        f'[nodes.a.workers]\necho.class = "workers_beside_a_topology:Twice"\n{ASK}expect = "xx"\n'
+    )
+    assert main(["up", "--check", "--in-process", str(file)]) == Status.OK, capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[nodes.a]\nworker = 1", ":2: nodes.a.worker: unknown key; "),
+        ("[nodes.a\n", ":1: not TOML: "),
+        (
+            '[nodes.a.workers]\nx.class = "no.such:Thing"',
+            ":2: nodes.a.workers.x.class: cannot import no.such: ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(
+    text: str, told: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(text)
+    assert main(["up", "--in-process", str(file)]) == Status.USAGE
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first == "onward up: the topology cannot be used:"
+    assert second.startswith(f"{file}{told}")
+
+
+def test_a_part_that_cannot_start_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text('[nodes.a.listeners]\nx = "uds:///no/such/folder/x"')
+    assert main(["up", "--in-process", str(file)]) == Status.FAILED
+    told = f"onward up: {file}:2: nodes.a.listeners.x: cannot listen at uds:///no/such/folder/x: "
+    assert capsys.readouterr().err.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "which FILE?"),
+        (("no-such-file.toml",), "cannot read no-such-file.toml: No such file or directory"),
+        (("--seed", "3", "FILE"), "--seed goes with --simulated"),
+        (("--simulated", "FILE"), "the file has no requests to make; say --for SECONDS"),
+        (("--node", "b", "FILE"), "no node 'b'; there are: a; did you mean 'a'?"),
+    ],
+)
+def test_what_is_wrong_with_the_words(
+    words: tuple[str, ...], told: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(file) if word == "FILE" else word for word in words]
+    assert main(["up", *given]) == Status.USAGE
+    assert capsys.readouterr().err == f"onward up: {told}\n"
+
+
+def test_a_simulation_that_is_interrupted_is_in_doubt(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onward.transports.simulated.simulate", interrupted)
+    assert main(["up", "--simulated", "--for", "1", str(file)]) == Status.IN_DOUBT
+    assert capsys.readouterr().err == "onward up: interrupted\n"
+
+
+def test_the_kinds_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["up", "--kinds"]) == Status.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(KINDS)
+    assert "observer (route, required)" in "\n".join(lines)
+
+
+def test_a_file_that_is_too_big_is_not_read_whole(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_bytes(b"#" * (2 * 1024 * 1024))
+    assert main(["up", str(file)]) == Status.USAGE
+    assert "1048577 bytes are over the limit of 1048576" in capsys.readouterr().err

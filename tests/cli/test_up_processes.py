@@ -1,0 +1,252 @@
+"""`onward up` with a process for each node: who ends when, and that nobody is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from onward.cli._status import Status
+from tests.support.commands import TIMEOUT, onward
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
+
+WORKERS = """\
+import os, sys, time
+from onward.actors import Worker
+
+class Alive(Worker):
+    # Has a pipe open for as long as the process lives.
+    def __init__(self, pipe):
+        self._pipe = pipe
+    def on_start(self):
+        os.write(os.open(self._pipe, os.O_WRONLY), b"%d\\n" % os.getpid())
+
+class Spoof(Worker):
+    def on_start(self):
+        print('deadbeef {"failed": "spoofed"}', flush=True)
+        print("no end of line", end="", flush=True)
+        print("x" * 200000, flush=True)
+        print("to stderr", file=sys.stderr, flush=True)
+
+class Dies(Worker):
+    def handle_message(self, message):
+        os._exit(7)
+
+class Fails(Worker):
+    def on_start(self):
+        raise RuntimeError("no paper")
+"""
+
+TWO = """\
+[nodes.near.workers]
+alive = {{ class = "own_workers:Alive", options = {{ pipe = "{pipe}" }} }}
+{near}
+[nodes.far.workers]
+alive = {{ class = "own_workers:Alive", options = {{ pipe = "{pipe}" }} }}
+{far}
+[nodes.far.listeners]
+main = {{ uri = "tcp://127.0.0.1:0", expose = ["x"] }}
+[[links]]
+from = "near"
+to = "far"
+[[requests]]
+from = "near"
+route = "far => x"
+payload = "hello"
+"""
+
+
+class Run:
+    """A topology of two nodes that runs.
+
+    Attributes:
+        process: The command.
+    """
+
+    def __init__(self, process: Popen[str], pipe: int) -> None:
+        self.process = process
+        self._pipe = pipe
+        self._read = b""
+
+    def nodes(self) -> list[int]:
+        """Return the process ids of the nodes."""
+        while self._read.count(b"\n") < 2:
+            assert self._more(), self._read
+        return [int(line) for line in self._read.split()]
+
+    def all_end(self) -> bool:
+        """Wait until no node has the pipe open any more."""
+        while self._more():
+            pass
+        return True
+
+    def _more(self) -> bool:
+        readable, _, _ = select.select([self._pipe], [], [], TIMEOUT)
+        assert readable, "a node is left"
+        chunk = os.read(self._pipe, 100)
+        self._read += chunk
+        return bool(chunk)
+
+
+@contextlib.contextmanager
+def running(folder: Path, *words: str, near: str = "", far: str = 'x = "echo"') -> Generator[Run]:
+    """Run a topology of two nodes."""
+    (folder / "own_workers.py").write_text(WORKERS)
+    os.mkfifo(folder / "alive")
+    pipe = os.open(folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    file = folder / "two.toml"
+    file.write_text(TWO.format(near=near, far=far, pipe=folder / "alive"))
+    try:
+        with onward("up", *words, str(file)) as process:
+            yield Run(process, pipe)
+    finally:
+        os.close(pipe)
+
+
+def lines_until(process: Popen[str], last: str) -> list[str]:
+    """Return what is printed, up to a line that ends so."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if lines[-1].endswith(last):
+            return lines
+    assert process.stderr is not None
+    raise AssertionError((lines, process.stderr.read()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
+def test_the_requests_of_the_examples_come_out_as_they_have_to(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "onward.cli", "up", "--check", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * TIMEOUT,
+    )
+    assert (done.returncode, done.stderr) == (Status.OK, "")
+    assert done.stdout.splitlines()[-1].endswith(" requests came out as they have to")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path) as run:
+        process = run.process
+        lines = lines_until(process, "two.toml")
+        assert lines[0].startswith("far | listening tcp://127.0.0.1:")
+        run.nodes()
+        process.send_signal(number)
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, out, err) == (Status.OK, "", "")
+        assert run.all_end()
+
+
+@pytest.mark.slow
+def test_nobody_is_left_when_the_command_is_killed(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        process = run.process
+        lines_until(process, "two.toml")
+        run.nodes()
+        process.kill()
+        assert run.all_end()
+
+
+@pytest.mark.slow
+def test_when_one_is_killed_all_end(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        lines_until(run.process, "two.toml")
+        os.kill(run.nodes()[0], signal.SIGKILL)
+        out, err = run.process.communicate(timeout=TIMEOUT)
+        assert (run.process.returncode, out) == (Status.FAILED, "")
+        assert err.startswith("onward up: the node ")
+        assert err.endswith(" was killed by signal 9\n")
+        assert run.all_end()
+
+
+@pytest.mark.slow
+def test_a_request_to_one_that_dies_fails(tmp_path: Path) -> None:
+    with running(tmp_path, "--check", far='x.class = "own_workers:Dies"') as run:
+        out, err = run.process.communicate(timeout=TIMEOUT)
+        assert run.process.returncode == Status.FAILED
+        assert "FAILED" in out
+        assert "did not come out" in err
+        assert run.all_end()
+
+
+@pytest.mark.slow
+def test_a_part_that_cannot_start_is_told(tmp_path: Path) -> None:
+    with running(tmp_path, near='x.class = "own_workers:Fails"') as run:
+        process = run.process
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == Status.FAILED
+        assert "up:" not in out
+        where = f"near: {tmp_path}/two.toml:3: nodes.near.workers.x: cannot start: no paper"
+        assert err.splitlines()[-1] == f"onward up: {where}"
+
+
+@pytest.mark.slow
+def test_what_workers_print_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    with running(tmp_path, "--check", near='x.class = "own_workers:Spoof"') as run:
+        process = run.process
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, err) == (Status.OK, "near | to stderr\n")
+        assert 'near | deadbeef {"failed": "spoofed"}\n' in out
+        assert "near | no end of linexxx" in out
+        assert out.count("x" * 1000) >= 4
+
+
+@pytest.mark.slow
+def test_who_reads_the_output_may_go(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        process = run.process
+        lines_until(process, "two.toml")
+        run.nodes()
+        assert process.stdout is not None
+        process.stdout.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT) in (Status.OK, Status.FAILED)
+        assert run.all_end()
+
+
+@pytest.mark.slow
+def test_it_may_last_some_time(tmp_path: Path) -> None:
+    with running(tmp_path, "--for", "0.1") as run:
+        process = run.process
+        _, err = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, err) == (Status.OK, "")
+
+
+@pytest.mark.slow
+def test_nodes_can_be_run_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "two.toml"
+    (tmp_path / "own_workers.py").write_text(WORKERS)
+    text = TWO.format(near="", far='x = "echo"', pipe=os.devnull)
+    file.write_text(text.replace("tcp://127.0.0.1:0", f"uds://{tmp_path}/far"))
+    # The one that connects comes first, and waits.
+    with onward("up", "--node", "near", str(file)) as near:
+        with onward("up", "--node", "far", str(file)) as far:
+            lines = lines_until(far, "up: far")
+            assert lines[0] == f"listening uds://{tmp_path}/far"
+            assert lines_until(near, "up: near") == ["up: near"]
+            far.send_signal(signal.SIGTERM)
+            assert far.wait(TIMEOUT) == Status.OK
+        near.send_signal(signal.SIGINT)
+        assert near.wait(TIMEOUT) == Status.OK
+    file.write_text(text)
+    with onward("up", "--node", "near", str(file)) as near:
+        _, err = near.communicate(timeout=TIMEOUT)
+        assert near.returncode == Status.FAILED
+        assert err.endswith("nobody knows where far.main will be\n")
+    with onward("up", "--node", "far", "--for", "0.05", str(file)) as far:
+        assert far.wait(TIMEOUT) == Status.OK
