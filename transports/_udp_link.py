@@ -12,6 +12,7 @@ import random
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from ..protocol import (
@@ -291,8 +292,7 @@ class DialledUdpLink(UdpLink):
         host, port = self._endpoint
         try:
             async with asyncio.timeout(self.options.resolve_timeout):
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-                family, _, _, _, where = found[0]
+                family, where = _literal(host, port) or await _look_up(loop, host, port)
                 udp_socket = await self._open_socket(family, where, self.options)
         except (OSError, UnicodeError) as error:  # no such host; not in time; no socket
             self.reason = str(error) or "the host was not found in time"
@@ -324,3 +324,20 @@ class DialledUdpLink(UdpLink):
         if self._socket is not None and self._sent == before:
             self._send(self._socket, HEARTBEAT)
         self._heart = self.node.loop.call_later(heartbeat, self._beat, self._sent)
+
+
+def _literal(host: str, port: int) -> tuple[int, Peer] | None:
+    """Return the family and the address of an IP address; it need not be looked up."""
+    try:
+        version = ip_address(host).version
+    except ValueError:
+        return None
+    if version == 4:
+        return socket.AF_INET, (host, port)
+    # One with a scope is for the system to read.
+    return None if "%" in host else (socket.AF_INET6, (host, port, 0, 0))
+
+
+async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> tuple[int, Peer]:
+    family, _, _, _, where = (await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM))[0]
+    return family, where
