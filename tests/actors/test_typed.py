@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pytest
 
-from onward.actors import BadHandler, MissingExtra, Node, ThreadWorker, TypedWorker, call
+from onward.actors import BadHandler, MissingExtra, Node, Refused, ThreadWorker, TypedWorker, call
 from onward.actors.testing import Probe
 from onward.protocol import LOCAL, Address, Message, NotDelivered
 from onward.protocol.payloads import (
@@ -457,3 +457,16 @@ def test_without_the_extra_a_class_cannot_be_defined(monkeypatch: pytest.MonkeyP
 
     assert str(caught.value) == "Some needs the extra: install onward[typed]"
     assert isinstance(caught.value, ImportError)
+
+
+@virtual_time
+async def test_who_sent_a_bad_payload_from_elsewhere_is_told_too() -> None:
+    async with Node("here") as here, Node("there", error_replies=True) as there:
+        await there.start(Orders, address="orders")
+        listener = await there.listen("memory://orders", expose=["orders"], error_replies=True)
+        link = await here.connect(listener.uri)
+        route = (link, Address(LOCAL, b"orders"))
+        assert await call(here, route, ONE, int) == 2
+        with pytest.raises(Refused) as caught:
+            await here.request(route, CBOR.encode({"lines": 1}))
+        assert caught.value.detail == "bad payload: lines: Expected array, got int"
