@@ -13,12 +13,14 @@ Nothing is told by a node that has no tracer, and none has one unless it is give
 
 from ._collect import TraceOptions, trace
 from ._hops import HopTracer, HopTracerOptions, HopTracerStatistics
+from ._otel import OpenTelemetryTracer
 from ._trace import Trace, TraceClock, TraceGap, TraceHop
 
 __all__ = [
     "HopTracer",
     "HopTracerOptions",
     "HopTracerStatistics",
+    "OpenTelemetryTracer",
     "Trace",
     "TraceClock",
     "TraceGap",

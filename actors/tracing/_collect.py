@@ -100,6 +100,7 @@ async def trace(
         await node.stop_worker(address)
     return analyse(
         made,
+        address,
         steps,
         collector.reports,
         started,

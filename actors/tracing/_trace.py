@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...protocol import HopOutcome, HopReport, Message, Route
+from ...protocol import Address, HopOutcome, HopReport, Message, Route
 
 __all__ = ["Trace", "TraceClock", "TraceGap", "TraceHop"]
 
@@ -114,6 +114,7 @@ class Trace:
 
 def analyse(
     trace: str,
+    tracer: Address,
     route: Route,
     reports: Iterable[HopReport],
     started: int,
@@ -128,6 +129,7 @@ def analyse(
 
     Args:
         trace: Its id.
+        tracer: Where the reports and the answer came to.
         route: Where the message was sent.
         reports: What came, in the order it came.
         started: When the message was sent, in nanoseconds of our clock.
@@ -154,7 +156,7 @@ def analyse(
         )
         for report in ordered
     )
-    gaps = _gaps(route, ordered, known, answer, answered_after, own_node)
+    gaps = _gaps(route, ordered, known, answer, answered_after, own_node, tracer)
     took = (ended - started) / _SECOND
     return Trace(trace, route, hops, gaps, clocks, answer, answered_after, took, lost)
 
@@ -258,8 +260,9 @@ def _offset(
 def _waited(report: HopReport, before: HopReport | None) -> float | None:
     if before is None or before.node_id != report.node_id or before.handled is None:
         return None
-    if report.return_route[:1] != (before.worker,):
-        return None  # it has been elsewhere in between
+    own, *rest = report.return_route or (None,)
+    if own != before.worker or (rest and tuple(rest) != before.return_route):
+        return None  # neither its forward nor its answer: it has been elsewhere in between
     waited = report.taken - before.taken - before.handled
     return waited / _SECOND if waited >= 0 else None
 
@@ -274,13 +277,14 @@ def _gaps(
     answer: Message | None,
     answered_after: str | None,
     own_node: str,
+    tracer: Address,
 ) -> tuple[TraceGap, ...]:
     gaps: list[TraceGap] = []
     went_on = {report.before for report in ordered}
     for report in ordered:
         before = known.get(report.before)
         lost = before is None and report.before != ROOT
-        passed = () if lost else _passed(before, report.return_route, report.node_id)
+        passed = () if lost else _passed(before, report.return_route, report.node_id, tracer)
         if passed or lost:
             gaps.append(TraceGap(report.before, report.hop, passed, ()))
         due = report.onward_route[1:]
@@ -289,7 +293,7 @@ def _gaps(
     if answer is not None and answered_after is not None:
         last = known.get(answered_after)
         lost = last is None and answered_after != ROOT
-        passed = () if lost else _passed(last, answer.return_route, own_node)
+        passed = () if lost else _passed(last, answer.return_route, own_node, tracer)
         if passed or lost:
             gaps.append(TraceGap(answered_after, None, passed, ()))
     elif not known:
@@ -297,19 +301,20 @@ def _gaps(
     return tuple(gaps)
 
 
-def _passed(before: HopReport | None, back: Route, node_id: str) -> Route:
+def _passed(before: HopReport | None, back: Route, node_id: str, tracer: Address) -> Route:
     """Return the workers between two hops that told nothing, in the order they were passed.
 
     Args:
         before: The first of them; `None`: the start.
         back: The return route at the second.
         node_id: The node of the second.
+        tracer: Where the message came from.
     """
     # A forward leaves one address on the return route: that of the worker itself or, across a
     # link, of the link at the other end, which is no hop. An answer has a new return route.
-    known = 1 if before is None else len(before.return_route)
-    if before is None or back[len(back) - known :] == before.return_route:
-        back = back[: max(0, len(back) - known)]
+    known = (tracer,) if before is None else before.return_route
+    if back[max(0, len(back) - len(known)) :] == known:
+        back = back[: len(back) - len(known)]
     crossed = True
     if before is not None and back and back[-1] == before.worker:
         back = back[:-1]

@@ -1,0 +1,198 @@
+"""Spans of OpenTelemetry, one for each hop, by the tracing text of the messages themselves.
+
+Nothing of OpenTelemetry is imported before a tracer is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol import Context, Message, format_route, read_tracing, write_tracing
+from .._observer import Tracer
+from .._thread import is_coroutine
+from .._typed import MissingExtra
+from ._watched import Watch, Watched
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from opentelemetry.context import Context as SpanContext
+    from opentelemetry.trace import Span, TracerProvider
+
+    from .._worker import Worker
+
+__all__ = ["OpenTelemetryTracer"]
+
+_RANDOM: Final = 32
+"""Length of the address of a worker that was given none. One that nobody chose names no span."""
+
+
+class OpenTelemetryTracer(Tracer):
+    """Makes a span of each hop whose message carries W3C's `traceparent`.
+
+    The span is the child of the one that the message names, and the message as the worker gets
+    it names the span: what the worker forwards, or answers, is part of the same trace, over
+    any link and through nodes that do not trace, as Rust nodes can. While the worker's own code
+    runs, the span is the current one; code on the thread of a `ThreadWorker` sees none.
+
+    ```python
+    node.tracer = tracer = OpenTelemetryTracer()
+    with opentelemetry.trace.get_tracer("app").start_as_current_span("ask"):
+        await node.request("relay => echo", b"hi", context=tracer.context())
+    ```
+
+    Names and attributes follow the semantic conventions for messaging: a span is a
+    `process` of kind CONSUMER, its destination the worker's address. A handler that raises sets
+    the status ERROR and is recorded.
+
+    Args:
+        provider: Makes the spans; by default the global one.
+
+    Raises:
+        MissingExtra: The extra `otel` is not installed.
+    """
+
+    __slots__ = ("_attach", "_detach", "_error", "_kind", "_propagator", "_spans", "_trace")
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        try:
+            from opentelemetry import context, trace
+            from opentelemetry.trace.propagation import tracecontext
+        except ImportError as error:
+            raise MissingExtra("OpenTelemetryTracer", "otel") from error
+        self._trace: Any = trace
+        self._attach: Any = context.attach
+        self._detach: Any = context.detach
+        self._spans = trace.get_tracer("onward", tracer_provider=provider)
+        self._propagator = tracecontext.TraceContextTextMapPropagator()
+        self._kind = trace.SpanKind.CONSUMER
+        self._error = trace.StatusCode.ERROR
+
+    def context(self, base: Context | None = None) -> Context | None:
+        """Return the context of a message that is part of the current span.
+
+        Args:
+            base: What the context has besides.
+
+        Returns:
+            `base` itself if there is no current span, or its tracing text would be too long.
+        """
+        fields = (read_tracing(base.trace) if base is not None and base.trace else None) or {}
+        text = self._written(fields, None)
+        return base if text is None else (base or Context())._replace(trace=text)
+
+    def follow(
+        self, worker: Worker, message: Message, handle: Callable[[Message], object]
+    ) -> object:
+        """Have a message handled within a span, if it carries a `traceparent`."""
+        context = message.context
+        fields = read_tracing(context.trace) if context is not None and context.trace else None
+        if context is None or not fields or "traceparent" not in fields:
+            return handle(message)
+        parent = self._propagator.extract(fields, context=self._empty())
+        if not self._trace.get_current_span(parent).get_span_context().is_valid:
+            return handle(message)
+        span = self._start(worker, message, parent)
+        within: SpanContext = self._trace.set_span_in_context(span, parent)
+        text = self._written(fields, within)
+        if text is not None:
+            message = message._replace(context=context._replace(trace=text))
+        hop = _SpannedHop(self, span, within)
+        try:
+            with hop.step():
+                result = handle(message)
+        except BaseException as error:
+            hop.ended(error)
+            raise
+        if is_coroutine(result):
+            return Watched(result, hop)
+        hop.ended(None)
+        return result
+
+    def _start(self, worker: Worker, message: Message, parent: SpanContext) -> Span:
+        chosen = len(worker.address.value) != _RANDOM
+        kind = type(worker).__name__
+        attributes: dict[str, str | int | bool] = {
+            "messaging.system": "onward",
+            "messaging.operation.name": "process",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": str(message.to),
+            "messaging.destination.anonymous": not chosen,
+            "messaging.message.body.size": len(message.payload),
+            "onward.node": worker.node.name,
+            "onward.worker": kind,
+            "onward.route.onward": format_route(message.onward_route),
+            "onward.route.return": format_route(message.return_route),
+        }
+        name = f"process {worker.address if chosen else kind}"
+        return self._spans.start_span(name, parent, kind=self._kind, attributes=attributes)
+
+    def _written(self, fields: dict[str, str], within: SpanContext | None) -> str | None:
+        """Write a tracing text that names a span: the current one by default."""
+        made = {key: value for key, value in fields.items() if key != "tracestate"}
+        before = made.pop("traceparent", None)
+        self._propagator.inject(made, context=within)
+        if "traceparent" not in made or made["traceparent"] == before:
+            return None
+        return write_tracing(made)
+
+    @staticmethod
+    def _empty() -> SpanContext:
+        from opentelemetry.context import Context as Empty
+
+        return Empty()
+
+    def enter(self, within: SpanContext) -> Any:
+        """Make a context the current one; return what `leave` is to be given."""
+        return self._attach(within)
+
+    def leave(self, token: Any) -> None:
+        """Make the context before the current one again."""
+        self._detach(token)
+
+    def end(self, span: Span, error: BaseException | None) -> None:
+        """End a span, with what the handler raised."""
+        if error is not None:
+            span.record_exception(error)
+            span.set_status(self._error, f"{type(error).__name__}: {error}")
+        span.end()
+
+
+class _SpannedHop(Watch):
+    """A hop within a span."""
+
+    __slots__ = ("_span", "_tracer", "_within")
+
+    def __init__(self, tracer: OpenTelemetryTracer, span: Span, within: SpanContext) -> None:
+        self._tracer = tracer
+        self._span = span
+        self._within = within
+
+    def step(self) -> AbstractContextManager[object]:
+        return _Current(self._tracer, self._within)
+
+    def ended(self, error: BaseException | None) -> None:
+        self._tracer.end(self._span, error)
+
+
+class _Current:
+    """Makes a span the current one for a while."""
+
+    __slots__ = ("_token", "_tracer", "_within")
+
+    def __init__(self, tracer: OpenTelemetryTracer, within: SpanContext) -> None:
+        self._tracer = tracer
+        self._within = within
+
+    def __enter__(self) -> None:
+        self._token = self._tracer.enter(self._within)
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._tracer.leave(self._token)
