@@ -3,11 +3,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from onward.actors import Mailbox, Node, NodeLimits, Worker
-from onward.protocol import Address, Message
+from onward.actors import Mailbox, Node, NodeLimits, Observer, Tracer, Worker
+from onward.actors._cell import Cell
+from onward.protocol import Address, Context, Message, RequestTimeout
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Gate, Recorder
@@ -373,3 +376,130 @@ async def test_an_answer_to_somebody_who_asked_a_worker_that_was_given_up() -> N
         assert node.statistics().abandoned == 1
         released.set()
         assert await asked == "question"
+
+
+@virtual_time
+async def test_a_message_whose_deadline_has_passed_is_not_handled() -> None:
+    async with Node() as node:
+        gate, recorder = Gate(), Recorder()
+        node.spawn(lambda: gate, address="gate")
+        node.spawn(lambda: recorder, address="recorder")
+        now = node.loop.time()
+        node.send("gate", b"first")
+        node.send("gate", b"late", context=Context(now + 2))
+        node.send("gate", b"in time", context=Context(now + 60))
+        await asyncio.sleep(3)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert [message.payload for message in gate.messages] == [b"first", b"in time"]
+        assert node.dead_letters.by_reason == {"expired": 1}
+        node.send("recorder", b"at once", context=Context(node.loop.time()))
+        await asyncio.sleep(1)
+        assert recorder.messages == []
+        figures = node.statistics()
+        assert (figures.handled, figures.dropped, figures.failed) == (2, 2, 0)
+
+
+@virtual_time
+async def test_a_forwarder_passes_nothing_on_that_nobody_waits_for() -> None:
+    async with Node() as node:
+        gate, echo = Gate(), Recorder()
+        node.spawn(lambda: gate, address="gate")
+        node.spawn(lambda: echo, address="echo")
+        node.send("gate", b"")
+        # Held up behind the gate for longer than the request lasts.
+        with pytest.raises(RequestTimeout):
+            await node.request("gate", b"", timeout=1)
+        await asyncio.sleep(2)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert len(gate.messages) == 1
+        assert node.dead_letters.by_reason == {"expired": 1}
+
+
+class Follows(Tracer):
+    """Notes what it is given, and marks it as seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def follow(
+        self, worker: Worker, message: Message, handle: Callable[[Message], object]
+    ) -> object:
+        self.seen.append(f"{worker.address} {message.payload.decode()}")
+        return handle(message._replace(context=Context(trace="seen")))
+
+
+@virtual_time
+async def test_a_tracer_is_given_what_has_a_tracing_text() -> None:
+    async with Node() as node:
+        node.tracer = tracer = Follows()
+        recorder, gate, failing = Recorder(), Gate(), Failing()
+        for name, worker in (("recorder", recorder), ("gate", gate), ("failing", failing)):
+            node.spawn(partial(_same, worker), address=name)
+        traced = Context(trace="{}")
+        node.send("recorder", b"plain")
+        node.send("recorder", b"deadline", context=Context(node.loop.time() + 9))
+        node.send("recorder", b"traced", context=traced)
+        node.send("gate", b"awaits", context=traced)
+        node.send("failing", b"!", context=traced)
+        await asyncio.sleep(1)
+        assert sorted(tracer.seen) == ["0#failing !", "0#gate awaits", "0#recorder traced"]
+        assert recorder.messages[-1].context == Context(trace="seen")
+        assert node.statistics().failed == 1
+        # What it has in hand, and what becomes a dead letter, is the message as it came.
+        (letter,) = node.dead_letters.recent
+        assert letter.reason == "worker failed"
+        node.tracer = None
+        node.send("recorder", b"untraced", context=traced)
+        await asyncio.sleep(1)
+        assert recorder.messages[-1].context == traced
+        gate.opened.set()
+
+
+def _same(worker: Worker) -> Worker:
+    return worker
+
+
+class Looks(Observer):
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def suspended(self, cell: Cell) -> None:
+        self.heard.append(f"{cell.address} suspended")
+
+    def resumed(self, cell: Cell) -> None:
+        self.heard.append(f"{cell.address} resumed")
+
+    def nearly_full(self, cell: Cell, waiting: int) -> None:
+        self.heard.append(f"{cell.address} {waiting}")
+
+
+@virtual_time
+async def test_an_observer_hears_who_awaits_and_whose_mailbox_is_nearly_full() -> None:
+    async with Node() as node:
+        node.observer = looks = Looks()
+        gate = Gate()
+        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(5))
+        for _ in range(4):
+            node.send("gate", b"")
+        await asyncio.sleep(1)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert looks.heard[:3] == ["0#gate 4", "0#gate suspended", "0#gate resumed"]
+        assert looks.heard[3:] == ["0#gate suspended", "0#gate resumed"] * 3
+
+
+@virtual_time
+async def test_an_observer_hears_of_nothing_it_has_no_method_for() -> None:
+    observer = Observer()
+    async with Node() as node:
+        node.observer = observer
+        node.spawn(Gate, address="gate", mailbox=Mailbox(2))
+        node.send("gate", b"")
+        with pytest.raises(RequestTimeout):
+            await node.request("gate", b"", timeout=1)
+        observer.long_route(Message((), (), b""))
+        node.observer = None

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,6 +29,10 @@ def watched(node: Node, options: DiagnosticsOptions = QUIET) -> Diagnostics:
     """Have a node watched."""
     node.observer = diagnostics = Diagnostics(node, options)
     return diagnostics
+
+
+def _same(worker: Worker) -> Worker:
+    return worker
 
 
 @pytest.fixture
@@ -77,7 +82,7 @@ async def test_each_worker_has_its_own_time(lines: list[str]) -> None:
         diagnostics = watched(node)
         gates = {name: Gate() for name in "abc"}
         for name, gate in gates.items():
-            node.spawn(lambda gate=gate: gate, address=name)
+            node.spawn(partial(_same, gate), address=name)
             node.send(name, b"")
             await asyncio.sleep(2)
         gates["b"].opened.set()
@@ -197,7 +202,7 @@ def test_workers_that_await_one_another(
             diagnostics = watched(node)
             node.spawn(Forwarder, address="hop")
             for name, route in routes.items():
-                node.spawn(lambda route=route: Asks(route), address=name)
+                node.spawn(partial(Asks, route), address=name)
             with pytest.raises(RequestTimeout):
                 await node.request("a", b"", timeout=3)
             assert diagnostics.statistics().await_cycles == 1
