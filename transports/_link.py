@@ -123,10 +123,11 @@ class Link(Worker):
             return None
         gate = self._gate
         if back and back != gate.noted:
-            if back[-1] == ERROR_SOURCE and not self.node.lets_error_replies(self._at):
+            if back[-1] != ERROR_SOURCE:
+                gate.note(back, self.node.is_ephemeral)
+            elif not self.node.lets_error_replies(self._at):
                 self.node.dead_letter(message, KEPT_IN)
                 return None
-            gate.note(back, self.node.is_ephemeral)
         self.taken += 1
         return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
 

@@ -429,7 +429,13 @@ async def test_what_is_routed_from_outside_has_no_source() -> None:
         await asyncio.sleep(0)
         node.route(Message((A,), (B,), b"5"))
         await asyncio.sleep(0)
-        assert recorder.messages == [Message((A,), (B,), each) for each in (b"1", b"2", b"5")]
+        node.add_rule(200, lambda message: message.redirect(A))
+        await node.start(Recorder, address="b")
+        node.route(Message((B,), (), b""))
+        node.route(Message((Address(200, b"x"),), (B,), b"6"))
+        await asyncio.sleep(0)
+        payloads = (b"1", b"2", b"5", b"6")
+        assert recorder.messages == [Message((A,), (B,), each) for each in payloads]
 
 
 @virtual_time
