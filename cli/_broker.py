@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from ..actors import Node
+from ..actors import DiagnosticsOptions, Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log
@@ -244,7 +244,7 @@ async def serve(
         CommandError: It cannot listen at one of the URIs.
         UnknownScheme: There is no transport for one of them.
     """
-    async with Node("broker") as node:
+    async with Node("broker", diagnostics=DiagnosticsOptions()) as node:
         try:
             broker, listeners = await stop.unless(_open(node, uris, options, listening))
         except Interrupted:

@@ -9,7 +9,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..protocol import OnwardError
-from . import _broker, _draw, _message, _node, _resolve, _routes, _statistics, _up, _watch
+from . import (
+    _broker,
+    _draw,
+    _message,
+    _node,
+    _resolve,
+    _routes,
+    _statistics,
+    _trace,
+    _up,
+    _watch,
+)
 from ._status import CommandError, Status, status_of
 from ._version import Version
 
@@ -76,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     _broker.add_command(commands)
     _node.add_command(commands)
     _message.add_commands(commands)
+    _trace.add_command(commands)
     _routes.add_command(commands)
     _resolve.add_command(commands)
     _watch.add_command(commands)

@@ -11,10 +11,7 @@ import pykka
 
 from ..actors import Node
 from ..protocol import (
-    TCP,
     Address,
-    AddressError,
-    LinkDown,
     LinkLost,
     Message,
     RequestTimeout,
@@ -25,11 +22,12 @@ from ..protocol.broker import parse_address_query
 from ..transports import LinkState, LinkStatistics
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._payload import Form, add_arguments, payload_of
+from ._reach import Via, add_via, reach, via_of
 from ._run import Stop, run
 from ._show import describe, describe_message, printable
-from ._status import CommandError
+from ._status import CommandError, Status
 
-__all__ = ["add_commands", "request", "send"]
+__all__ = ["add_commands", "connect_first", "request", "send"]
 
 _ROUTE: Final = "where to: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
 
@@ -98,6 +96,7 @@ def add_commands(commands: Commands) -> None:
             parser.add_argument("route", metavar="ROUTE", help=_DESTINATION)
             parser.set_defaults(refuse=parser.error)
         add_arguments(parser)
+        add_via(parser)
         if name == "request":
             parser.add_argument(
                 "--broker",
@@ -121,7 +120,8 @@ def _send(arguments: argparse.Namespace) -> None:
     payload = payload_of(arguments)
     route: Route = arguments.route
     with no_log("onward"):
-        run(lambda stop: stop.unless(send(route, payload, arguments.timeout)))
+        via = via_of(arguments)
+        run(lambda stop: stop.unless(send(route, payload, arguments.timeout, via)))
     if arguments.verbose:
         print("sent     ", describe(route, (), payload), file=sys.stderr)
 
@@ -135,6 +135,8 @@ def _request(arguments: argparse.Namespace) -> None:
 
 def _request_through(arguments: argparse.Namespace) -> None:
     destination: str = arguments.route
+    if via_of(arguments) is not None:
+        raise CommandError("--connect and --broker do not go together", Status.USAGE)
     parse_address_query(destination)  # what cannot be read is refused before anything is sent
     payload = payload_of(arguments)
 
@@ -161,9 +163,10 @@ def _request_along(arguments: argparse.Namespace) -> None:
         arguments.refuse(f"argument ROUTE: {error}")
         return
     payload = payload_of(arguments)
+    via = via_of(arguments)
 
     async def ask(stop: Stop) -> None:
-        answer = await stop.unless(request(route, payload, arguments.timeout))
+        answer = await stop.unless(request(route, payload, arguments.timeout, via))
         if arguments.verbose:
             print("sent     ", describe(route, answer.onward_route, payload), file=sys.stderr)
             print("answered ", describe_message(answer), file=sys.stderr)
@@ -182,7 +185,9 @@ def _print_answer(form: Form, payload: bytes) -> None:
         print(payload.hex())
 
 
-async def request(route: Route, payload: bytes, timeout: float) -> Message:
+async def request(
+    route: Route, payload: bytes, timeout: float, via: Via | None = None
+) -> Message:
     """Send a message from a node of its own and return the answer.
 
     Raises:
@@ -191,7 +196,7 @@ async def request(route: Route, payload: bytes, timeout: float) -> Message:
     """
     deadline = asyncio.get_running_loop().time() + timeout
     async with Node("request") as node:
-        await _connect(node, route, timeout)
+        _, route = await reach(node, route, timeout, via)
         left = max(0.0, deadline - node.loop.time())
         try:
             return await node.request(route, payload, timeout=left)
@@ -200,7 +205,9 @@ async def request(route: Route, payload: bytes, timeout: float) -> Message:
             raise RequestTimeout(error.target, f"{timeout:g} s") from error
 
 
-async def send(route: Route, payload: bytes, timeout: float) -> None:
+async def send(
+    route: Route, payload: bytes, timeout: float, via: Via | None = None
+) -> None:
     """Send a message from a node of its own, and wait until it has left the node.
 
     Raises:
@@ -209,7 +216,7 @@ async def send(route: Route, payload: bytes, timeout: float) -> None:
         OnwardError: As `Node.send`.
     """
     async with Node("send") as node:
-        link = await _connect(node, route, timeout)
+        link, route = await reach(node, route, timeout, via)
         node.send(route, payload)
         if link is not None:
             await _written(node, link, PATIENCE * timeout)
@@ -219,26 +226,15 @@ async def send(route: Route, payload: bytes, timeout: float) -> None:
             raise CommandError(f"{letter.reason}: {format_route(route)}")
 
 
-async def _connect(node: Node, route: Route, timeout: float) -> Address | None:
+async def connect_first(node: Node, route: Route, timeout: float) -> Address | None:
     """Connect to where a route starts, so that a refusal is known before anything is sent.
 
     Raises:
-        AddressError: That is not host:port.
+        AddressError: That cannot be read.
         LinkDown: Nobody is there.
     """
-    first = route[0]
-    if first.type != TCP:
-        return None
-    try:
-        where = first.value.decode("ascii")
-    except UnicodeDecodeError:
-        raise AddressError(first, "not host:port") from None
-    try:
-        async with asyncio.timeout(timeout):
-            # The socket itself gives up on a peer that does not read.
-            return await node.connect(f"tcp://{where}", reconnect=False, write_timeout=timeout)
-    except TimeoutError:
-        raise LinkDown(where, "no connection in time") from None
+    link, _ = await reach(node, route, timeout)
+    return link
 
 
 async def _written(node: Node, link: Address, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""`onward node`: a node with a few workers, reachable by TCP."""
+"""`onward node`: a node with a few workers that others can reach."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from ..actors import DeadLetter, Node, Worker
+from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
+from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
 from ._arguments import Commands, add_log, address, set_up_log
 from ._listen import listen
+from ._reach import SCHEMES, add_tls, tls_of
 from ._run import Interrupted, Stop, run
 from ._show import describe_message
 from ._status import CommandError, Status
@@ -105,8 +107,10 @@ def add_command(commands: Commands) -> None:
         "--listen",
         metavar="URI",
         default=DEFAULT_URI,
-        help="where to listen; port 0 is any free one (default %(default)s)",
+        help="where to listen, by tcp, tls, ws, wss, uds or udp; port 0 is any free one "
+        "(default %(default)s)",
     )
+    add_tls(parser, listens=True)
     parser.add_argument(
         "--worker",
         metavar="NAME=KIND",
@@ -125,6 +129,11 @@ def add_command(commands: Commands) -> None:
     )
     parser.add_argument(
         "--verbose", action="store_true", help="print the routes of each message a worker gets"
+    )
+    parser.add_argument(
+        "--trace",
+        action="store_true",
+        help="report each hop of the messages of `onward trace` to whoever sent them",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
     add_log(parser)
@@ -163,7 +172,9 @@ async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
     def tell_dead(letter: DeadLetter) -> None:
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
-    async with Node("node") as node:
+    async with Node("node", diagnostics=DiagnosticsOptions()) as node:
+        if arguments.trace:
+            node.tracer = HopTracer(node)
         node.dead_letters.subscribe(tell_dead)
         try:
             await stop.unless(_open(node, arguments, tell))
@@ -180,7 +191,9 @@ async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
     for exposed in arguments.expose:
         if exposed.type == LOCAL and not node.has(exposed):
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
-    await listen(node, arguments.listen, "tcp:", expose=arguments.expose)
+    tls = tls_of(arguments, listens=True)
+    options = {} if tls is None else {"tls": tls}
+    await listen(node, arguments.listen, SCHEMES, expose=arguments.expose, **options)
 
 
 def _totals(node: Node) -> str:

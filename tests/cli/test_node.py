@@ -28,6 +28,10 @@ def arguments(
         expose=[address(name) for name in expose],
         verbose=verbose,
         quiet=quiet,
+        trace=False,
+        certificate=None,
+        key=None,
+        authority=None,
     )
 
 

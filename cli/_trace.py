@@ -1,0 +1,286 @@
+"""`onward trace`: one message along a route, and what became of it at each hop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from ..actors import Node
+from ..actors.tracing import HopTracer, Trace, TraceClock, TraceOptions, trace
+from ..protocol import HopOutcome, LinkDown, Route, format_route, read_error_reply
+from ._arguments import Commands, no_log, route as route_argument, seconds
+from ._message import connect_first
+from ._payload import Form, add_arguments, payload_of
+from ._run import Stop, run
+from ._show import printable, table
+from ._status import CommandError, Status
+from ._trace_picture import brief, brief_route, picture_of, text_of
+from ._trace_svg import draw
+
+__all__ = ["OWN", "add_command", "follow", "show", "told"]
+
+OWN: Final = "trace"
+"""Name of the command's own node."""
+
+_DESCRIPTION: Final = """\
+Send one message along a route, marked so that the nodes on its way report each hop; wait for the
+answer, and print the hops in order, with times, as a table and as a drawing.
+
+Only nodes that trace report: `onward node --trace`, nodes of a topology, and nodes whose program
+sets Node.tracer. The others pass the mark on, so that the way is known beyond them; what they
+did not report is said.
+"""
+
+_EPILOG: Final = """\
+exit status:
+  0  the answer came
+  1  certainly not delivered
+  2  the command line is wrong
+  3  in doubt: no answer in time
+
+example:
+  onward node --worker relay=forward --worker echo=echo --expose relay --trace
+  onward trace '1#127.0.0.1:4000 => relay => echo' hello --svg trace.svg
+"""
+
+_ROUTE: Final = "where to: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "trace",
+        help="follow a message along a route, hop by hop",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("route", metavar="ROUTE", type=route_argument, help=_ROUTE)
+    add_arguments(parser)
+    parser.add_argument(
+        "--connect",
+        metavar="URI",
+        help="connect there first; the route is then one of that node's",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=5.0,
+        help="how long to wait for the answer (default %(default)g)",
+    )
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("--svg", metavar="FILE", help="draw it into this file as well")
+    parser.set_defaults(command=_command)
+
+
+def _command(arguments: argparse.Namespace) -> None:
+    payload = payload_of(arguments)
+
+    async def trace_it(stop: Stop) -> None:
+        route: Route = arguments.route
+        work = follow(route, payload, arguments.timeout, arguments.connect)
+        traced = await stop.unless(work)
+        if arguments.svg is not None:
+            _write(arguments.svg, draw(picture_of(traced, OWN)))
+        if arguments.json:
+            print(json.dumps(told(traced), indent=2))
+        else:
+            print(show(traced, arguments.form))
+        _raise_for(traced, arguments.timeout)
+
+    with no_log("onward"):
+        run(trace_it)
+
+
+async def follow(route: Route, payload: bytes, timeout: float, uri: str | None) -> Trace:
+    """Trace a message from a node of its own.
+
+    Args:
+        route: Where to.
+        payload: What.
+        timeout: How long to wait, in seconds, to connect, and then again for the answer.
+        uri: Where to connect first; `None`: where the route starts.
+
+    Raises:
+        OnwardError: It could not be sent.
+        CommandError: The URI is none.
+    """
+    async with Node(OWN, error_replies=True) as node:
+        node.tracer = HopTracer(node)
+        if uri is None:
+            await connect_first(node, route, timeout)
+        else:
+            route = (await _connect(node, uri, timeout), *route)
+        return await trace(node, route, payload, options=TraceOptions(timeout=timeout))
+
+
+async def _connect(node: Node, uri: str, timeout: float) -> Any:
+    try:
+        async with asyncio.timeout(timeout):
+            return await node.connect(uri)
+    except TimeoutError:
+        raise LinkDown(uri, "no connection in time") from None
+    except OSError as error:
+        raise LinkDown(uri, str(error)) from error
+
+
+def _write(name: str, text: str) -> None:
+    try:
+        Path(name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {name}: {error.strerror}") from error
+
+
+def _raise_for(traced: Trace, timeout: float) -> None:
+    if traced.answer is None:
+        if traced.lost is not None:
+            raise CommandError(f"not delivered: {traced.lost}")
+        raise CommandError(f"no answer in {timeout:g} s", Status.IN_DOUBT)
+    reply = read_error_reply(traced.answer)
+    if reply is not None:
+        status = Status.FAILED if reply.certain else Status.IN_DOUBT
+        raise CommandError(f"{printable(reply.reason)}: {reply.address}", status)
+
+
+# --- as text ----------------------------------------------------------------------------------
+
+
+def show(traced: Trace, form: Form) -> str:
+    """Write a trace for people: the hops, a drawing, what was silent, and the answer."""
+    parts = [_hops(traced), text_of(picture_of(traced, OWN)), "\n".join(_remarks(traced))]
+    if traced.answer is not None and read_error_reply(traced.answer) is None:
+        parts.append(f"answer: {printable(_payload(traced.answer.payload, form))}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _hops(traced: Trace) -> str:
+    number = {hop.report.hop: index for index, hop in enumerate(traced.hops, 1)}
+    rows = [
+        (
+            index,
+            number.get(hop.report.before, 0),
+            hop.node,
+            brief(hop.report.worker),
+            hop.report.kind,
+            _milliseconds(hop.at),
+            _milliseconds(hop.waited),
+            _milliseconds(hop.handled),
+            hop.report.outcome.name.lower(),
+        )
+        for index, hop in enumerate(traced.hops, 1)
+    ]
+    headings = (
+        *("HOP", "FROM", "NODE", "WORKER", "KIND"),
+        *("    AT, ms", "WAITED, ms", "HANDLED, ms", "RESULT"),
+    )
+    return table(headings, rows)
+
+
+def _milliseconds(value: float | None) -> str:
+    return f"{'-':>10}" if value is None else f"{value * 1e3:10.3f}"
+
+
+def _remarks(traced: Trace) -> Iterator[str]:
+    number = {hop.report.hop: str(index) for index, hop in enumerate(traced.hops, 1)}
+    if not traced.hops:
+        yield "No node reported a hop: none on the way traces, or it went nowhere."
+    for gap in traced.gaps:
+        after = number.get(gap.after)
+        before = number.get(gap.before or "", "the answer")
+        place = f"After hop {after}" if after else "From the start"
+        if gap.due:
+            yield f"{place} it was to go to {brief_route(gap.due)}: nothing was heard of that."
+        elif gap.passed:
+            yield f"{place} and before {_hop(before)}, no report came of {brief_route(gap.passed)}."
+        else:
+            yield f"Before {_hop(before)}, at least one report was lost."
+    yield from map(_clock_remark, traced.clocks)
+
+
+def _hop(number: str) -> str:
+    return number if number == "the answer" else f"hop {number}"
+
+
+def _clock_remark(clock: TraceClock) -> str:
+    if clock.error == 0:
+        return f"Times of {printable(clock.name)} are of the clock that all are compared with."
+    if clock.error is None:
+        return (
+            f"Times of {printable(clock.name)} are of its own clock, which could not be compared: "
+            "nothing it did led to an answer."
+        )
+    apart = f"{abs(clock.offset) * 1e3:.3f} ms {'ahead' if clock.offset > 0 else 'behind'}"
+    taken = "as ours" if clock.offset == 0 else f"as {apart}"
+    return (
+        f"The clock of {printable(clock.name)} is taken {taken}, "
+        f"give or take {clock.error * 1e3:.3f} ms."
+    )
+
+
+def _payload(payload: bytes, form: Form) -> str:
+    try:
+        return form.decode(payload)
+    except ValueError:
+        return f"{payload.hex()} (as hex)"
+
+
+# --- as JSON ----------------------------------------------------------------------------------
+
+
+def told(traced: Trace) -> dict[str, Any]:
+    """Return a trace as values of JSON; times are in seconds."""
+    answer = traced.answer
+    return {
+        "trace": traced.trace,
+        "route": format_route(traced.route),
+        "took": traced.took,
+        "lost": traced.lost,
+        "answer": None
+        if answer is None
+        else {
+            "payload": answer.payload.hex(),
+            "return_route": format_route(answer.return_route),
+            "after": traced.answered_after,
+        },
+        "hops": [
+            {
+                "hop": hop.report.hop,
+                "before": hop.report.before,
+                "node": hop.node,
+                "node_id": hop.report.node_id,
+                "worker": str(hop.report.worker),
+                "kind": hop.report.kind,
+                "at": hop.at,
+                "waited": hop.waited,
+                "handled": hop.handled,
+                "result": HopOutcome(hop.report.outcome).name.lower(),
+                "onward_route": format_route(hop.report.onward_route),
+                "return_route": format_route(hop.report.return_route),
+                "bytes": hop.report.size,
+            }
+            for hop in traced.hops
+        ],
+        "silent": [
+            {
+                "after": gap.after,
+                "before": gap.before,
+                "passed": format_route(gap.passed),
+                "due": format_route(gap.due),
+            }
+            for gap in traced.gaps
+        ],
+        "clocks": [
+            {
+                "node": clock.name,
+                "node_id": clock.node_id,
+                "offset": clock.offset,
+                "error": clock.error,
+            }
+            for clock in traced.clocks
+        ],
+    }

@@ -1,0 +1,184 @@
+"""What a trace looks like: a column for each node, and a row for each step from top to bottom.
+
+The text and the SVG picture are both drawn from this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ..actors.tracing import Trace, TraceGap, TraceHop
+from ..protocol import Address, HopOutcome, Route, format_route
+from ._show import printable
+
+__all__ = ["SILENT", "Step", "TracePicture", "brief", "brief_route", "picture_of", "text_of"]
+
+SILENT: Final = "(no report)"
+"""The column of what nobody reported."""
+
+_RANDOM: Final = 32
+"""Characters of an address that a node made up; the first few tell it from others."""
+_SHOWN: Final = 6
+_LONGEST: Final = 24
+"""Most characters of an address that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row.
+
+    Attributes:
+        column: Where it is.
+        source: Where the message came from, another column; `None`: from the same.
+        label: What it is.
+        time: When, in seconds from the start; `None`: nobody said.
+        note: What else there is to say.
+    """
+
+    column: int
+    source: int | None
+    label: str
+    time: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TracePicture:
+    """Columns and rows.
+
+    Attributes:
+        title: What was traced.
+        columns: The nodes, that of the trace first, and `SILENT` last if there is need of it.
+        steps: The rows.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+def brief(address: Address) -> str:
+    """Write an address in few characters."""
+    text = str(address)
+    if len(address.value) == _RANDOM and address.type == 0:
+        return f"{text[: 2 + _SHOWN]}…"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def brief_route(route: Route) -> str:
+    """Write a route in few characters."""
+    return " => ".join(map(brief, route))
+
+
+def picture_of(trace: Trace, own: str) -> TracePicture:
+    """Lay out a trace.
+
+    Args:
+        trace: The trace.
+        own: Name of the node that traced.
+    """
+    names = [clock.name for clock in trace.clocks]
+    columns = [own, *(printable(name) for name in names if name != own)]
+    if trace.gaps:
+        columns.append(SILENT)
+    return TracePicture(
+        title=f"onward trace {format_route(trace.route)}",
+        columns=tuple(columns),
+        steps=tuple(_Rows(trace, columns).rows()),
+    )
+
+
+class _Rows:
+    def __init__(self, trace: Trace, columns: list[str]) -> None:
+        self._trace = trace
+        self._silent = len(columns) - 1
+        self._place = {hop.report.hop: columns.index(printable(hop.node)) for hop in trace.hops}
+        self._gaps: dict[str | None, list[TraceGap]] = {}
+        for gap in trace.gaps:
+            self._gaps.setdefault(gap.before, []).append(gap)
+
+    def rows(self) -> list[Step]:
+        """Return the rows, from the start to the answer."""
+        trace = self._trace
+        rows = [Step(0, None, "sent", 0.0)]
+        ends = {gap.after: gap for gap in self._gaps.get(None, ()) if gap.due}
+        if not trace.hops:
+            rows += [self._end(0, gap) for gap in ends.values()]
+        for number, hop in enumerate(trace.hops, 1):
+            column = self._place[hop.report.hop]
+            source = self._place.get(hop.report.before, 0)
+            rows += self._passed(hop.report.hop, source)
+            if rows[-1].column == self._silent and hop.report.hop in self._gaps:
+                source = self._silent
+            rows.append(_hop_row(number, hop, column, source))
+            if hop.report.hop in ends:
+                rows.append(self._end(column, ends[hop.report.hop]))
+        rows += self._answer_rows()
+        return rows
+
+    def _passed(self, before: str | None, source: int) -> list[Step]:
+        return [
+            Step(self._silent, source, brief_route(gap.passed) or "a report was lost")
+            for gap in self._gaps.get(before, ())
+            if not gap.due
+        ]
+
+    def _end(self, column: int, gap: TraceGap) -> Step:
+        return Step(self._silent, column, f"to {brief_route(gap.due)}: nothing was heard")
+
+    def _answer_rows(self) -> list[Step]:
+        trace = self._trace
+        if trace.answer is None:
+            why = f": {trace.lost}" if trace.lost else ""
+            return [Step(0, None, f"no answer{why}", trace.took)]
+        source = self._place.get(trace.answered_after or "", 0)
+        rows = self._passed(None, source)
+        if rows:
+            source = self._silent
+        label = f"answer, {len(trace.answer.payload)} bytes"
+        return [*rows, Step(0, source or None, label, trace.took)]
+
+
+def _hop_row(number: int, hop: TraceHop, column: int, source: int) -> Step:
+    report = hop.report
+    note = "" if report.outcome is HopOutcome.HANDLED else report.outcome.name.lower()
+    label = f"{number} {brief(report.worker)} {printable(report.kind)}"
+    return Step(column, source if source != column else None, label, hop.at, note)
+
+
+# --- as text --------------------------------------------------------------------------------
+
+
+def text_of(picture: TracePicture) -> str:
+    """Draw a picture with characters: a line down for each node, an arrow from node to node."""
+    width = 2 + max(map(len, picture.columns))
+    across = [4 + index * (width + 2) for index in range(len(picture.columns))]
+    heads = _line([(x, name) for x, name in zip(across, picture.columns, strict=True)])
+    lines = [heads]
+    for step in picture.steps:
+        if step.source is not None:
+            lines.append(_arrow(across, step.source, step.column))
+        label = " ".join(each for each in (step.label, step.note) if each)
+        marks = [(x, "│") for x in across if x < across[step.column]]
+        lines.append(_line([*marks, (across[step.column], f"● {label}")]))
+    return "\n".join(lines)
+
+
+def _arrow(across: list[int], source: int, column: int) -> str:
+    start, end = across[source], across[column]
+    left, right = min(start, end), max(start, end)
+    marks = [(x, "│") for x in across if not left <= x <= right]
+    shaft = "─" * (right - left - 1)
+    if start < end:
+        marks.append((left, f"├{shaft[:-1]}▶│"))
+    else:
+        marks.append((left, f"│◀{shaft[:-1]}┤"))
+    return _line(sorted(marks))
+
+
+def _line(pieces: list[tuple[int, str]]) -> str:
+    line = ""
+    for at, text in pieces:
+        line = line.ljust(at) + text
+    return line

@@ -1,0 +1,264 @@
+"""`onward trace`."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from onward.actors import BackgroundNode, Node
+from onward.actors.tracing import HopTracer
+from onward.cli import main
+from onward.cli._status import Status
+from onward.cli._trace_picture import brief
+from onward.protocol import Address, Message, address
+from tests.support.commands import TIMEOUT, onward
+from tests.support.workers import Echo, Failing, Forwarder
+
+
+@dataclass
+class Chain:
+    """Two nodes in a row, behind the command's own, each in a thread.
+
+    Attributes:
+        middle: The one that is connected to; it forwards as `relay`.
+        far: The one behind; it forwards as `relay2` and has `echo`.
+        where: The host:port of each.
+    """
+
+    middle: BackgroundNode
+    far: BackgroundNode
+    where: tuple[str, str]
+
+    def traced(self, *nodes: BackgroundNode) -> None:
+        """Have nodes report hops."""
+        for each in nodes:
+            each.node.tracer = HopTracer(each.node)
+
+    def route(self, end: str = "echo") -> str:
+        middle, far = self.where
+        return f"1#{middle} => relay => 1#{far} => relay2 => {end}"
+
+
+@pytest.fixture
+def chain() -> Iterator[Chain]:
+    with ExitStack() as stack:
+        middle = stack.enter_context(Node.in_background("middle"))
+        far = stack.enter_context(Node.in_background("far"))
+        middle.start(Forwarder, address="relay")
+        far.start(Forwarder, address="relay2")
+        far.start(Echo, address="echo")
+        far.start(Failing, address="failing")
+        uris = [
+            middle.listen("tcp://127.0.0.1:0", expose=["relay"]).uri,
+            far.listen("tcp://127.0.0.1:0", expose=["relay2"]).uri,
+        ]
+        yield Chain(middle, far, (uris[0][6:], uris[1][6:]))
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
+    """Run the command and return what it prints."""
+    assert main(["trace", *words]) == status
+    return capsys.readouterr().out
+
+
+def same(text: str) -> str:
+    """Leave out what differs from run to run: times, and addresses that nodes make up."""
+    text = re.sub(r"0#[0-9a-f]{6}…", "0#……", text)
+    return re.sub(r" +[0-9]+\.[0-9]{3}\b", " 0.000", text)
+
+
+def test_it_prints_and_draws_each_hop(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+    chain.traced(chain.middle, chain.far)
+    table, drawing, remarks, answer = told(capsys, chain.route(), "hello").split("\n\n")
+    assert [line.split()[:5] for line in same(table).splitlines()[1:]] == [
+        ["1", "0", "trace", "0#……", "DialledLink"],
+        ["2", "1", "middle", "0#relay", "Forwarder"],
+        ["3", "2", "middle", "0#……", "DialledLink"],
+        ["4", "3", "far", "0#relay2", "Forwarder"],
+        ["5", "4", "far", "0#echo", "Echo"],
+        ["6", "5", "far", "0#relay2", "Forwarder"],
+        ["7", "6", "far", "0#……", "AcceptedLink"],
+        ["8", "7", "middle", "0#relay", "Forwarder"],
+        ["9", "8", "middle", "0#……", "AcceptedLink"],
+    ]
+    assert all(line.endswith("  handled") for line in table.splitlines()[1:])
+    assert (
+        same(drawing)
+        == """\
+    trace     middle    far
+    ● sent
+    ● 1 0#…… DialledLink
+    ├────────▶│         │
+    │         ● 2 0#relay Forwarder
+    │         ● 3 0#…… DialledLink
+    │         ├────────▶│
+    │         │         ● 4 0#relay2 Forwarder
+    │         │         ● 5 0#echo Echo
+    │         │         ● 6 0#relay2 Forwarder
+    │         │         ● 7 0#…… AcceptedLink
+    │         │◀────────┤
+    │         ● 8 0#relay Forwarder
+    │         ● 9 0#…… AcceptedLink
+    │◀────────┤         │
+    ● answer, 5 bytes"""
+    )
+    first, *clocks = same(remarks).splitlines()
+    assert first == "Times of trace are of the clock that all are compared with."
+    assert clocks == [
+        f"The clock of {name} is taken as ours, give or take 0.000 ms."
+        for name in ("middle", "far")
+    ]
+    assert answer == "answer: hello\n"
+
+
+def test_it_says_who_was_silent(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+    chain.traced(chain.far)
+    out = same(told(capsys, chain.route()))
+    assert "After hop 1 and before hop 2, no report came of 0#…… => 0#relay." in out
+    assert "and before the answer, no report came of 0#…… => 0#relay." in out
+    assert f"├{'─' * 28}▶│\n" in out
+    assert "● 0#…… => 0#relay\n" in out
+    assert "trace         far           (no report)\n" in out
+
+
+def test_it_says_where_nothing_was_heard(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+    chain.traced(chain.middle, chain.far)
+    words = (chain.route("nobody"), "--timeout", "0.2")
+    out = told(capsys, *words, status=Status.IN_DOUBT)
+    assert "After hop 4 it was to go to 0#nobody: nothing was heard of that." in out
+    assert "● to 0#nobody: nothing was heard\n    ● no answer\n" in out
+    assert "Times of far are of its own clock, which could not be compared" in out
+
+
+def test_no_answer_is_in_doubt(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+    chain.traced(chain.far)
+    words = ("--timeout", "0.2", chain.route("failing"), "!on purpose")
+    assert main(["trace", *words]) == Status.IN_DOUBT
+    out, error = capsys.readouterr()
+    assert "failed\n" in out
+    assert error == "onward trace: no answer in 0.2 s\n"
+
+
+def test_it_connects_first(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (
+        "--connect",
+        f"tcp://{chain.where[0]}",
+        f"relay => 1#{chain.where[1]} => relay2 => echo",
+    )
+    out = told(capsys, *words, "hi")
+    assert out.splitlines()[1].split()[4] == "DialledLink"
+    assert out.endswith("answer: hi\n")
+    missing = ("--connect", "tcp://127.0.0.1:1", "echo")
+    assert main(["trace", *missing]) == Status.FAILED
+    assert main(["trace", "--connect", "no://where", "echo"]) == Status.USAGE
+    assert main(["trace", "--connect", "tcp://127.0.0.1:1", "--timeout", "0", "echo"]) == 1
+
+
+def test_what_cannot_be_sent_is_not_delivered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "nobody"]) == Status.FAILED
+    assert "no such worker: 0#nobody" in capsys.readouterr().err
+
+
+def test_it_writes_json(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
+    chain.traced(chain.far)
+    given = json.loads(told(capsys, "--json", "--hex", chain.route(), "00ff"))
+    assert given["route"] == chain.route().replace(" => r", " => 0#r").replace(" => e", " => 0#e")
+    assert given["answer"]["payload"] == "00ff"
+    assert [hop["kind"] for hop in given["hops"]][:3] == ["DialledLink", "Forwarder", "Echo"]
+    assert given["hops"][2]["before"] == given["hops"][1]["hop"]
+    assert given["silent"][0]["passed"].endswith(" => 0#relay")
+    assert [clock["node"] for clock in given["clocks"]] == ["trace", "far"]
+    chain.far.node.tracer = None
+    given = json.loads(
+        told(capsys, "--json", "--timeout", "0.1", chain.route("nobody"), status=Status.IN_DOUBT)
+    )
+    assert given["answer"] is None
+
+
+def test_an_answer_of_another_form_is_printed_as_hex(
+    chain: Chain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = told(capsys, "--bare-string", chain.route(), "hi")
+    assert out.endswith("answer: hi\n")
+    chain.far.start(Strange, address="strange")
+    out = told(capsys, "--bare-string", chain.route("strange"), "hi")
+    assert out.endswith("answer: ff (as hex)\n")
+
+
+class Strange(Echo):
+    """Answers with what is no text."""
+
+    def handle_message(self, message: Message) -> None:
+        self.reply(message, b"\xff")
+
+
+def test_it_draws_a_picture(
+    chain: Chain, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    chain.traced(chain.far)
+    file = tmp_path / "trace.svg"
+    told(capsys, "--svg", str(file), chain.route())
+    root = ET.fromstring(file.read_text("utf-8"))
+    space = "{http://www.w3.org/2000/svg}"
+    texts = ["".join(each.itertext()) for each in root.iter(f"{space}text")]
+    assert texts[1:4] == ["trace", "far", "(no report)"]
+    assert "3 0#echo Echo" in texts
+    circles = list(root.iter(f"{space}circle"))
+    assert len(circles) == 1 + 5 + 2 + 1  # sent, five hops, two parts in silence, answered
+    assert main(["trace", chain.route(), "--svg", str(tmp_path)]) == Status.FAILED
+    assert f"cannot write {tmp_path}: " in capsys.readouterr().err
+
+
+def test_names_are_escaped_in_a_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with Node.in_background("<a & b> with a name that is longer than its box") as far:
+        far.node.tracer = HopTracer(far.node)
+        far.start(Echo, address="<&>")
+        where = far.listen("tcp://127.0.0.1:0", expose=["<&>"]).uri[6:]
+        file = tmp_path / "trace.svg"
+        told(capsys, "--svg", str(file), f"1#{where} => <&>")
+    texts = ["".join(each.itertext()) for each in ET.fromstring(file.read_text("utf-8")).iter()]
+    assert any(text.startswith("<a & b> with a ") and text.endswith("…") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("echo", "0#echo"),
+        ("0123456789abcdef" * 2, "0#012345…"),
+        ("1#localhost:4000", "1#localhost:4000"),
+        ("a-worker-with-a-very-long-name", "0#a-worker-with-a-very-…"),
+    ],
+)
+def test_addresses_are_shown_in_few_characters(given: str, shown: str) -> None:
+    made: Address = address(given)
+    assert brief(made) == shown
+
+
+@pytest.mark.slow
+def test_processes_trace_as_they_are_told() -> None:
+    with ExitStack() as stack:
+        words = ("--listen", "tcp://127.0.0.1:0", "--trace")
+        far = stack.enter_context(
+            onward("node", *words, "--worker", "echo=echo", "--expose", "echo")
+        )
+        near = stack.enter_context(
+            onward("node", *words, "--worker", "relay=forward", "--expose", "relay")
+        )
+        where: list[str] = []
+        for process in (near, far):
+            assert process.stdout is not None
+            where.append(process.stdout.readline().strip().removeprefix("listening tcp://"))
+        route = f"1#{where[0]} => relay => 1#{where[1]} => echo"
+        with onward("trace", route, "hello") as tracing:
+            out, error = tracing.communicate(timeout=TIMEOUT)
+        assert (tracing.returncode, error) == (0, "")
+    assert "● 4 0#echo Echo" in out
+    assert "no report" not in out
+    assert out.endswith("answer: hello\n")
