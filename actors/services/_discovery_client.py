@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -140,6 +141,7 @@ class Announcer(Worker):
         self._body = encode_metadata(metadata)
         self._refresh = refresh
         self._number = 0
+        self._known = asyncio.Event()
 
     @classmethod
     async def on(
@@ -175,6 +177,18 @@ class Announcer(Worker):
         self.every(self._refresh, self._announce)
         self._announce()
 
+    async def until_announced(self, timeout: float = 30.0) -> None:
+        """Wait until the discovery service has confirmed once.
+
+        Args:
+            timeout: How long to wait, in seconds.
+
+        Raises:
+            TimeoutError: It has not.
+        """
+        async with asyncio.timeout(timeout):
+            await self._known.wait()
+
     def _announce(self) -> None:
         self._number += 1
         self._ask(Method.PUT, self._body)
@@ -208,6 +222,7 @@ class Announcer(Worker):
             return False
         if response.status is Status.OK:
             self.announced += 1
+            self._known.set()
         else:
             self.failed += 1
         return True

@@ -75,6 +75,12 @@ class Alive(Worker):
         except TimeoutError:
             raise self._down_error(self.address, f"not up in {timeout:g} s") from None
 
+    async def until_down(self) -> str:
+        """Wait until it is not up, or no more; return why."""
+        while self.state in (SessionState.ESTABLISHING, SessionState.UP):
+            await self._changed.wait()
+        return self.cause
+
     async def until_closed(self) -> str:
         """Wait until it is over; return why."""
         while self.state is not SessionState.CLOSED:

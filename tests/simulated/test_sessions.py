@@ -6,6 +6,8 @@ from asyncio import sleep
 from collections.abc import Callable
 from random import Random
 
+import pytest
+
 from onward.actors import Node
 from onward.actors.sessions import (
     SessionClient,
@@ -84,8 +86,9 @@ async def survives(network: SimulatedNetwork) -> tuple[int, float]:
     return session.statistics().ups, a.loop.time()
 
 
+@pytest.mark.slow
 def test_a_session_comes_back_at_the_same_address() -> None:
-    runs = simulate_many(survives, seeds=range(400), faults=BAD)
+    runs = simulate_many(survives, seeds=range(300), faults=BAD)
     assert min(ups for ups, _ in runs) >= 2
 
 
@@ -115,6 +118,7 @@ async def keeps_apart(network: SimulatedNetwork) -> None:
         assert (stats.bad, stats.refused) == (0, 0)
 
 
+@pytest.mark.slow
 def test_no_message_comes_out_of_another_session() -> None:
     simulate_many(keeps_apart, seeds=range(200), faults=BAD)
 
@@ -138,6 +142,7 @@ async def forgets(network: SimulatedNetwork) -> None:
     assert len(service.sessions) == 1
 
 
+@pytest.mark.slow
 def test_the_other_side_forgets_who_is_gone() -> None:
     simulate_many(forgets, seeds=range(200), faults=Faults(latency=(0.001, 0.1), duplicate=0.2))
 
@@ -156,6 +161,7 @@ async def is_told(network: SimulatedNetwork) -> None:
     assert service.sessions == ()
 
 
+@pytest.mark.slow
 def test_a_close_is_told_also_when_it_was_missed() -> None:
     simulate_many(is_told, seeds=range(200), faults=BAD)
 

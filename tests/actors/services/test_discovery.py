@@ -51,6 +51,7 @@ async def test_a_service_is_found_and_used_from_another_node() -> None:
         announcer = await Announcer.on(
             device, [link, "discovery"], "printer", "print", {"paper": b"A4"}
         )
+        await announcer.until_announced()
         await sleep(25)
         assert announcer.announced == 3
         # The way to the device is a link of the hub, which it exposes to nobody here.
@@ -132,10 +133,12 @@ async def test_an_announcer_counts_and_hands_on_what_is_no_answer() -> None:
             node, "discovery", "a", ["service"], address="announcer", refresh=5
         )
         assert announcer.failed == 1  # there is no discovery yet
+        with pytest.raises(TimeoutError):
+            await announcer.until_announced(1)
         no = DiscoveryOptions(max_services=1)
         await served(node, no)
         assert (await ask(node, Method.PUT, "other")).status is Status.OK
-        await sleep(6)
+        await sleep(5)
         assert (announcer.announced, announcer.failed) == (0, 2)
         node.send("announcer => further", b"1", return_route="discovery")
         node.send("announcer", b"2")

@@ -222,7 +222,5 @@ async def test_a_way_that_cannot_be_found() -> None:
     async with Node() as node:
         for given, cause in ((find, "link down: hub"), (broken, "no way: RuntimeError")):
             relay = await RelayClient.on(node, given)
-            while not relay.cause:
-                await relay._changed.wait()
-            assert relay.cause == cause
+            assert await relay.until_down() == cause
             await relay.close()

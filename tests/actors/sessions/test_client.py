@@ -475,9 +475,7 @@ async def test_a_way_that_cannot_be_found() -> None:
     async with Node() as node:
         for given, cause in ((find, "link down: hub"), (broken, "no way: RuntimeError")):
             session = await SessionClient.on(node, None, given)
-            while not session.cause:
-                await session._changed.wait()
-            assert session.cause == cause
+            assert await session.until_down() == cause
             await session.close()
 
 
