@@ -62,7 +62,7 @@ class SimulationOptions:
         connect_retry: How long from one try to the next, in seconds.
         history: Events kept; older ones are forgotten, and still counted.
         nodes: Nodes by different names. More: `LimitReached`.
-        max_links: Links that one node has opened. More: `LinkDown`.
+        max_links: Ends of links on one node. More: `LinkDown` for who connects.
 
     Raises:
         ValueError: A number is not positive.

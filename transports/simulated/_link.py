@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ...actors import Worker
+from ...actors import LimitReached, Worker
 from ...protocol import (
     Address,
     Context,
@@ -129,11 +129,9 @@ class SimulatedLink(Link):
     def release(self) -> None:
         """Take it again."""
         self._held = False
-        while self._inbox and not self._held:
-            message = self._inbox.popleft()
-            self.arrive((message,))
-            if self._peer is not None:
-                self._peer._taken()
+        while self._peer is not None and self._inbox and not self._held:
+            self.arrive((self._inbox.popleft(),))
+            self._peer._taken()
         if self._end is not None and not self._inbox and not self._held:
             self._close(self._end)
 
@@ -180,8 +178,7 @@ class SimulatedLink(Link):
         self._network.clockwork.note(kind, source, self._place.name)
         self._make_room()
         self.lost(why)
-        if self.node.has(self.address):
-            self.stop()
+        self.stop()
 
     def crashed(self, detected_at: float) -> None:
         """Fall silent with the node; the other end learns of it later."""
@@ -240,10 +237,12 @@ class DiallingLink(SimulatedLink):
         forth, back = network.way(here, there), network.way(there, here)
         await self._until_open(forth, back)
         await asyncio.sleep(forth.latency())
+        if network.listener(self.host) is not listener:
+            raise LinkDown(self.host, "nobody listens there")
         try:
-            peer = await listener.accept(self)
+            peer = listener.accept(self)
         except OnwardError as error:
-            raise LinkDown(self.host, "nobody listens there") from error
+            raise LinkDown(self.host, str(error)) from error
         self.join(peer)
         await asyncio.sleep(back.latency())
         if self._ended or peer._ended:
@@ -291,26 +290,23 @@ class SimulatedListenerWorker(Worker):
 
     def on_stop(self) -> None:
         """Give the name back."""
-        if self._network.hosts.get(self.host) is self:
-            del self._network.hosts[self.host]
+        self._network.hosts.pop(self.host, None)
         self._on_closed(self.address)
 
-    async def accept(self, peer: SimulatedLink) -> SimulatedLink:
+    def accept(self, peer: SimulatedLink) -> SimulatedLink:
         """Make the other end of a link.
 
         Raises:
-            OnwardError: The listener or its node has stopped.
+            OnwardError: The listener is stopping, or the node has as much as it may.
         """
+        most = self._network.options.max_links
+        if len(self.place.links) >= most:
+            raise LimitReached("max_links", most)
         link = SimulatedLink(self.place, self._expose)
         link.join(peer)
         try:
-            await self.start_child(lambda: link)
+            self.spawn(lambda: link)
         except OnwardError:
-            self.place.links.pop(link, None)
-            raise
-        except asyncio.CancelledError:
-            # Whoever connects was stopped just then. This end finds out.
-            network = self._network
-            link.will_end(network.clockwork.loop.time() + network.options.detection, "silent")
+            del self.place.links[link]
             raise
         return link

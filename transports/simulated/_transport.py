@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from ...protocol import Address, AddressError, LinkDown, Message, NodeStopped, WorkerStopped
+from ...protocol import (
+    Address,
+    AddressError,
+    LinkDown,
+    Message,
+    NodeStopped,
+    UnknownAddress,
+    WorkerStopped,
+)
 from .._base import Listener, Transport
 from ._link import DiallingLink, SimulatedListenerWorker
 from ._network import network_of
@@ -105,7 +114,7 @@ class SimulatedTransport(Transport):
         except WorkerStopped:
             raise NodeStopped(self.node.name) from None
         if link.error is not None:
-            if self.node.has(address):
+            with suppress(UnknownAddress):  # it may have stopped already
                 await self.node.stop_worker(address)
             raise link.error
         return address

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from onward.actors import Worker
+from onward.actors import NodeLimits
 from onward.actors.testing import Probe
 from onward.protocol import Address, AddressError, LinkDown, NodeStopped, route
 from onward.transports.simulated import (
@@ -85,6 +86,27 @@ async def test_links_are_bounded(network: SimulatedNetwork) -> None:
     await a.connect("sim://b")
 
 
+@simulated(options=SimulationOptions(max_links=2))
+async def test_links_to_one_node_are_bounded(network: SimulatedNetwork) -> None:
+    b = await network.node("b")
+    await b.listen("sim://b")
+    nodes = [await network.node(f"a{number}") for number in range(3)]
+    for node in nodes[:2]:
+        await node.connect("sim://b")
+    with pytest.raises(LinkDown, match="the limit of 2 max_links is reached"):
+        await nodes[2].connect("sim://b")
+    assert len(b.table) == 3
+
+
+@simulated()
+async def test_a_node_that_has_no_room_for_a_link(network: SimulatedNetwork) -> None:
+    a, b = await network.node("a"), await network.node("b", limits=NodeLimits(addresses=1))
+    await b.listen("sim://b")
+    with pytest.raises(LinkDown, match="the limit of 1 addresses is reached"):
+        await a.connect("sim://b")
+    assert not a.table
+
+
 @simulated()
 async def test_links_that_are_over_are_forgotten(network: SimulatedNetwork) -> None:
     a, b = await network.node("a"), await network.node("b")
@@ -102,31 +124,35 @@ async def test_links_that_are_over_are_forgotten(network: SimulatedNetwork) -> N
 
 @simulated()
 async def test_a_node_that_stops_while_it_listens_or_connects(network: SimulatedNetwork) -> None:
-    class Slow(Worker):
-        async def on_stop(self) -> None:
-            await asyncio.sleep(1)
-
     b = await network.node("b")
     await b.listen("sim://b")
-    for ticks in range(12):
-        a = await network.node("a")
-        await a.start(Slow)
-        works = [
-            asyncio.create_task(a.listen("sim://a")),
-            asyncio.create_task(a.connect("sim://b")),
-        ]
-        for _ in range(ticks):
-            await asyncio.sleep(0)
-        await a.stop()
-        for work in works:
-            try:
+    for method in ("listen", "connect"):
+        for ticks in range(12):
+            a = await network.node("a")
+            uri = "sim://a" if method == "listen" else "sim://b"
+            work = asyncio.create_task(getattr(a, method)(uri))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            await a.stop()
+            with suppress(NodeStopped, LinkDown):
                 await work
-            except (NodeStopped, LinkDown, asyncio.CancelledError):
-                continue
-        assert not a.table
-        assert "a" not in network.hosts
-        await asyncio.sleep(10)
-        assert len(b.table) == 1
+            assert not a.table
+            assert "a" not in network.hosts
+            await asyncio.sleep(10)
+            assert len(b.table) == 1
+
+
+@simulated()
+async def test_a_transport_that_is_stopped_by_itself(network: SimulatedNetwork) -> None:
+    a, b = await network.node("a"), await network.node("b")
+    await b.listen("sim://b")
+    await a.connect("sim://b")
+    await b.listen("sim://b2")
+    await b._transports.for_uri("sim://").stop()
+    await a._transports.for_uri("sim://").stop()
+    await asyncio.sleep(1)
+    assert not a.table
+    assert not b.table
 
 
 @simulated()
