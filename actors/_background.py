@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ._cell import Factory
     from ._node import Node
     from ._transport import Listener
+    from .access._guard import AccessLike
 
 __all__ = ["BackgroundNode", "default_node", "new_event_loop"]
 
@@ -153,6 +154,7 @@ class BackgroundNode:
         address: AddressLike | Iterable[AddressLike] | None = None,
         mailbox: Mailbox | None = None,
         supervision: Supervision | None = None,
+        access: AccessLike | None = None,
     ) -> Address:
         """Start a worker and wait for its `on_start`. See `Node.start`."""
         return self.call(
@@ -161,6 +163,7 @@ class BackgroundNode:
             address=address,
             mailbox=mailbox or Mailbox(),
             supervision=supervision or Supervision(),
+            access=access,
         )
 
     def listen(self, uri: str, *, expose: Iterable[AddressLike] = (), **options: Any) -> Listener:

@@ -15,6 +15,7 @@ from onward.actors import (
     _background as background_module,
     new_event_loop,
 )
+from onward.actors.access import Access, AccessDenied, deny_all
 from onward.protocol import Address, Message, NodeStopped, UnknownAddress
 from tests.support.compiled import interpreted
 from tests.support.loops import LoopFactory, on_each_loop
@@ -38,6 +39,9 @@ def test_a_node_for_synchronous_code(loop_factory: LoopFactory) -> None:
             background.request("nobody", b"")
         with pytest.raises(UnknownAddress):
             background.send("nobody", b"")
+        background.start(Echo, address="closed", access=Access(incoming=deny_all))
+        with pytest.raises(AccessDenied):
+            background.send("closed", b"")
     assert recorder.events == ["start", "stop"]
     with pytest.raises(NodeStopped):
         background.send("recorder", b"")
