@@ -20,6 +20,7 @@ from typing import Final
 from ...protocol import Address, DeliveryError, LinkDown, OnwardError
 from ...protocol.topology import LinkPlan, ListenerPlan, OptionValue, Place, Plan, RequestPlan
 from .._node import Node
+from ..tracing import HopTracer
 from ._errors import TopologyFailed
 from ._load import Factories, mailbox_of, supervision_of
 
@@ -94,7 +95,8 @@ class RunningNode:
         return self._part.name
 
     async def open(self) -> None:
-        """Have the node run."""
+        """Have the node run, and report hops to whoever traces a message through it."""
+        self.node.tracer = HopTracer(self.node)
         if not self._is_open:
             self._is_open = True
             await self.node.__aenter__()
