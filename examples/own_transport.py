@@ -174,8 +174,8 @@ class FolderTransport(Transport):
         begun = folder / self.node.random_address().value.decode()
         link = begun.with_suffix(".link")
         try:
-            for each in ("forth", "back"):
-                (begun / each).mkdir(parents=True)
+            for name in ("forth", "back"):
+                (begun / name).mkdir(parents=True)
             sign_of_life(begun / "forth")
             begun.rename(begun.with_suffix(".new"))
             await answered(folder, link / "back")

@@ -123,7 +123,7 @@ class Stage:
         current = asyncio.current_task()
 
         def tasks() -> set[asyncio.Task[Any]]:
-            return asyncio.all_tasks() - self._tasks - {current}  # type: ignore[arg-type]  # pyright: ignore[reportUnhashable]
+            return {each for each in asyncio.all_tasks() - self._tasks if each is not current}
 
         await self.until(lambda: not tasks(), lambda: f"tasks are left: {tasks()}")
         await self.until(
