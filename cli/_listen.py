@@ -11,20 +11,21 @@ from ._status import CommandError, Status
 __all__ = ["listen", "reason_of"]
 
 
-async def listen(node: Node, uri: str, scheme: str, **options: Any) -> Listener:
+async def listen(node: Node, uri: str, scheme: str | tuple[str, ...], **options: Any) -> Listener:
     """Listen, and print `listening` with the URI that others have to use.
 
     Args:
         node: The node that is to listen.
         uri: Where.
-        scheme: What the scheme has to start with.
+        scheme: What the scheme has to start with, or several of which it may start with any.
         **options: The transport's options.
 
     Raises:
         CommandError: It cannot be done.
     """
     if not uri.startswith(scheme):
-        raise CommandError(f"{uri!r} does not start with {scheme}", Status.USAGE)
+        starts = scheme if isinstance(scheme, str) else ", ".join(scheme)
+        raise CommandError(f"{uri!r} does not start with {starts}", Status.USAGE)
     try:
         listener = await node.listen(uri, **options)
     except OSError as error:

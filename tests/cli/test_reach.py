@@ -1,0 +1,144 @@
+"""Which way commands take to another node, and with which certificates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from onward.cli import main
+from onward.cli._node import serve
+from onward.cli._run import Stop
+from onward.cli._status import Status
+from onward.protocol import LinkDown, address
+from onward.transports import TlsOptions
+from tests.support.certificates import Certificates
+from tests.support.commands import TIMEOUT, Far, printed
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.make(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws", "udp", "uds"])
+def test_an_address_of_each_type_and_a_uri_of_each_scheme(
+    scheme: str,
+    far: Far,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = f"{tmp_path_factory.mktemp('s')}/s" if scheme == "uds" else "127.0.0.1:0"
+    listener = far.background.listen(f"{scheme}://{where}", expose=["echo"])
+    number = {"tcp": 1, "udp": 2, "ws": 3, "uds": 5}[scheme]
+    place = listener.uri.removeprefix(f"{scheme}://")
+    assert main(["request", f"{number}#{place} => echo", "a"]) == Status.OK
+    assert main(["request", "echo", "b", "--connect", listener.uri]) == Status.OK
+    assert capsys.readouterr().out == "a\nb\n"
+    assert main(["send", "echo", "c", "--connect", listener.uri]) == Status.OK
+
+
+def test_certificates_both_ways(
+    far: Far, certificates: Certificates, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listener = far.background.listen("tls://127.0.0.1:0", expose=["echo"], tls=certificates.strict)
+    to = ["request", "echo", "hi", "--connect", listener.uri]
+    trust = ["--authority", str(certificates.authority)]
+    assert main([*to, *trust, "--certificate", str(certificates.client)]) == Status.OK
+    assert capsys.readouterr().out == "hi\n"
+    assert main([*to, *trust]) == Status.FAILED
+    assert "it may want a certificate of ours" in capsys.readouterr().err
+    assert main(to) == Status.FAILED
+    assert "certificate is not accepted" in capsys.readouterr().err
+    named = [*to, *trust, "--certificate", str(certificates.client), "--server-name"]
+    assert main([*named, "localhost"]) == Status.OK
+    assert main([*named, "other"]) == Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--connect", "http://a:1"], "does not start with tcp:, tls:, ws:"),
+        (["--connect", "tcp://a"], "bad address 'a': not host:port"),
+        (["--connect", "uds:///"], "cannot connect to uds:///"),
+        (["--connect", "tls://a:1", "--authority", "/no/file.pem"], "/no/file.pem"),
+        (["--authority", "x.pem"], "certificates are for --connect"),
+        (["--connect", "tls://a:1", "--key", "x.pem"], "--key needs certificate"),
+    ],
+)
+def test_what_does_not_go_together(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("send", "request"):
+        assert main([command, "echo", "hi", *options]) == Status.USAGE
+        assert said in capsys.readouterr().err
+
+
+def test_connect_and_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    more = ["--connect", "tcp://a:1", "--broker", "rsocket+tcp://a:1"]
+    assert main(["request", "service=a", "hi", *more]) == Status.USAGE
+    assert "do not go together" in capsys.readouterr().err
+
+
+def test_a_peer_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["request", "5#/no/such/socket => echo", "hi"]) == Status.FAILED
+    assert main(["request", "5#%ff => echo", "hi"]) == Status.USAGE
+    assert "the value is not text" in capsys.readouterr().err
+
+
+@asynccontextmanager
+async def served(**given: object) -> AsyncGenerator[str]:
+    from argparse import Namespace
+
+    common = {"certificate": None, "key": None, "authority": None, "trace": False}
+    arguments = Namespace(
+        **{
+            **common,
+            "worker": [(address("echo"), "echo")],
+            "expose": [address("echo")],
+            "verbose": False,
+            "quiet": True,
+            **given,
+        }
+    )
+    stop = Stop()
+    with printed() as output:
+        serving = asyncio.create_task(serve(stop, arguments))
+        try:
+            yield (await output.line()).removeprefix("listening ")
+        finally:
+            stop.wish()
+            await asyncio.wait_for(serving, TIMEOUT)
+
+
+@pytest.mark.parametrize("scheme", ["tls", "wss"])
+async def test_a_node_with_certificates(scheme: str, certificates: Certificates) -> None:
+    from onward.actors import Node
+
+    async with (
+        served(
+            listen=f"{scheme}://127.0.0.1:0",
+            certificate=str(certificates.server),
+            authority=str(certificates.authority),
+        ) as uri,
+        Node() as near,
+    ):
+        link = await near.connect(uri, tls=certificates.named)
+        assert (await near.request([link, "echo"], b"hi")).payload == b"hi"
+        with pytest.raises(LinkDown, match="it may want a certificate of ours"):
+            await near.connect(uri, tls=TlsOptions(authority=certificates.authority))
+
+
+def test_a_node_with_certificates_that_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["node", "--listen", "tls://127.0.0.1:0"]) == Status.USAGE
+    assert "needs a certificate" in capsys.readouterr().err
+    missing = str(tmp_path / "none.pem")
+    tls = ["node", "--listen", "tls://127.0.0.1:0", "--certificate", missing]
+    assert main(tls) == Status.FAILED
+    assert main(["node", "--listen", "http://127.0.0.1:0"]) == Status.USAGE
+    assert "does not start with tcp:, tls:, ws:, wss:, uds:, udp:" in capsys.readouterr().err
