@@ -119,10 +119,9 @@ class Way:
     def note(self, kind: str, number: int, message: Message) -> None:
         """Remember what happened to a message."""
         onward, back, payload, _, _ = message
-        check = crc32(payload)
-        for route in (onward, back):
-            for address_type, value in route:
-                check = crc32(value, check + address_type & 0xFFFFFFFF)
+        steps = onward + back
+        check = crc32(b"/".join([value for _, value in steps]), crc32(payload))
+        check = crc32(bytes([len(onward), *[kind for kind, _ in steps]]), check)
         history = self.clockwork.history
         at = self.clockwork.loop.time()
         history.append(Event(at, kind, self.source, self.target, number, len(payload), check))
