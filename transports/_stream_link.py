@@ -375,6 +375,9 @@ class DialledLink(StreamLink):
                 host = _server_name(options) or place.host
                 early = await secure(early, self._context, options.tls_timeout, host=host)
             return await place.begin(early, lambda: WireSocket(self, options, loop))
+        except ConnectionResetError as error:
+            early.transport.abort()
+            raise ConnectionError(f"{error}{self._missing}") from error
         except BaseException:
             early.transport.abort()
             raise

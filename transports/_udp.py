@@ -185,6 +185,7 @@ class UdpTransport(Transport):
             await link.ended()
         for udp_socket in self._sockets.values():
             udp_socket.close()
+            await udp_socket.closed()
         self._sockets.clear()
 
     def _open(

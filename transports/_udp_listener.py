@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -92,16 +92,19 @@ class UdpListenerWorker(Worker):
         await self.node.loop.create_datagram_endpoint(lambda: made, local_addr=self._where)
         if self._over:
             made.close()
+            await made.closed()
             raise NodeStopped(self.node.name)
         self._socket = made
         self.uri = f"udp://{format_endpoint(self._where[0], made.where[1])}"
 
-    def on_stop(self) -> None:
+    def on_stop(self) -> Awaitable[None] | None:
         """Close the socket; the links have stopped before."""
         self._over = True
-        if self._socket is not None:
-            self._socket.close()
         self._on_closed(self.address)
+        if self._socket is None:
+            return None
+        self._socket.close()
+        return self._socket.closed()
 
     def statistics(self) -> UdpListenerStatistics:
         """Return what has been counted so far."""

@@ -51,6 +51,7 @@ class UdpSocket(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
         self._drained: asyncio.Future[None] | None = None  # while above the high water
         self._timer: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[None] = loop.create_future()
 
     @property
     def where(self) -> tuple[str, int]:
@@ -86,8 +87,18 @@ class UdpSocket(asyncio.DatagramProtocol):
 
     def close(self) -> None:
         """Close it; what waits for the system is lost."""
-        if self._transport is not None:
+        if self._transport is None:
+            self._note_closed()
+        else:
             self._transport.abort()
+
+    async def closed(self) -> None:
+        """Wait until it is closed, and its port free again."""
+        await asyncio.shield(self._closed)
+
+    def _note_closed(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     # --- for the loop ---------------------------------------------------------------------
 
@@ -140,3 +151,4 @@ class UdpSocket(asyncio.DatagramProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self.resume_writing()
+        self._note_closed()

@@ -205,10 +205,10 @@ class ClientHandshake(asyncio.Protocol):
         elif not self.opened.done():
             self.opened.set_result(rest)
 
-    def _fail(self, text: str) -> None:
+    def _fail(self, text: str, kind: type[OSError] = ConnectionError) -> None:
         if not self.opened.done():
-            self.opened.set_exception(ConnectionError(f"no WebSocket: {text[:200]}"))
+            self.opened.set_exception(kind(f"no WebSocket: {text[:200]}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits."""
-        self._fail("the connection was closed in the handshake")
+        self._fail("the connection was closed in the handshake", ConnectionResetError)

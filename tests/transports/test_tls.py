@@ -392,7 +392,8 @@ def test_options_that_make_no_sense(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("field", ["certificate", "key", "authority"])
 def test_a_file_that_is_missing_is_named(field: str, certificates: Certificates) -> None:
-    tls = replace(certificates.strict, **{field: certificates.folder / "none.pem"})
+    changes: dict[str, Any] = {field: certificates.folder / "none.pem"}
+    tls = replace(certificates.strict, **changes)
     with pytest.raises(FileNotFoundError, match=f"the file of the {field} cannot be read") as error:
         server_context(tls)
     assert str(error.value.filename).endswith("none.pem")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Generator
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 
@@ -47,7 +47,7 @@ Nodes: TypeAlias = tuple[Node, Node, Node]
 ANY = "udp://127.0.0.1:0"
 
 
-async def listening(node: Node, *expose: str, **options: object) -> UdpListener:
+async def listening(node: Node, *expose: str, **options: Any) -> UdpListener:
     return cast(UdpListener, await node.listen(ANY, expose=expose, **options))
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 
@@ -25,7 +25,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("s") / "s"
 
 
-async def listening(node: Node, path: Path, *expose: str, **options: object) -> StreamListener:
+async def listening(node: Node, path: Path, *expose: str, **options: Any) -> StreamListener:
     return cast(StreamListener, await node.listen(f"uds://{path}", expose=expose, **options))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect as dial
@@ -31,7 +31,7 @@ Nodes: TypeAlias = tuple[Node, Node, Node]
 ANY = "ws://127.0.0.1:0"
 
 
-async def listening(node: Node, uri: str = ANY, *expose: str, **options: object) -> StreamListener:
+async def listening(node: Node, uri: str = ANY, *expose: str, **options: Any) -> StreamListener:
     return cast(StreamListener, await node.listen(uri, expose=expose, **options))
 
 
@@ -282,7 +282,7 @@ ANSWERS = {
     "another answer": (b"HTTP/1.1 200 OK\r\n\r\n", "it answers 'HTTP/1.1 200 OK'"),
     "no upgrade": (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "no WebSocket: "),
     "no end": (bytes(MAX_HANDSHAKE + 1), f"the answer has more than {MAX_HANDSHAKE} bytes"),
-    "nothing": (b"", "the connection was closed in the handshake"),
+    "nothing": (b"", "the connection was closed in the handshake; it may want TLS"),
 }
 
 
