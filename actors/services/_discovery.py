@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import Message, Route
+from ...protocol import (
+    Address,
+    AddressLike,
+    Message,
+    Route,
+    UnknownAddress,
+    address as address_of,
+)
 from ...protocol.services import (
     ApiRequest,
     Method,
@@ -16,6 +24,7 @@ from ...protocol.services import (
     decode_metadata,
     encode_services,
 )
+from .._errors import LimitReached
 from ._options import DiscoveryOptions
 from ._service import Service
 
@@ -36,15 +45,25 @@ class DiscoveryService(Service):
     name takes it back, for whoever announced it.
 
     Args:
+        expose_at: The listeners and links through which what is known here can be reached: the
+            first step of each route, which is the link that the announcement came over, is
+            exposed there as long as a service behind it is known. What that lets through is the
+            business of the other end of the link.
         allow: Decides about each request, as an access control; all may by default.
         options: What it may use.
     """
 
     def __init__(
-        self, *, allow: AccessControl | None = None, options: DiscoveryOptions = _OPTIONS
+        self,
+        *,
+        expose_at: Iterable[AddressLike] = (),
+        allow: AccessControl | None = None,
+        options: DiscoveryOptions = _OPTIONS,
     ) -> None:
         super().__init__(allow, options.expire_after)
         self._options = options
+        self._expose_at = tuple(map(address_of, expose_at))
+        self._exposed = Counter[Address]()
         self._services: dict[str, tuple[ServiceInfo, float]] = {}
 
     @property
@@ -82,9 +101,34 @@ class DiscoveryService(Service):
         if name not in self._services and len(self._services) >= self._options.max_services:
             self.refused += 1
             return Status.CONFLICT, b""
-        self._services.pop(name, None)  # so that those announced last are behind
+        if not self._expose(route[0]):
+            self.refused += 1
+            return Status.CONFLICT, b""
+        self._drop(name)  # so that those announced last are behind
         self._services[name] = info, self._now() + self._expire_after
         return Status.OK, b""
+
+    def _expose(self, first: Address) -> bool:
+        try:
+            for each in self._expose_at:
+                self.node.expose(each, first)
+        except UnknownAddress:
+            pass  # the mailbox of a request, or a link that is gone: there is nothing to expose
+        except LimitReached:
+            return False
+        self._exposed[first] += 1
+        return True
+
+    def _drop(self, name: str) -> None:
+        info, _ = self._services.pop(name, (None, 0.0))
+        if info is None:
+            return
+        first = info.route[0]
+        self._exposed[first] -= 1
+        if not self._exposed[first]:
+            del self._exposed[first]
+            for each in self._expose_at:
+                self.node.hide(each, first)
 
     def _delete(self, name: str, route: Route) -> tuple[Status, bytes]:
         info = self._known(name)
@@ -93,7 +137,7 @@ class DiscoveryService(Service):
         # Whose it is: what comes the same way, up to the worker that announced it.
         if info.route[:-1] != route[:-1]:
             return Status.FORBIDDEN, b""
-        del self._services[name]
+        self._drop(name)
         return Status.OK, b""
 
     def _sweep(self) -> None:
@@ -101,5 +145,5 @@ class DiscoveryService(Service):
         for name, (_, until) in list(self._services.items()):
             if until > now:
                 break
-            del self._services[name]
+            self._drop(name)
             self.expired += 1

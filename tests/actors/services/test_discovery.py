@@ -4,7 +4,7 @@ from asyncio import sleep
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Node, NodeLimits
 from onward.actors.services import (
     Announcer,
     DiscoveryClient,
@@ -13,7 +13,7 @@ from onward.actors.services import (
     RequestRefused,
 )
 from onward.actors.testing import Probe
-from onward.protocol import Message, NotDelivered, route
+from onward.protocol import Message, NotDelivered, RequestTimeout, route
 from onward.protocol.services import (
     ApiRequest,
     ApiResponse,
@@ -67,10 +67,53 @@ async def test_a_service_is_found_and_used_from_another_node() -> None:
         assert listed.route == (other, *found.route)
         assert await client.get("nothing") is None
 
+        with pytest.raises(RequestTimeout):
+            await phone.request(listed.route, b"page", timeout=5)
+
         await device.stop_worker(announcer.address)
         await sleep(1)
         assert service.services == {}
         assert await client.list() == ()
+
+
+@virtual_time
+async def test_a_service_is_used_through_the_discovery_services_node() -> None:
+    async with SimulatedNetwork() as network:
+        hub, device, phone = [await network.node(name) for name in ("hub", "device", "phone")]
+        listener = await hub.listen("sim://hub", expose=["discovery"])
+        service = DiscoveryService(expose_at=[listener.address])
+        await hub.start(lambda: service, address="discovery")
+        await Probe.on(device, "print", answer=lambda message: b"printed " + message.payload)
+        link = await device.connect("sim://hub")
+        announcers = [
+            await Announcer.on(device, [link, "discovery"], name, "print") for name in ("a", "b")
+        ]
+        for announcer in announcers:
+            await announcer.until_announced()
+        client = DiscoveryClient(phone, [await phone.connect("sim://hub"), "discovery"])
+        for each in await client.list():
+            assert (await phone.request(each.route, b"page")).payload == b"printed page"
+        found = await client.get("b")
+        assert found is not None
+        await device.stop_worker(announcers[0].address)
+        assert (await phone.request(found.route, b"page")).payload == b"printed page"
+        await device.stop_worker(announcers[1].address)
+        await sleep(1)
+        with pytest.raises(RequestTimeout):
+            await phone.request(found.route, b"page", timeout=5)
+        assert hub.dead_letters.by_reason["not exposed"] == 1
+
+
+async def test_no_more_links_are_exposed_than_may_be() -> None:
+    async with Node(limits=NodeLimits(exposed=1)) as node:
+        listener = await node.listen("memory://discovery-limits")
+        service = DiscoveryService(expose_at=[listener.address])
+        await node.start(lambda: service, address="discovery")
+        for name, status in (("one", Status.OK), ("two", Status.CONFLICT)):
+            probe = await Probe.on(node, name)
+            probe.send("discovery", encode_request(ApiRequest(1, name, Method.PUT)))
+            assert decode_response((await probe.next()).payload).status is status
+        assert (list(service.services), service.refused) == (["one"], 1)
 
 
 @virtual_time

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from asyncio import sleep
 from typing import Any
 
@@ -10,6 +11,7 @@ from onward.actors.services import RelayService, RelayServiceOptions, StaticRela
 from onward.actors.testing import Probe
 from onward.protocol import Address, EmptyRoute, Message, NotDelivered, UnknownAddress, route
 from onward.protocol.bare import encode_string
+from onward.protocol.ockam import decode_message, encode_message
 from onward.protocol.payloads import CBOR
 from onward.protocol.services import (
     ApiRequest,
@@ -20,6 +22,7 @@ from onward.protocol.services import (
     encode_request,
 )
 from onward.transports.simulated import SimulatedNetwork
+from tests.support.transports import eventually
 from tests.support.virtual import virtual_time
 
 REGISTER = bytes.fromhex("087265676973746572")  # the payload of vector a10
@@ -239,3 +242,67 @@ async def test_an_answer_nobody_can_be_given_is_a_dead_letter() -> None:
 def test_options_that_cannot_be(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         RelayServiceOptions(**options)
+
+
+class Peer:
+    """Another implementation, as far as this goes: frames of Ockam's wire over a socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def at(cls, uri: str) -> Peer:
+        host, _, port = uri.removeprefix("tcp://").rpartition(":")
+        peer = cls(*await asyncio.open_connection(host, int(port)))
+        peer.writer.write(b"\x01")
+        assert await peer.reader.readexactly(1) == b"\x01"
+        return peer
+
+    async def next(self) -> Message:
+        async with asyncio.timeout(5):
+            size = int.from_bytes(await self.reader.readexactly(4))
+            return decode_message(await self.reader.readexactly(size))
+
+    def send(self, message: Message) -> None:
+        body = encode_message(message)
+        self.writer.write(len(body).to_bytes(4) + body)
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+# "register" to [forwarding_service], return [py]: vector a10, derived by hand.
+A10 = bytes.fromhex(
+    "00000028 84 81 820052666f7277617264696e675f73657276696365"
+    "81 8200427079 49 087265676973746572 f6".replace(" ", "")
+)
+
+
+async def test_the_bytes_of_another_implementation_register_a_relay() -> None:
+    async with Node() as node:
+        listener = await node.listen("tcp://127.0.0.1:0", expose=["forwarding_service"])
+        service = RelayService(expose_at=[listener.address])
+        await node.start(lambda: service, address="forwarding_service")
+        device, phone = await Peer.at(listener.uri), await Peer.at(listener.uri)
+        try:
+            device.writer.write(A10)
+            answer = await device.next()
+            (relay,) = answer.return_route
+            assert answer.onward_route == route("py")
+            assert answer.payload == encode_string(relay.value.decode())
+
+            phone.send(Message((relay, *route("echoer => more")), route("app"), b"hi"))
+            passed = await device.next()
+            assert (passed.onward_route, passed.payload) == (route("echoer => more"), b"hi")
+            # The phone's connection and the phone's worker; not the relay.
+            assert passed.return_route[1:] == route("app")
+            device.send(Message(passed.return_route, route("echoer"), b"HI"))
+            back = await phone.next()
+            assert (back.onward_route, back.payload) == (route("app"), b"HI")
+            assert back.return_route[1:] == route("echoer")
+        finally:
+            await device.close()
+            await phone.close()
+        await eventually(lambda: not service.relays)
