@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
-from ...protocol import Route
+from ...protocol import Address, Route
 from ...protocol.topology import KindOptions, Option, OptionType
 from .._worker import Worker
+from ..services import (
+    Announcer,
+    DiscoveryOptions,
+    DiscoveryService,
+    PubSubOptions,
+    PubSubService,
+    RelayClient,
+    RelayService,
+    RelayServiceOptions,
+    StaticRelayService,
+    Subscriber,
+)
 from ..workers import Echo, Forwarder, Proxy, Spread, Spreader, Tap
 from ._workers import Print, Record
 
@@ -31,11 +44,45 @@ class Kind:
     options: KindOptions = field(default=KindOptions())
 
 
-def _takes(passes_on: bool = False, **options: Option) -> KindOptions:
+def _takes(passes_on: bool = False, /, **options: Option) -> KindOptions:
     return KindOptions(options, passes_on=passes_on)
 
 
+Addresses: TypeAlias = tuple[Address, ...]
+
+_RELAY: Final = RelayServiceOptions()
+_PUB_SUB: Final = PubSubOptions()
+_DISCOVERY: Final = DiscoveryOptions()
 _SPREADS: Final = {each.name.lower().replace("_", "-"): each for each in Spread}
+
+
+_MAY_HAVE: Final = {
+    "expose_at": Option(OptionType.LISTENERS),
+    "expire_after": Option(OptionType.SECONDS),
+}
+"""What all services understand that make addresses."""
+
+
+def _relay(
+    service: type[RelayService],
+    *,
+    expose_at: Addresses = (),
+    expire_after: float = _RELAY.expire_after,
+    max_relays: int = _RELAY.max_relays,
+) -> RelayService:
+    options = RelayServiceOptions(expire_after=expire_after, max_relays=max_relays)
+    return service(expose_at=expose_at, options=options)
+
+
+def _pub_sub(
+    *, expose_at: Addresses = (), expire_after: float = _PUB_SUB.expire_after
+) -> PubSubService:
+    options = PubSubOptions(expire_after=expire_after)
+    return PubSubService(expose_at=expose_at, options=options)
+
+
+def _discovery(*, expire_after: float = _DISCOVERY.expire_after) -> DiscoveryService:
+    return DiscoveryService(options=DiscoveryOptions(expire_after=expire_after))
 
 
 def _spreader(routes: tuple[Route, ...], spread: str = "round-robin") -> Spreader:
@@ -45,7 +92,7 @@ def _spreader(routes: tuple[Route, ...], spread: str = "round-robin") -> Spreade
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
         "echo": Kind(Echo, "answers with what came"),
-        "forward": Kind(Forwarder, "passes on along the onward route", _takes(passes_on=True)),
+        "forward": Kind(Forwarder, "passes on along the onward route", _takes(True)),
         "proxy": Kind(
             Proxy,
             "passes on along a route of its own, what is left of the onward route behind it",
@@ -56,7 +103,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "tap": Kind(
             Tap,
             "passes on along the onward route, and sends a copy to an observer",
-            _takes(observer=Option(OptionType.ROUTE, required=True), passes_on=True),
+            _takes(True, observer=Option(OptionType.ROUTE, required=True)),
         ),
         "spreader": Kind(
             _spreader,
@@ -64,6 +111,48 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             _takes(
                 routes=Option(OptionType.ROUTES, required=True),
                 spread=Option(OptionType.TEXT, choices=tuple(_SPREADS)),
+            ),
+        ),
+        "relay": Kind(
+            partial(_relay, RelayService),
+            "makes relays at random addresses for those who register",
+            _takes(**_MAY_HAVE, max_relays=Option(OptionType.COUNT)),
+        ),
+        "static_relay": Kind(
+            partial(_relay, StaticRelayService),
+            "makes relays at addresses that are asked for: forward_to_ and an alias",
+            _takes(**_MAY_HAVE, max_relays=Option(OptionType.COUNT)),
+        ),
+        "relay_client": Kind(
+            RelayClient,
+            "registers with a relay service, and again when the way to it is lost",
+            _takes(way=Option(OptionType.ROUTE, required=True), alias=Option(OptionType.TEXT)),
+        ),
+        "pubsub": Kind(_pub_sub, "makes topics for those who subscribe", _takes(**_MAY_HAVE)),
+        "subscriber": Kind(
+            Subscriber,
+            "subscribes to a topic, and passes on what is published",
+            _takes(
+                way=Option(OptionType.ROUTE, required=True),
+                name=Option(OptionType.TEXT, required=True),
+                topic=Option(OptionType.TEXT, required=True),
+                deliver=Option(OptionType.ROUTE, required=True),
+                refresh=Option(OptionType.SECONDS),
+            ),
+        ),
+        "discovery": Kind(
+            _discovery,
+            "knows services by name, for as long as they are announced",
+            _takes(expire_after=Option(OptionType.SECONDS)),
+        ),
+        "announcer": Kind(
+            Announcer,
+            "announces a service, and passes on what is sent to it",
+            _takes(
+                way=Option(OptionType.ROUTE, required=True),
+                name=Option(OptionType.TEXT, required=True),
+                target=Option(OptionType.ROUTE, required=True),
+                refresh=Option(OptionType.SECONDS),
             ),
         ),
         "print": Kind(Print, "prints payloads as text"),

@@ -117,6 +117,7 @@ class RunningNode:
                 made = await self.node.listen(
                     uri, expose=listener.expose, **self._options(listener)
                 )
+                self.node.add_address(made.address, listener.address)
             except (OnwardError, OSError, ValueError, TypeError) as error:
                 raise _failed(listener.place, f"cannot listen at {uri}", error) from error
             uris[listener.id] = made.uri

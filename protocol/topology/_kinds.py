@@ -44,6 +44,9 @@ class OptionType(Enum):
     ROUTES = "routes"
     """A list of texts that becomes a tuple of `Route`, each as with `ROUTE`."""
 
+    LISTENERS = "listeners"
+    """A list of names of the node's listeners that becomes a tuple of `ListenerPlan.address`."""
+
 
 _READERS: Final[dict[OptionType, Callable[[object], object]]] = {
     OptionType.TEXT: values.text,
@@ -54,6 +57,7 @@ _READERS: Final[dict[OptionType, Callable[[object], object]]] = {
     OptionType.ADDRESSES: values.addresses,
     OptionType.ROUTE: values.route,
     OptionType.ROUTES: values.routes,
+    OptionType.LISTENERS: values.listeners,
 }
 
 
@@ -98,9 +102,13 @@ def read_option(option: Option, value: object) -> object:
 
 
 def local_heads(option: Option, value: object) -> tuple[Address, ...]:
-    """Return the first addresses of what a ROUTE or ROUTES option was read as."""
-    if option.type is OptionType.ROUTE and value:
+    """Return the addresses that what an option was read as needs on the worker's node."""
+    if not value:
+        return ()
+    if option.type is OptionType.ROUTE:
         return (cast("Route", value)[0],)
-    if option.type is OptionType.ROUTES and value:
+    if option.type is OptionType.ROUTES:
         return tuple(route[0] for route in cast("tuple[Route, ...]", value))
+    if option.type is OptionType.LISTENERS:
+        return cast("tuple[Address, ...]", value)
     return ()

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 from .._address import Address, Route
 from ._locate import Path, path_text
 from ._nearest import suggestion
+from ._values import listener_address
 
 __all__ = [
     "FaultsPlan",
@@ -172,6 +173,11 @@ class ListenerPlan:
     def id(self) -> str:
         """Node and name as `node.name`, which is unique."""
         return f"{self.node}.{self.name}"
+
+    @property
+    def address(self) -> Address:
+        """An address its worker has beside its own random one: `listener:` and the name."""
+        return listener_address(self.name)
 
     @property
     def is_fixed(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from .._address import LOCAL, Address, Route
 from ._fields import Problems
-from ._kinds import KindOptions, local_heads
+from ._kinds import KindOptions, OptionType, local_heads
 from ._locate import Path
 from ._nearest import suggestion
 from ._plan import LinkPlan, ListenerPlan, NodePlan, Place, Plan, WorkerPlan
@@ -21,9 +21,13 @@ class _Node:
         self.plan = plan
         self.workers: dict[Address, WorkerPlan] = {}
         self.links: dict[Address, LinkPlan] = {}
+        self.listeners = {each.address: each for each in plan.listeners}
+
+    def of(self, address: Address) -> WorkerPlan | LinkPlan | ListenerPlan | None:
+        return self.workers.get(address) or self.links.get(address) or self.listeners.get(address)
 
     def has(self, address: Address) -> bool:
-        return address in self.workers or address in self.links
+        return self.of(address) is not None
 
     def names(self) -> list[str]:
         return [_name(each) for each in (*self.workers, *self.links)]
@@ -60,7 +64,7 @@ class _Check:
                 node.links.setdefault(link.address, link)
 
     def _free(self, node: _Node, address: Address, place: Place, below: Path) -> None:
-        taken = node.workers.get(address) or node.links.get(address)
+        taken = node.of(address)
         if taken is not None:
             where = f"{taken.place.key} (line {taken.place.line})"
             self.tell(place, below, f"the address {_name(address)!r} is that of {where}")
@@ -99,6 +103,16 @@ class _Check:
             f"there are: {', '.join(names) or 'none'}{suggestion(name, names)}",
         )
 
+    def _no_listener(self, node: _Node, address: Address, place: Place, below: Path) -> None:
+        name = _name(address).removeprefix("listener:")
+        names = [each.name for each in node.plan.listeners]
+        self.tell(
+            place,
+            below,
+            f"node {node.plan.name!r} has no listener {name!r}; "
+            f"there are: {', '.join(names) or 'none'}{suggestion(name, names)}",
+        )
+
     # --- routes -----------------------------------------------------------------------------
 
     def options(self) -> None:
@@ -110,7 +124,11 @@ class _Check:
                     continue
                 for name, option in kind.options.items():
                     for head in local_heads(option, worker.options.get(name)):
-                        if head.type == LOCAL and not node.has(head):
+                        if head.type != LOCAL or node.has(head):
+                            continue
+                        if option.type is OptionType.LISTENERS:
+                            self._no_listener(node, head, worker.place, ("options", name))
+                        else:
                             self._missing(node, head, worker.place, ("options", name))
 
     def requests(self) -> None:

@@ -20,6 +20,8 @@ __all__ = [
     "count",
     "flag",
     "latency",
+    "listener_address",
+    "listeners",
     "local_address",
     "local_addresses",
     "name",
@@ -180,6 +182,16 @@ def routes(value: object) -> tuple[Route, ...]:
     if not made:
         raise ValueError("the list is empty")
     return made
+
+
+def listener_address(listener: str) -> Address:
+    """Return the address that a listener has by its name."""
+    return Address(LOCAL, b"listener:" + listener.encode())
+
+
+def listeners(value: object) -> tuple[Address, ...]:
+    """Return a list of names of listeners, as the addresses that they have by them."""
+    return tuple(listener_address(name(each)) for each in _texts(value))
 
 
 def _texts(value: object) -> Sequence[str]:

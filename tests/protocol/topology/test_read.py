@@ -148,6 +148,7 @@ address = "1#far"
 addresses = ["y", "2#z"]
 route = "w => 9#v"
 routes = ["w", "1#u => t"]
+listeners = []
 """
     plan = plan_of(f'[nodes.a.workers]\nw.kind = "all"\n[nodes.a.workers.w.options]{options}')
     assert plan.nodes[0].workers[0].options == {
@@ -159,6 +160,7 @@ routes = ["w", "1#u => t"]
         "addresses": (address("y"), address("2#z")),
         "route": route("w => 9#v"),
         "routes": (route("w"), route("1#u => t")),
+        "listeners": (),
     }
 
 

@@ -184,6 +184,36 @@ def test_who_is_started_before_whom(links: str, order: str) -> None:
     assert "".join(plan_of(text).start_order()) == order
 
 
+def test_listeners_of_workers_are_those_of_their_node() -> None:
+    text = """\
+[nodes.a.workers.x]
+kind = "all"
+options.listeners = ["main", "mian"]
+[nodes.a.workers]
+"listener:side" = "echo"
+[nodes.a.listeners]
+main = "tcp://h:1"
+side = "tcp://h:2"
+[nodes.b.workers.x]
+kind = "all"
+options.listeners = ["main"]
+"""
+    assert problems_of(text) == [
+        (
+            "3: nodes.a.workers.x.options.listeners: node 'a' has no listener 'mian'; "
+            "there are: main, side; did you mean 'main'?"
+        ),
+        (
+            "5: nodes.a.workers.\"listener:side\": the address 'listener:side' is that of "
+            "nodes.a.listeners.side (line 8)"
+        ),
+        (
+            "11: nodes.b.workers.x.options.listeners: node 'b' has no listener 'main'; "
+            "there are: none"
+        ),
+    ]
+
+
 def test_a_link_from_nowhere_is_told_of_once() -> None:
     text = (
         '[nodes.a]\n[[links]]\nfrom = "gone"\nto = "tcp://h:1"\nas = "x"\nexpose = ["y"]\n'
