@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -8,6 +9,7 @@ from onward.actors import LimitReached, Mailbox, Node, Worker
 from onward.actors.testing import Probe, virtual_time
 from onward.protocol import DeliveryError, LinkDown, LinkLost, Message, NodeStopped, UnknownAddress
 from onward.transports.simulated import (
+    Event,
     Faults,
     SimulatedNetwork,
     SimulationOptions,
@@ -334,6 +336,23 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert isinstance(traffic, Traffic)
     assert all([traffic.lost, traffic.copied, traffic.cut, traffic.gone, traffic.overtaken])
     assert traffic.on_the_way == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_message_is_accounted_for(seed: int) -> None:
+    history, _, came, traffic = simulate(everything, seed=seed, faults=FAULTS)
+    assert isinstance(history, tuple)
+    assert isinstance(came, list)
+    assert isinstance(traffic, Traffic)
+    kinds = Counter[str](event.kind for event in history if isinstance(event, Event))
+    ended = traffic.arrived + traffic.lost + traffic.cut + traffic.gone
+    assert traffic.sent + traffic.copied == ended
+    assert traffic.on_the_way == 0
+    assert (kinds["sent"], kinds["copied"]) == (traffic.sent, traffic.copied)
+    assert kinds["arrived"] + kinds["overtaken"] == traffic.arrived
+    assert (kinds["lost"], kinds["cut"], kinds["gone"]) == (traffic.lost, traffic.cut, traffic.gone)
+    assert came
+    assert repr(simulate(everything, seed=seed, faults=FAULTS)[0]) == repr(history)
 
 
 @simulated()
