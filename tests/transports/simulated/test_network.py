@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import TypeAlias
 
 import pytest
 
@@ -297,10 +298,12 @@ async def test_faults_of_one_way_and_of_all(network: SimulatedNetwork) -> None:
 # --- the whole --------------------------------------------------------------------------
 
 
+Run: TypeAlias = tuple[tuple[Event, ...], list[Message], list[Message], Traffic]
+
 FAULTS = Faults(latency=(0.01, 0.2), loss=0.1, duplicate=0.1, reorder=0.2)
 
 
-async def everything(network: SimulatedNetwork) -> tuple[object, ...]:
+async def everything(network: SimulatedNetwork) -> Run:
     """Six nodes in a row, messages over five hops, a partition, a crash and a restart."""
     nodes = [await network.node(f"n{number}") for number in range(6)]
     for number, node in enumerate(nodes):
@@ -333,7 +336,6 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert repr(one) == repr(two)
     assert repr(simulate(everything, seed=6, faults=FAULTS)) != repr(one)
     traffic = one[-1]
-    assert isinstance(traffic, Traffic)
     assert all([traffic.lost, traffic.copied, traffic.cut, traffic.gone, traffic.overtaken])
     assert traffic.on_the_way == 0
 
@@ -341,10 +343,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_every_message_is_accounted_for(seed: int) -> None:
     history, _, came, traffic = simulate(everything, seed=seed, faults=FAULTS)
-    assert isinstance(history, tuple)
-    assert isinstance(came, list)
-    assert isinstance(traffic, Traffic)
-    kinds = Counter[str](event.kind for event in history if isinstance(event, Event))
+    kinds = Counter(event.kind for event in history)
     ended = traffic.arrived + traffic.lost + traffic.cut + traffic.gone
     assert traffic.sent + traffic.copied == ended
     assert traffic.on_the_way == 0
