@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..actors.tracing import Trace, TraceGap, TraceHop
-from ..protocol import Address, HopOutcome, Route, format_route
+from ..protocol import Address, HopOutcome, Route
 from ._show import printable
 
 __all__ = ["SILENT", "Step", "TracePicture", "brief", "brief_route", "picture_of", "text_of"]
@@ -83,7 +83,7 @@ def picture_of(trace: Trace, own: str) -> TracePicture:
     if trace.gaps:
         columns.append(SILENT)
     return TracePicture(
-        title=f"onward trace {format_route(trace.route)}",
+        title=f"onward trace {brief_route(trace.route)}",
         columns=tuple(columns),
         steps=tuple(_Rows(trace, columns).rows()),
     )

@@ -125,7 +125,7 @@ def test_it_says_who_was_silent(chain: Chain, capsys: pytest.CaptureFixture[str]
     assert "and before the answer, no report came of 0#…… => 0#relay." in out
     assert f"├{'─' * 28}▶│\n" in out
     assert "● 0#…… => 0#relay\n" in out
-    assert "trace         far           (no report)\n" in out
+    assert "    trace          far            (no report)\n" in out
 
 
 def test_it_says_where_nothing_was_heard(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
