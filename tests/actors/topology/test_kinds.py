@@ -7,6 +7,7 @@ from pathlib import Path
 from onward.actors.services import DiscoveryClient
 from onward.actors.testing import virtual_time
 from onward.actors.topology import KINDS, Topology, read
+from onward.protocol import address
 from onward.transports.simulated import SimulatedNetwork
 
 HUB = """
@@ -94,7 +95,7 @@ async def test_services_and_who_uses_them() -> None:
         assert "refused by a service" not in reasons
         found = await DiscoveryClient(user, "hub => discovery").get("printer")
         assert found is not None
-        assert (await user.request(found.route, b"page")).payload == b"page"
+        assert found.route[-1] == address("announces")
 
 
 def test_every_kind_is_in_the_guide() -> None:
