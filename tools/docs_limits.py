@@ -66,7 +66,14 @@ def summary(thing: type) -> str:
 
 
 def attributes(thing: type) -> dict[str, str]:
-    """Read the `Attributes:` section of a docstring: name to text."""
+    """Read the `Attributes:` sections of a class and of those it is derived from: name to text."""
+    found: dict[str, str] = {}
+    for base in reversed(thing.__mro__[:-1]):
+        found.update(_attributes(base))
+    return found
+
+
+def _attributes(thing: type) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     section = (inspect.getdoc(thing) or "").partition("\nAttributes:\n")[2]
     name = ""
