@@ -89,7 +89,8 @@ class Address(NamedTuple):
 
         Raises:
             AddressError: The type is not a number from 0 to 255, there is a second `#`,
-                a percent-escape is broken, or the value is empty or too long.
+                a percent-escape is broken, the value is empty or too long, or has a lone
+                surrogate, which UTF-8 cannot write.
         """
         head, mark, tail = text.strip().partition("#")
         if not mark:
@@ -100,7 +101,11 @@ class Address(NamedTuple):
             raise AddressError(text, "the type is not a number from 0 to 255")
         if re.search(r"%(?![0-9A-Fa-f]{2})", tail):
             raise AddressError(text, "a '%' without two hexadecimal digits")
-        return checked(cls(int(head), unquote_to_bytes(tail)))
+        try:
+            value = unquote_to_bytes(tail)
+        except UnicodeEncodeError:
+            raise AddressError(text, "a character that UTF-8 cannot write") from None
+        return checked(cls(int(head), value))
 
 
 Route: TypeAlias = tuple[Address, ...]

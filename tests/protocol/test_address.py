@@ -61,6 +61,7 @@ def test_parse(text: str, made: Address) -> None:
         ("%", "a '%' without two hexadecimal digits"),
         ("%4", "a '%' without two hexadecimal digits"),
         ("%zz", "a '%' without two hexadecimal digits"),
+        ("a\ud800", "a character that UTF-8 cannot write"),
         ("a" * (MAX_ADDRESS_VALUE + 1), "the value has 1025 bytes, not 1 to 1024"),
     ],
 )

@@ -91,6 +91,7 @@ def test_the_next_hop_sees_the_one_before() -> None:
         TEXT.replace("-3 ", "- "),
         TEXT.replace("0#tracer", "256#tracer"),
         TEXT.replace("0#tracer", "0#"),
+        TEXT.replace("0#tracer", "0#\ud800"),
         TEXT.replace("-3 ", "-\u0663 "),
         "x" + TEXT,
     ],
