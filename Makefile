@@ -9,6 +9,7 @@
 #   make check     formatter, linter, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
 #   make soak      clients and destinations come, go and die for ten minutes (SOAK="--minutes 60")
+#   make simulate  ten thousand seeded runs of pipes over a bad network (SIMULATE="--runs 100000")
 #   make fuzz      random and mutated input through every decoder (FUZZ="--count 10000000")
 #   make format    format the code and apply the linter's safe fixes
 #   make docs      build the documentation into site/ (make serve: with live reload)
@@ -31,7 +32,7 @@ COMPILED_TESTS := tests/transports/rsocket tests/protocol/rsocket tests/protocol
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compiled test-compiled peers check bench bench-quick soak fuzz format docs serve clean
+.PHONY: help demo test compiled test-compiled peers check bench bench-quick soak simulate fuzz format docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -78,6 +79,9 @@ bench-quick: $(VENV)/.bench
 
 soak: $(VENV)/.bench
 	$(BIN)/python benchmarks/soak.py $(SOAK)
+
+simulate: $(VENV)/.test
+	$(BIN)/python -m tests.simulated $(SIMULATE)
 
 fuzz: $(VENV)/.test
 	@for target in fuzz/[a-z]*.py; do echo "$$target"; $(BIN)/python $$target $(FUZZ) || exit 1; done

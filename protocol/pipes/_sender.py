@@ -214,7 +214,8 @@ class Sender:
             return
         if self._identity:
             self._out.append(encode_frame(Abort(self._identity, self._epoch)))
-        self._break("it was aborted", keep_queue=False)
+        if self._segments or self._queue:
+            self._break("it was aborted", keep_queue=False)
         self._move(SenderInput.ABORT)
 
     def discard(self, why: str) -> None:
