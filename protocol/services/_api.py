@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from .._errors import MalformedMessage
 from ..bare import BareError, Reader as BareReader, encode_data
@@ -157,12 +157,12 @@ def _decode(payload: bytes) -> tuple[dict[Any, Any], bytes]:
     reader = CborReader(data)
     try:
         reader.skip()
-        header = CBOR.decode(data[: reader.position])
+        header: object = CBOR.decode(data[: reader.position])
     except (MalformedMessage, PayloadError) as error:
         raise ServiceError(f"a header that cannot be read: {error}") from None
     if not isinstance(header, dict):
         raise ServiceError("a header that is no map")
-    fields = cast("dict[Any, Any]", header)
+    fields: dict[Any, Any] = header
     body = data[reader.position :]
     has_body = fields.get(_HAS_BODY)
     if not isinstance(has_body, bool) or has_body is not bool(body):

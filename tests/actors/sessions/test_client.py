@@ -74,7 +74,7 @@ class Service:
         self.probe.send(self.back, encode_frame(frame))
 
     async def open(self) -> Open:
-        frame = await self.until(Open)
+        frame: Open = await self.until(Open)
         self.send(Opened(frame.session, frame.epoch, self.token))
         await sleep(0.01)
         return frame
@@ -459,10 +459,10 @@ async def test_the_word_of_a_node_on_the_way_is_taken() -> None:
         await service.open()
         node.route(error(Address(0, b"somebody"), certain=False))
         await sleep(0.01)
-        assert session.state is SessionState.UP
+        assert session.statistics().state == "UP"
         node.route(error(service.probe.address))
         await sleep(0.01)
-        assert (session.state, session.downs) == (SessionState.DOWN, 2)
+        assert (session.statistics().state, session.downs) == ("DOWN", 2)
 
 
 async def test_a_way_that_cannot_be_found() -> None:

@@ -10,7 +10,7 @@ def message(payload: bytes) -> Message:
 
 def test_it_is_bounded_in_number_and_bytes() -> None:
     kept = Kept(limit=3, max_bytes=10, keep_for=5)
-    assert kept.due_at is None
+    assert (len(kept), kept.due_at) == (0, None)
     assert kept.put(message(b"12345"), now=1)
     assert not kept.put(message(b"123456"), now=2)
     assert kept.put(message(b"12345"), now=2)

@@ -138,7 +138,8 @@ async def test_a_later_handshake_brings_another_way_and_an_older_one_does_not() 
         service = await serve(node)
         one, two = await Opening.on(node, "one"), await Opening.on(node, "two")
         first = await one.open(b"s", 2)
-        assert await two.open(b"s", 3) == replace(first, epoch=3)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+        assert isinstance(first, Opened)
+        assert await two.open(b"s", 3) == replace(first, epoch=3)
         one.send("sessions", Open(b"s", 2, 1000))  # late
         one.send("sessions", Open(b"s", 3, 1000))  # a duplicate, by whatever way
         await sleep(0.1)
