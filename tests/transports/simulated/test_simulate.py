@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from typing import NoReturn
 
 import pytest
 
@@ -17,6 +18,7 @@ from onward.transports.simulated import (
     simulate_many,
 )
 from tests.transports.simulated.stage import two_nodes
+from tests.transports.simulated.test_network import FAULTS, everything
 
 LOSSY = Faults(loss=0.2)
 
@@ -109,3 +111,16 @@ print(repr(simulate(everything, seed=5, faults=FAULTS)))
     ]
     assert len(printed[0]) > 10_000
     assert printed[0] == printed[1]
+
+
+def test_nothing_asks_the_system_for_the_time_or_for_random_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object) -> NoReturn:
+        raise AssertionError("this cannot be repeated")
+
+    for where in ("os.urandom", "time.time", "time.monotonic", "time.perf_counter", "uuid.uuid4"):
+        monkeypatch.setattr(where, never)
+    history, _, came, _ = simulate(everything, seed=5, faults=FAULTS)
+    assert history
+    assert came
