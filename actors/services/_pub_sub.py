@@ -172,8 +172,8 @@ class PubSubService(Service):
         return topic
 
     def _remove(self, topic: Topic) -> None:
-        if self._topics.pop(topic.address, None) is not None:
-            topic.stop()
+        del self._topics[topic.address]
+        topic.stop()
 
     def _sweep(self) -> None:
         now = self._now()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from .._errors import MalformedMessage
 from ..bare import BareError, Reader as BareReader, encode_data
@@ -152,7 +152,7 @@ def decode_response(payload: bytes) -> ApiResponse:
     )
 
 
-def _decode(payload: bytes) -> tuple[dict[Any, Any], bytes]:
+def _decode(payload: bytes) -> tuple[dict[object, object], bytes]:
     data = _unwrapped(payload)
     reader = CborReader(data)
     try:
@@ -162,7 +162,7 @@ def _decode(payload: bytes) -> tuple[dict[Any, Any], bytes]:
         raise ServiceError(f"a header that cannot be read: {error}") from None
     if not isinstance(header, dict):
         raise ServiceError("a header that is no map")
-    fields: dict[Any, Any] = header
+    fields = cast("dict[object, object]", header)
     body = data[reader.position :]
     has_body = fields.get(_HAS_BODY)
     if not isinstance(has_body, bool) or has_body is not bool(body):
@@ -180,14 +180,14 @@ def _unwrapped(payload: bytes) -> bytes:
     return data
 
 
-def _number(header: dict[Any, Any], key: int) -> int:
+def _number(header: dict[object, object], key: int) -> int:
     number = header.get(key)
     if type(number) is not int or not 0 <= number <= MAX_REQUEST_ID:
         raise ServiceError(f"a header whose field {key} is no number of 32 bits")
     return number
 
 
-def _code(header: dict[Any, Any], key: int, kind: type[_Code], what: str) -> _Code:
+def _code(header: dict[object, object], key: int, kind: type[_Code], what: str) -> _Code:
     number = _number(header, key)
     try:
         return kind(number)

@@ -94,7 +94,7 @@ async def comes_back(network: SimulatedNetwork) -> None:
 
 @pytest.mark.slow
 def test_a_relay_comes_back_under_its_alias() -> None:
-    simulate_many(comes_back, seeds=range(40), faults=BAD)
+    simulate_many(comes_back, seeds=range(25), faults=BAD)
 
 
 async def leads_to_who_has_it(network: SimulatedNetwork) -> None:
@@ -117,7 +117,7 @@ async def leads_to_who_has_it(network: SimulatedNetwork) -> None:
 @pytest.mark.slow
 def test_a_dynamic_relay_leads_to_who_registered_it() -> None:
     faults = Faults(latency=(0.001, 0.2), loss=0.1, duplicate=0.3)
-    simulate_many(leads_to_who_has_it, seeds=range(15), faults=faults)
+    simulate_many(leads_to_who_has_it, seeds=range(10), faults=faults)
 
 
 async def session_through_a_relay(network: SimulatedNetwork) -> None:
@@ -155,7 +155,7 @@ async def session_through_a_relay(network: SimulatedNetwork) -> None:
 
 @pytest.mark.slow
 def test_a_session_through_a_relay_survives_the_hub() -> None:
-    simulate_many(session_through_a_relay, seeds=range(60), faults=BAD)
+    simulate_many(session_through_a_relay, seeds=range(40), faults=BAD)
 
 
 async def is_published(network: SimulatedNetwork) -> None:

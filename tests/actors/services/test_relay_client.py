@@ -15,7 +15,7 @@ from onward.actors.services import (
 )
 from onward.actors.testing import Probe
 from onward.protocol import Address, ErrorReply, LinkDown, Message, RouteLike, encode_error_reply
-from onward.protocol.bare import encode_string
+from onward.protocol.bare import encode_data, encode_string
 from onward.protocol.sessions import LivenessOptions, SessionState
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.virtual import virtual_time
@@ -167,7 +167,8 @@ async def test_answers_that_are_none() -> None:
         await relay.until_up(1)
         await sleep(0.1)
         assert node.dead_letters.by_reason == {"unhandled": 3, "late answer": 1}
-        # What was taken for a relay sends nothing back.
+        # What was taken for a relay sends nothing back, and an old ping is no answer.
+        node.send(relay.address, encode_data(relay._secret) + bytes(2))
         await sleep(10)
         assert causes == ["3 pings went unanswered"]
 

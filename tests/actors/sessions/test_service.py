@@ -275,7 +275,7 @@ async def test_over_tcp_with_a_link_that_is_lost() -> None:
         await session.until_up(5)
         assert (await here.request("s => echo", b"one", timeout=5)).payload == b"ONE"
         await here.stop_worker(links[0])
-        await eventually(lambda: session.downs == 1)
+        assert await session.until_down() == "the first step of the way stopped"
         await session.until_up(5)
         assert (await here.request("s => echo", b"two", timeout=5)).payload == b"TWO"
         assert (session.resumed, len(links), len(service.sessions)) == (True, 2, 1)
