@@ -431,6 +431,30 @@ def test_a_key_that_is_encrypted_asks_nobody_for_a_password(
         server_context(TlsOptions(certificate=certificates.server, key=locked))
 
 
+async def test_a_client_that_goes_away_before_it_begins(
+    nodes: Nodes, certificates: Certificates
+) -> None:
+    _, _, c = nodes
+    listener = await listening(c, "tls://127.0.0.1:0", certificates.listener)
+    _, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tls"))
+    writer.close()
+    await eventually(lambda: listener.statistics().refused)
+    assert listener.statistics().refused == {"the peer closed the connection": 1}
+
+
+async def test_a_client_that_does_not_go_on(nodes: Nodes, certificates: Certificates) -> None:
+    _, _, c = nodes
+    tls = certificates.listener
+    listener = await listening(c, "tls://127.0.0.1:0", tls, tls_timeout=0.05)
+    reader, writer = await asyncio.open_connection(*parse_uri(listener.uri, "tls"))
+    writer.write(b"\x16\x03\x01\x02\x00")
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    await eventually(lambda: listener.statistics().refused)
+    assert listener.statistics().refused == {"no TLS handshake within 0.05 s": 1}
+
+
 def test_names_of_a_certificate() -> None:
     certificate = {
         "subject": ((("countryName", "AQ"),), (("commonName", "one"),)),
@@ -440,9 +464,16 @@ def test_names_of_a_certificate() -> None:
             ("IP Address", "10.0.0.1"),
             ("DNS", "one"),
             ("othername", "<unsupported>"),
+            ("IP Address", "<invalid>"),
         ),
     }
-    assert certified_names(certificate) == ("spiffe://a/b", "a.example", "one", "10.0.0.1")
+    assert certified_names(certificate) == (
+        "spiffe://a/b",
+        "a.example",
+        "one",
+        "10.0.0.1",
+        "<invalid>",
+    )
     assert certified_names(None) == ()
     assert certified_names({}) == ()
     many = {"subjectAltName": tuple(("DNS", str(number)) for number in range(100))}

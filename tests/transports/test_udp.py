@@ -37,6 +37,7 @@ from onward.transports import (
     UdpTransport,
     parse_uri,
 )
+from onward.transports._udp import _nobody
 from onward.transports._udp_link import _literal
 from onward.transports._udp_socket import UdpSocket
 from tests.support.loops import LoopFactory, on_each_loop, run_on
@@ -419,7 +420,7 @@ async def test_a_link_that_ends_ends_what_waits_for_it(nodes: Nodes) -> None:
     listener = await listening(c, "stuck")
     link = await a.connect(listener.uri)
     asked = asyncio.create_task(a.request([link, "stuck"], b""))
-    await eventually(lambda: stuck is not None and listener.statistics().links)
+    await eventually(lambda: listener.statistics().links)
     await a.stop_worker(link)
     with pytest.raises(LinkLost):
         await asked
@@ -510,7 +511,7 @@ class Slow(asyncio.DatagramTransport):
 
 async def test_who_sends_waits_while_the_system_takes_nothing() -> None:
     loop = asyncio.get_running_loop()
-    udp_socket = UdpSocket(UdpOptions(), loop, lambda *_: None)
+    udp_socket = UdpSocket(UdpOptions(), loop, _nobody)
     assert udp_socket.send([b"lost"], ()) is None
     assert udp_socket.pending == 0
     udp_socket.close()
@@ -530,3 +531,22 @@ async def test_who_sends_waits_while_the_system_takes_nothing() -> None:
     await waiting
     udp_socket.error_received(OSError("unreachable"))
     assert udp_socket.dropped == {"refused by the system": 1}
+
+
+async def test_a_transport_that_stops_closes_all_that_is_its_own(nodes: Nodes) -> None:
+    a, _, c = nodes
+    listener = await listening(c)
+    links = [await a.connect(listener.uri) for _ in range(2)]
+    await udp_of(a).stop()
+    assert not udp_of(a).statistics()
+    assert not any(a.has(link) for link in links)
+    await udp_of(c).stop()
+    assert not c.has(listener.address)
+
+
+async def test_what_closes_later_than_its_socket_and_again(nodes: Nodes) -> None:
+    udp_socket = UdpSocket(UdpOptions(), nodes[0].loop, _nobody)
+    for _ in range(2):
+        udp_socket.close()
+        await udp_socket.closed()
+    udp_socket.connection_lost(None)

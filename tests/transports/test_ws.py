@@ -352,6 +352,8 @@ async def test_what_is_no_uri(nodes: Nodes, uri: str) -> None:
     a, *_ = nodes
     with pytest.raises(ValueError, match="not"):
         await a.connect(uri)
+    with pytest.raises(ValueError, match="is not ws://"):
+        await ws_of(a).connect("tcp://127.0.0.1:1")
 
 
 def test_options_are_those_of_all_streams_and_more() -> None:
