@@ -168,41 +168,36 @@ class Pair:
         receiver.receive(frame, self.now)  # type: ignore[arg-type]
         self.after_receiver(receiver)
 
-    def step(self) -> bool:
-        """Do what comes next, at its time; false if nothing does."""
+    def times(self) -> list[float]:
+        """Return when anything will happen."""
         times = [self.sender.timer()]
         if self.receiver is not None and self.receiver.state is not ReceiverState.CLOSED:
             times.append(self.receiver.timer())
         if self.on_the_way:
             times.append(self.on_the_way[0][0])
-        known = [each for each in times if each is not None]
-        if not known:
-            return False
-        at = min(known)
+        return [each for each in times if each is not None]
+
+    def step(self, at: float) -> None:
+        """Do what comes next, at its time."""
         self.now = max(self.now, at)
+        timer = self.sender.timer()
         if self.on_the_way and self.on_the_way[0][0] <= self.now:
             _, _, to_receiver, frame = heapq.heappop(self.on_the_way)
             self.arrive(to_receiver, frame)
-        elif self.sender.timer() == at:
+        elif timer is not None and timer <= self.now:
             self.sender.handle_timer(self.now)
             self.after_sender()
         elif self.receiver is not None:
             self.receiver.handle_timer(self.now)
             self.after_receiver(self.receiver)
-        return True
 
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
         end = self.now + seconds
         for _ in range(1_000_000):
-            times = [self.sender.timer()]
-            if self.receiver is not None and self.receiver.state is not ReceiverState.CLOSED:
-                times.append(self.receiver.timer())
-            if self.on_the_way:
-                times.append(self.on_the_way[0][0])
-            known = [each for each in times if each is not None]
-            if not known or min(known) > end:
+            times = self.times()
+            if not times or min(times) > end:
                 self.now = end
                 return
-            self.step()
+            self.step(min(times))
         raise AssertionError("it never comes to rest")
