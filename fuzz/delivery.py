@@ -1,0 +1,459 @@
+"""Throw random and mutated bytes at what delivers messages: pipes, sessions and datagrams.
+
+Three targets. The frames of pipes and of sessions: a frame, or the documented error with a short
+text of plain characters, and nothing else; a frame has one form only, so it is written as it was
+read. What was read goes into the state machines of both ends of a pipe, whose window bounds what
+they hold, whatever comes. Datagrams come from several peers, in a time of their own: what is kept
+of messages that are not whole stays within each limit. The process does not grow.
+
+    python fuzz/delivery.py --count 1000000 --seed 1 --target pipes
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final, Protocol
+
+from onward.protocol import MalformedMessage, Message, route
+from onward.protocol.ockam import (
+    Assembler,
+    DatagramLimits,
+    Part,
+    decode_message,
+    encode_message,
+    split_message,
+)
+from onward.protocol.pipes import (
+    Abort,
+    Confirm,
+    Data,
+    End,
+    Ended,
+    Frame,
+    FrameReader,
+    Hello,
+    Mode,
+    Open,
+    Opened,
+    Ordering,
+    Overflow,
+    PipeFrameError,
+    PipeOptions,
+    PipeReceiverOptions,
+    Receiver,
+    Sender,
+    SenderState,
+    Unknown,
+    Welcome,
+    decode_frame,
+    encode_frame,
+    frame_identity,
+)
+from onward.protocol.sessions import (
+    Acceptor,
+    Close,
+    Closed,
+    Data as SessionData,
+    Frame as SessionFrame,
+    LivenessOptions,
+    Open as SessionOpen,
+    Opened as SessionOpened,
+    Opener,
+    Ping,
+    Pong,
+    Refused,
+    SessionFrameError,
+    SessionState,
+    decode_frame as decode_session_frame,
+    encode_frame as encode_session_frame,
+)
+
+MAX_ERROR_TEXT: Final = 200
+MAX_GROWTH: Final = 32 * 1024 * 1024
+"""Bytes the resident memory may grow after the first tenth of the inputs."""
+
+ID: Final = bytes(range(16))
+EPOCH: Final = bytes(range(8))
+NUMBERS: Final = [
+    bytes.fromhex(text)
+    for text in ("00", "01", "02", "05", "40", "7f", "80", "8000", "8001", "ff", "ff" * 9 + "01")
+]
+
+
+class Target(Protocol):
+    """What takes inputs and holds state between them."""
+
+    seeds: list[bytes]
+    pieces: list[bytes]
+
+    def check(self, random: Random, data: bytes) -> bool:
+        """Take an input; tell whether it was accepted, raise if the invariant is broken."""
+        ...
+
+
+def mutated(random: Random, target: Target) -> bytes:
+    data = bytearray(random.choice(target.seeds))
+    for _ in range(int(random.expovariate(1.0))):
+        place = int(random.random() * (len(data) + 1))
+        kind = int(random.random() * 5)
+        if kind == 0 and place < len(data):
+            data[place] = int(random.random() * 256)
+        elif kind == 1:
+            piece = random.choice(target.pieces)
+            data[place : place + len(piece)] = piece
+        elif kind == 2:
+            data[place:place] = random.choice(target.pieces)
+        elif kind == 3:
+            del data[place : place + 1 + int(random.random() * 4)]
+        else:
+            other = random.choice(target.seeds)
+            data[place:] = other[int(random.random() * len(other)) :]
+    return bytes(data)
+
+
+def made(random: Random, target: Target) -> bytes:
+    if random.random() < 0.03:
+        return random.randbytes(int(random.random() * 64))
+    return mutated(random, target)
+
+
+def check_text_of(error: Exception) -> None:
+    text = str(error)
+    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
+        raise AssertionError(f"the error's text: {text!r}")
+
+
+# --- pipes ------------------------------------------------------------------------------------
+
+WINDOW: Final = 8
+WINDOW_BYTES: Final = 64
+FRAME_MESSAGES: Final = 4
+MOST_IN_A_FRAME: Final = 32
+"""Messages that fit into a frame as mutations make them."""
+
+
+def data_frames() -> list[bytes]:
+    messages = tuple(
+        Message(route("hop => printer"), route("app")[: number % 2], bytes(number))
+        for number in range(FRAME_MESSAGES)
+    )
+    return [
+        encode_frame(Data(ID, EPOCH, Mode(ordering), base, first, messages[:count]))
+        for ordering in Ordering
+        for base, first, count in ((1, 1, 1), (1, 2, 3), (3, 7, 2), (1, 12, 4), (9, 9, 0))
+    ]
+
+
+class Pipes:
+    """Frames of pipes, and the two ends of one that take them in."""
+
+    def __init__(self) -> None:
+        self.pieces = NUMBERS
+        self.seeds = [
+            *data_frames(),
+            *map(
+                encode_frame,
+                (
+                    Open(ID, Mode()),
+                    Opened(ID, EPOCH, 5, 100),
+                    Confirm(ID, EPOCH, 3, ((5, 5), (7, 9)), ((2, 3),)),
+                    Confirm(ID, EPOCH, 2),
+                    End(ID, EPOCH, Mode(), 9),
+                    Ended(ID, EPOCH),
+                    Abort(ID, EPOCH),
+                    Unknown(ID, EPOCH),
+                    Hello(ID),
+                    Welcome(ID),
+                ),
+            ),
+        ]
+        self.reader = FrameReader()
+        self.now = 0.0
+        self.receiver = self.new_receiver(Mode())
+        self.sender = self.new_sender()
+
+    def new_receiver(self, mode: Mode) -> Receiver:
+        options = PipeReceiverOptions(window=WINDOW, window_bytes=WINDOW_BYTES)
+        return Receiver(options, ID, EPOCH, mode, self.now)
+
+    def new_sender(self) -> Sender:
+        options = PipeOptions(window=WINDOW, queue=WINDOW, frame_messages=FRAME_MESSAGES)
+        return Sender(options, lambda: ID)
+
+    def check(self, random: Random, data: bytes) -> bool:
+        self.now += random.choice((0.0, 0.001, 1.0, 70.0))
+        if random.random() < 0.02:
+            mode = Mode(Ordering(random.randrange(3)), random.random() < 0.7)
+            self.receiver, self.sender = self.new_receiver(mode), self.new_sender()
+        frame = self.read(data)
+        if frame is None:
+            return False
+        if isinstance(frame, Open | Data | End | Abort):
+            if frame.identity == ID:
+                self.check_receiver(random, frame)
+        else:
+            self.check_sender(random, frame)
+        return True
+
+    def read(self, data: bytes) -> Frame | None:
+        """Read it with a reader that remembers routes, and with one that does not."""
+        try:
+            frame = self.reader.read(data)
+        except PipeFrameError as error:
+            check_text_of(error)
+            try:
+                decode_frame(data)
+            except PipeFrameError:
+                return None
+            raise AssertionError("only one reader reads it") from error
+        if decode_frame(data) != frame or encode_frame(frame) != data:
+            raise AssertionError(f"{frame} is read or written otherwise")
+        if frame_identity(data) != frame.identity:
+            raise AssertionError("it has two identities")
+        return frame
+
+    def check_receiver(self, random: Random, frame: Open | Data | End | Abort) -> None:
+        receiver = self.receiver
+        receiver.receive(frame, self.now)
+        self.settle_receiver()
+        if receiver.ready and random.random() < 0.5:
+            if random.random() < 0.2:
+                receiver.refuse()
+            else:
+                receiver.handed_on(random.randint(1, len(receiver.ready)))
+            self.settle_receiver()
+        if random.random() < 0.1:
+            receiver.handle_timer(self.now)
+            self.settle_receiver()
+
+    def settle_receiver(self) -> None:
+        receiver = self.receiver
+        for answer in receiver.answers(self.now):
+            decode_frame(answer)
+        for event in receiver.take_events():
+            if not isinstance(event, Overflow) and not 0 < event.first <= event.last:
+                raise AssertionError(f"{event}")
+        # One that is not confirmed takes a frame whole as long as its window is not full.
+        most = WINDOW if receiver.mode.confirm else 2 * WINDOW + MOST_IN_A_FRAME
+        if receiver.held > most:
+            raise AssertionError(f"{receiver.held} messages are held, over {most}")
+
+    def check_sender(self, random: Random, frame: Frame) -> None:
+        sender = self.sender
+        while sender.room and random.random() < 0.6 and sender.state is not SenderState.CLOSED:
+            sender.send(Message(route("printer"), (), b"x" * random.randrange(20)))
+        for sent in sender.frames(self.now):
+            decode_frame(sent)
+        sender.receive(frame, self.now)
+        if random.random() < 0.1:
+            sender.handle_timer(self.now)
+        for sent in sender.frames(self.now):
+            decode_frame(sent)
+        sender.take_events()
+        if sender.unconfirmed > WINDOW or sender.waiting > WINDOW:
+            raise AssertionError(f"{sender.unconfirmed} sent and {sender.waiting} wait")
+        told = sender.confirmed + sender.missed + sender.in_doubt + sender.unsent
+        if told + sender.unconfirmed + sender.waiting != sender.accepted:
+            raise AssertionError(f"{sender.accepted} were accepted, and {told} are accounted for")
+
+
+# --- sessions ---------------------------------------------------------------------------------
+
+
+class Sessions:
+    """Frames of sessions, and the two ends of one that take them in."""
+
+    def __init__(self) -> None:
+        body = encode_message(Message(route("echo"), route("app"), b"hi"))
+        self.pieces = NUMBERS
+        self.seeds = [
+            encode_session_frame(frame)
+            for frame in (
+                SessionOpen(ID, 1, 10_000),
+                SessionOpened(ID, 1, EPOCH),
+                Refused(ID, 1, final=True, reason="too many sessions"),
+                Ping(EPOCH, 1, 7),
+                Pong(EPOCH, 1, 7),
+                SessionData(EPOCH, body),
+                SessionData(EPOCH, b""),
+                Close(EPOCH, "döne"),
+                Closed(EPOCH),
+            )
+        ]
+        self.now = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        self.opener = Opener(LivenessOptions(), random=lambda: 0.5)
+        self.opener.start(self.now)
+        self.acceptor = Acceptor(LivenessOptions())
+        self.acceptor.opened(self.now, 1)
+
+    def check(self, random: Random, data: bytes) -> bool:
+        self.now += random.choice((0.0, 0.1, 5.0))
+        try:
+            frame = decode_session_frame(data)
+        except SessionFrameError as error:
+            check_text_of(error)
+            return False
+        if encode_session_frame(frame) != data:
+            raise AssertionError(f"{frame} is written otherwise")
+        if isinstance(frame, SessionData):
+            try:
+                decode_message(frame.body)
+            except MalformedMessage as error:
+                check_text_of(error)
+        self.feed(random, frame)
+        return True
+
+    def feed(self, random: Random, frame: SessionFrame) -> None:
+        """Tell both ends what a worker would tell them of such a frame."""
+        opener, acceptor = self.opener, self.acceptor
+        match frame:
+            case SessionOpen(_, epoch, _, _):
+                acceptor.opened(self.now, epoch)
+            case SessionOpened(_, epoch, _):
+                opener.opened(self.now, epoch)
+            case Refused(_, epoch, _, reason):
+                opener.failed(self.now, epoch, reason)
+            case Ping(_, epoch, _):
+                acceptor.heard(self.now, epoch)
+            case Pong():
+                opener.heard()
+            case Close(_, reason):
+                random.choice((opener, acceptor)).told(reason)
+            case Closed():
+                random.choice((opener, acceptor)).acked()
+            case SessionData():
+                random.choice((opener, acceptor)).close(self.now, "done")
+        self.check_ends(random)
+
+    def check_ends(self, random: Random) -> None:
+        """Each end is woken some time, and not at once again."""
+        opener, acceptor = self.opener, self.acceptor
+        for end in (opener, acceptor):
+            if random.random() < 0.5:
+                end.tick(self.now)
+                if end.wake_at is not None and end.wake_at <= self.now:
+                    raise AssertionError(f"{end.state} is due at once again")
+            if end.wake_at is None and end.state is not SessionState.CLOSED:
+                raise AssertionError(f"{end.state} is never left")
+        if opener.state is acceptor.state is SessionState.CLOSED:
+            self.begin()
+
+
+# --- datagrams --------------------------------------------------------------------------------
+
+LIMITS: Final = DatagramLimits(
+    max_message=4000, messages_of_peer=3, messages=6, max_bytes=8000, max_age=5.0
+)
+
+
+class Datagrams:
+    """Datagrams of several peers, of whose parts messages are put together."""
+
+    def __init__(self) -> None:
+        self.pieces = [
+            bytes.fromhex(text)
+            for text in (
+                *("85", "84", "9f", "98ff", "01", "00", "1901ed", "1903da", "1a7fffffff", "f4"),
+                *("1affffffff", "1bffffffffffffffff", "f5", "f6", "40", "58ff", "5affffffff", "ff"),
+            )
+        ]
+        small = encode_message(Message(route("echo"), route("app"), b"hi"))
+        large = encode_message(Message(route("echo"), route("app"), bytes(1500)))
+        self.seeds = [
+            *(part for number in (1, 2, 0xFFFF) for part in split_message(large, number)),
+            *split_message(small, 3),
+            Part(1, 5, last=False, content=b"x" * 7).serialize(),
+            Part(1, 493, last=True, content=b"y").serialize(),
+            Part(2, 3999, last=True, content=b"z").serialize(),
+        ]
+        self.assembler = Assembler(LIMITS)
+        self.now = 0.0
+
+    def check(self, random: Random, data: bytes) -> bool:
+        self.now += random.random() * 0.05
+        try:
+            part = Part.parse(data)
+        except MalformedMessage as error:
+            check_text_of(error)
+        else:
+            if Part.parse(part.serialize()) != part:
+                raise AssertionError(f"{part} is read otherwise")
+        assembler = self.assembler
+        whole = assembler.receive(random.randrange(4), data, self.now)
+        if assembler.unfinished > LIMITS.messages or assembler.held > LIMITS.max_bytes:
+            raise AssertionError(f"{assembler.unfinished} messages, {assembler.held} bytes")
+        if not assembler.unfinished and assembler.held:
+            raise AssertionError(f"{assembler.held} bytes of nothing")
+        timer = assembler.get_timer()
+        if timer is not None and timer <= self.now:
+            raise AssertionError("what is too old is still there")
+        if whole is None:
+            return False
+        if not 0 < len(whole) <= LIMITS.max_message:
+            raise AssertionError(f"a message of {len(whole)} bytes")
+        try:
+            decode_message(whole)
+        except MalformedMessage as error:
+            check_text_of(error)
+        return True
+
+
+TARGETS: Final[dict[str, Callable[[], Target]]] = {
+    "datagrams": Datagrams,
+    "pipes": Pipes,
+    "sessions": Sessions,
+}
+
+
+def resident() -> int:
+    """Bytes of memory the process has resident; 0 where the system does not say."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+
+
+def run(name: str, count: int, seed: int) -> bool:
+    """Try so many inputs on one target; tell whether all held."""
+    target, random = TARGETS[name](), Random(f"{name} {seed}")
+    started, before, taken = time.perf_counter(), 0, 0
+    for number in range(count):
+        if number == count // 10:
+            before = resident()
+        data = made(random, target)
+        try:
+            taken += target.check(random, data)
+        except Exception as error:  # noqa: BLE001 - any is a finding
+            print(f"{name}: FAILED at input {number}, seed {seed}: {error!r}")
+            print(f"input {data.hex()}")
+            return False
+    grown = resident() - before
+    print(
+        f"{name}: {count} inputs, seed {seed}: {taken} taken, {count - taken} refused, "
+        f"{grown / 1024:.0f} KiB grown, {time.perf_counter() - started:.1f} s"
+    )
+    if grown > MAX_GROWTH:
+        print(f"{name}: FAILED: over {MAX_GROWTH} bytes grown")
+        return False
+    return True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=100_000, help="inputs to try on each target")
+    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
+    parser.add_argument("--target", choices=sorted(TARGETS), help="only this one")
+    options = parser.parse_args(arguments)
+    chosen = [options.target] if options.target else list(TARGETS)
+    held = [run(name, options.count, options.seed) for name in chosen]
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
