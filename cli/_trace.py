@@ -21,7 +21,7 @@ from ._status import CommandError, Status
 from ._trace_picture import brief, brief_route, picture_of, text_of
 from ._trace_svg import draw
 
-__all__ = ["OWN", "add_command", "follow", "show", "told"]
+__all__ = ["OWN", "add_command", "follow", "raise_for", "show", "told"]
 
 OWN: Final = "trace"
 """Name of the command's own node."""
@@ -91,7 +91,7 @@ def _command(arguments: argparse.Namespace) -> None:
             print(json.dumps(told(traced), indent=2))
         else:
             print(show(traced, arguments.form))
-        _raise_for(traced, arguments.timeout)
+        raise_for(traced, arguments.timeout)
 
     with no_log("onward"):
         run(trace_it)
@@ -136,7 +136,12 @@ def _write(name: str, text: str) -> None:
         raise CommandError(f"cannot write {name}: {error.strerror}") from error
 
 
-def _raise_for(traced: Trace, timeout: float) -> None:
+def raise_for(traced: Trace, timeout: float) -> None:
+    """Say what a trace means for the exit status, if it is not that the answer came.
+
+    Raises:
+        CommandError: It is not.
+    """
     if traced.answer is None:
         if traced.lost is not None:
             raise CommandError(f"not delivered: {traced.lost}")

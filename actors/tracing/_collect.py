@@ -153,10 +153,9 @@ class _Collector(Worker):
         """Wait for the answer, and then until all is said."""
         loop = self.node.loop
         until = loop.time() + self._options.timeout
-        while self.answer is None and await self._news_by(until):
-            pass
-        if self.answer is None:
-            return
+        while self.answer is None:
+            if not await self._news_by(until):
+                return
         until = loop.time() + self._options.settle
         while not self._complete() and await self._news_by(until):
             until = loop.time() + self._options.settle

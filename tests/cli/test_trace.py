@@ -7,15 +7,18 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from onward.actors import BackgroundNode, Node
-from onward.actors.tracing import HopTracer
+from onward.actors.tracing import HopTracer, Trace, TraceGap
+from onward.actors.tracing._trace import ROOT
 from onward.cli import main
-from onward.cli._status import Status
+from onward.cli._payload import TEXT
+from onward.cli._status import CommandError, Status
+from onward.cli._trace import raise_for, show
 from onward.cli._trace_picture import brief
 from onward.protocol import Address, Message, address
 from tests.support.commands import TIMEOUT, onward
@@ -144,6 +147,43 @@ def test_no_answer_is_in_doubt(chain: Chain, capsys: pytest.CaptureFixture[str])
     out, error = capsys.readouterr()
     assert "failed\n" in out
     assert error == "onward trace: no answer in 0.2 s\n"
+
+
+def test_an_error_reply_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    with Node.in_background("far", error_replies=True) as far:
+        far.start(Forwarder, address="relay")
+        uri = "tcp://127.0.0.1:0"
+        listener = far.call(far.node.listen, uri, expose=["relay"], error_replies=True)
+        where = listener.uri[6:]
+        far.node.tracer = HopTracer(far.node)
+        assert main(["trace", f"1#{where} => relay => nobody"]) == Status.FAILED
+    out, error = capsys.readouterr()
+    assert "0#relay" in out
+    assert "answer:" not in out
+    assert error == "onward trace: no such worker: 0#nobody\n"
+
+
+def test_what_its_own_node_drops_is_not_delivered(capsys: pytest.CaptureFixture[str]) -> None:
+    traced = Trace(
+        trace="0" * 32,
+        route=(address("echo"),),
+        hops=(),
+        gaps=(TraceGap(ROOT, None, (), (address("echo"),)),),
+        clocks=(),
+        answer=None,
+        answered_after=None,
+        took=1.0,
+        lost="no connection",
+    )
+    text = show(traced, TEXT)
+    assert "No node reported a hop" in text
+    assert "From the start it was to go to 0#echo: nothing was heard of that." in text
+    assert "● no answer: no connection" in text
+    with pytest.raises(CommandError, match="not delivered: no connection") as raised:
+        raise_for(traced, 1.0)
+    assert raised.value.status is Status.FAILED
+    lost = replace(traced, gaps=(TraceGap("1" * 16, "2" * 16, (), ()),))
+    assert "Before the answer, at least one report was lost." in show(lost, TEXT)
 
 
 def test_it_connects_first(chain: Chain, capsys: pytest.CaptureFixture[str]) -> None:
