@@ -90,17 +90,17 @@ def _turned(boxes: Sequence[str], edges: Sequence[Edge]) -> list[bool]:
         entered.add(first)
         while stack:
             box, rest = stack[-1]
-            number = next(rest, None)
-            if number is None:
+            arrow = next(rest, None)
+            if arrow is None:
                 left.add(box)
                 stack.pop()
                 continue
-            end = edges[number][1]
+            end = edges[arrow][1]
             if end not in entered:
                 entered.add(end)
                 stack.append((end, iter(out[end])))
             elif end not in left:
-                turned[number] = True
+                turned[arrow] = True
     return turned
 
 

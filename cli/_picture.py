@@ -181,8 +181,8 @@ class _LayOut:
         x = MARGIN
         names = [0.0] * len(self._layers.layers)
         for number, path in enumerate(self._layers.paths):
-            layer = path[0].layer
-            names[layer] = max(names[layer], _width(self._texts[number]) + PADDING)
+            gap = path[0].layer
+            names[gap] = max(names[gap], _width(self._texts[number]) + PADDING)
         for index, layer in enumerate(self._layers.layers):
             width = max(self._boxes[cell.box].width if cell.box else 0.0 for cell in layer)
             self._lefts.append(x)

@@ -216,7 +216,7 @@ def _simulate(plan: Plan, arguments: argparse.Namespace) -> None:
 
     given = plan.simulation.faults.given()
     try:
-        faults = Faults(**given)  # pyright: ignore[reportArgumentType]
+        faults = Faults(**given)
         outcomes = simulate(scenario, seed=seed, faults=faults)
     except KeyboardInterrupt:
         raise Interrupted from None

@@ -21,7 +21,7 @@ from ._up_steps import GRACE, Said, decode, encode
 
 __all__ = ["run_processes"]
 
-STEP_TIMEOUT: Final = 30.0
+STEP_TIMEOUT: Final = 60.0
 """Seconds a node may take for one step; then all are ended."""
 
 LAST_WORDS: Final = 1.0

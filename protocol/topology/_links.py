@@ -28,7 +28,7 @@ def read_link(table: Table, nodes: Sequence[NodePlan]) -> LinkPlan | None:
             table.add("as", str(error))
     elif uri:
         table.add("", "as is missing: a link to outside has to be given a name")
-    expose = table.take("expose", values.addresses, ())
+    expose = table.maybe("expose", values.addresses) or ()
     options = table.table("options").rest()
     faults = _faults(table.table("simulation"))
     table.finish()

@@ -223,7 +223,7 @@ class FaultsPlan:
     reorder: float | None = None
     reorder_by: float | None = None
 
-    def given(self) -> dict[str, float | tuple[float, float]]:
+    def given(self) -> dict[str, Any]:
         """Return what the file says, by name."""
         values = {
             "latency": self.latency,

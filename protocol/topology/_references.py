@@ -58,10 +58,10 @@ class _Check:
                         self._free(node, address, worker.place, (key, index))
                         node.workers.setdefault(address, worker)
         for link in self.plan.links:
-            node = self.nodes.get(link.node)
-            if node is not None:
-                self._free(node, link.address, link.place, ("as",))
-                node.links.setdefault(link.address, link)
+            start = self.nodes.get(link.node)
+            if start is not None:
+                self._free(start, link.address, link.place, ("as",))
+                start.links.setdefault(link.address, link)
 
     def _free(self, node: _Node, address: Address, place: Place, below: Path) -> None:
         taken = node.of(address)

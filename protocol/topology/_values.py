@@ -104,6 +104,7 @@ def probability(value: object) -> float:
 
 def latency(value: object) -> tuple[float, float]:
     """Return the least and the most of a time; a single number is both."""
+    given = value
     if isinstance(value, list):
         both = [_number(each) for each in cast("list[object]", value)]
         least, most = both if len(both) == 2 else (None, None)
@@ -111,8 +112,7 @@ def latency(value: object) -> tuple[float, float]:
         least = most = _number(value)
     if least is not None and most is not None and 0 <= least <= most:
         return least, most
-    told = shown(cast("object", value))
-    raise ValueError(f"{told} is not seconds, or [least, most] of seconds")
+    raise ValueError(f"{shown(given)} is not seconds, or [least, most] of seconds")
 
 
 def name(value: object) -> str:

@@ -24,7 +24,7 @@ def rectangle(thing: Box | Label) -> tuple[float, float, float, float]:
 
 def check(picture: Picture) -> None:
     """Have nothing overlap, and all be in the picture."""
-    things = [*picture.boxes, *picture.labels]
+    things: list[Box | Label] = [*picture.boxes, *picture.labels]
     for one, other in combinations(things, 2):
         left, top, right, bottom = rectangle(one)
         left2, top2, right2, bottom2 = rectangle(other)

@@ -7,7 +7,7 @@ import pytest
 from onward.actors import Mailbox, OnFailure, Overflow, Supervision, Worker
 from onward.actors.topology import KINDS, Kind, factories, read
 from onward.actors.topology._load import mailbox_of, supervision_of
-from onward.actors.workers import Echo, Spread, Spreader
+from onward.actors.workers import Echo, Spreader
 from onward.protocol import address
 from onward.protocol.topology import (
     KindOptions,
@@ -36,7 +36,7 @@ def test_a_spreader_is_told_how_to_choose() -> None:
     )
     worker = factories(plan)["a", address("s")]()
     assert isinstance(worker, Spreader)
-    assert worker._least == (Spread.LEAST_OUTSTANDING is not Spread.ROUND_ROBIN)
+    assert worker._least
 
 
 def test_workers_of_a_class() -> None:

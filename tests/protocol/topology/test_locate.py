@@ -142,7 +142,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def written(value: Any, line: int, path: Path, lines: dict[Path, int]) -> str:
+def written(value: object, line: int, path: Path, lines: dict[Path, int]) -> str:
     """Write a value in one line of TOML, and note where each key is."""
     lines[path] = line
     if isinstance(value, bool):
@@ -150,13 +150,14 @@ def written(value: Any, line: int, path: Path, lines: dict[Path, int]) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, list):
-        listed = cast("list[Any]", value)
+        listed = cast("list[object]", value)
         items = [written(each, line, (*path, i), lines) for i, each in enumerate(listed)]
         return f"[{', '.join(items)}]"
     if isinstance(value, dict):
+        table = cast("dict[str, object]", value)
         pairs = [
             f"{quoted(key)} = {written(each, line, (*path, key), lines)}"
-            for key, each in cast("dict[str, Any]", value).items()
+            for key, each in table.items()
         ]
         return f"{{ {', '.join(pairs)} }}"
     return str(value)

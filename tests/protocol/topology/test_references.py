@@ -178,8 +178,8 @@ options.address = "not-here"
 def test_who_is_started_before_whom(links: str, order: str) -> None:
     text = "".join(f'[nodes.{name}]\nlisteners.x = "tcp://h:0"\n' for name in "abcd")
     text += "".join(
-        f'[[links]]\nfrom = "{start}"\nto = "{end}"\nas = "link{start}{end}"\n'
-        for start, end in links.split()
+        f'[[links]]\nfrom = "{pair[0]}"\nto = "{pair[1]}"\nas = "link{pair}"\n'
+        for pair in links.split()
     )
     assert "".join(plan_of(text).start_order()) == order
 
