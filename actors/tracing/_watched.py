@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Generator, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 
 class Watch(ABC):
@@ -36,9 +36,9 @@ class Watched(Coroutine[Any, Any, Any]):
         self._inner = inner
         self._watch = watch
 
-    def __await__(self) -> Iterator[Any]:  # type: ignore[override]
-        """Return what to step through to its end."""
-        return self
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """Return what to step through to its end: itself, which has all that a generator has."""
+        return cast("Generator[Any, Any, Any]", self)
 
     def __iter__(self) -> Iterator[Any]:
         return self
