@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 from ..actors.topology import Outcome
 from ..protocol.topology import Plan, RequestPlan
 from ._run import Interrupted, Stop, run
-from ._status import CommandError
+from ._status import CommandError, Status
 from ._up import judge
 from ._up_steps import GRACE, Said, decode, encode
 
@@ -35,8 +35,17 @@ def run_processes(plan: Plan, arguments: argparse.Namespace) -> None:
     """Run all nodes until one fails or the command is to stop.
 
     Raises:
-        CommandError: One failed, or a request did not come out as it has to.
+        CommandError: One failed, a request did not come out as it has to, or a link is one that
+            cannot be between processes.
     """
+    listeners = {each.id: each for each in plan.listeners}
+    for link in plan.links:
+        to = listeners.get(link.to_listener)
+        if to is not None and to.node != link.node and to.uri.startswith("memory:"):
+            raise CommandError(
+                f"{link.place}: {to.uri} joins nodes of one process: run it with --in-process",
+                Status.USAGE,
+            )
     run(lambda stop: _run(stop, plan, arguments))
 
 

@@ -164,6 +164,15 @@ def test_a_part_that_cannot_start_is_told(file: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.startswith(told)
 
 
+def test_processes_do_not_meet_in_memory(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(
+        '[nodes.a]\n[nodes.b.listeners]\nx = "memory://up"\n[[links]]\nfrom = "a"\nto = "b"'
+    )
+    assert main(["up", str(file)]) == Status.USAGE
+    told = f"{file}:4: links[0]: memory://up joins nodes of one process: run it with --in-process"
+    assert capsys.readouterr().err == f"onward up: {told}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
