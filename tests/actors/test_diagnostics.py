@@ -279,13 +279,14 @@ async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
 async def test_a_relay_chain_that_grows(lines: list[str]) -> None:
     async with Node() as node:
         diagnostics = watched(node)
-        back = (address("a"), address("b")) * (MAX_ROUTE_LENGTH // 4)
-        message = Message((address("a"), address("b")), back, b"")
-        diagnostics.long_route(message)
-        diagnostics.long_route(message)
-        (line,) = lines
-        assert line.startswith("node 'node': a return route of 32 addresses grows at 0#a, as when")
-        assert diagnostics.statistics().long_routes == 2
+        node.spawn(Forwarder, address="a")
+        node.spawn(Forwarder, address="b")
+        node.send(("a", "b") * (MAX_ROUTE_LENGTH // 2), b"", return_route="app")
+        await asyncio.sleep(1)
+        first, second = lines  # one of each relay
+        assert first.startswith("node 'node': a return route of 48 addresses grows at 0#")
+        assert "as when relays point at each other: 0#" in second
+        assert diagnostics.statistics().long_routes == MAX_ROUTE_LENGTH - 48
 
 
 # --- the event loop -------------------------------------------------------------------------
