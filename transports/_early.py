@@ -263,6 +263,9 @@ class TlsEntrance(Early):
             self._done("stopped")
         elif (error := task.exception()) is not None:
             self._done(str(error))
+        elif self._outcome:
+            task.result().transport.abort()  # it was stopped at that moment
+            self._done("")
         else:
             self._done("")
             task.result().hand_over(self._inlet())

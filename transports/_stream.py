@@ -183,7 +183,10 @@ class StreamTransport(Transport):
             with self._lock:
                 # Another thread may have been first, and the text need not be the usual one.
                 link = self._by_peer.get(place.peer)
-                link = link or self._open(place, frozenset(), self.options)
+                try:
+                    link = link or self._open(place, frozenset(), self.options)
+                except (OSError, ValueError) as error:  # of its certificates
+                    raise LinkDown(peer, str(error)) from error
         return message.redirect(link.address)
 
     def statistics(self) -> tuple[LinkStatistics, ...]:

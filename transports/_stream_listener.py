@@ -7,7 +7,7 @@ import logging
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ..actors import Worker
@@ -52,8 +52,8 @@ class ListenerStatistics:
     handshakes: int = 0
     """Connections whose handshake, of TLS or of WebSocket, is under way."""
 
-    refused: Mapping[str, int] | None = None
-    """Connections whose handshake failed, by reason; `None` where there is none."""
+    refused: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Connections whose handshake failed, by reason."""
 
 
 class ListenerWorker(Worker):
@@ -89,6 +89,7 @@ class ListenerWorker(Worker):
         self._over = False
         self._links: dict[StreamLink, None] = {}
         self._entrances: dict[Entrance, None] = {}
+        self._emptied: asyncio.Future[None] | None = None  # while it stops
         self._seldom = SeldomLogger(logger)
         self._unfinished = Unfinished(options.max_unfinished)
         self._accepted = 0
@@ -128,10 +129,17 @@ class ListenerWorker(Worker):
         if self._server is not None:
             self._server.close()
             self._place.left()
+        self._on_closed(self.address)
+        if not self._entrances:
+            return None
+        self._emptied = self.loop.create_future()
         for entrance in list(self._entrances):
             entrance.abort("stopped")
-        self._on_closed(self.address)
-        return None
+        return self._until_empty(self._emptied)
+
+    @staticmethod
+    async def _until_empty(emptied: asyncio.Future[None]) -> None:
+        await emptied
 
     def statistics(self) -> ListenerStatistics:
         """Return what has been counted so far."""
@@ -169,6 +177,9 @@ class ListenerWorker(Worker):
     def entered(self, entrance: Entrance, refused: str) -> None:
         """Note that it is no more: what was wrong with it, or "" if all is well."""
         self._entrances.pop(entrance, None)
+        emptied = self._emptied
+        if emptied is not None and not self._entrances and not emptied.done():
+            emptied.set_result(None)
         if refused:
             _count(self._refused, refused)
             text = "%s: a handshake failed: %s"

@@ -147,6 +147,25 @@ async def test_an_entrance_is_stopped_before_its_handshake_begins() -> None:
     assert (line.called, outcomes) == (["pause_reading", "abort"], ["stopped"])
 
 
+async def test_an_entrance_is_stopped_as_its_handshake_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, line, outcomes = entrance()
+    done = Early()
+    done.connection_made(line)
+
+    async def at_once(*_: object, **__: object) -> Early:
+        asyncio.get_running_loop().call_soon(made.abort, "stopped")
+        return done
+
+    monkeypatch.setattr("onward.transports._early.secure", at_once)
+    made.connection_made(line)
+    made.data_received(b"\x16")
+    while not outcomes:  # noqa: ASYNC110 - a tick or two
+        await asyncio.sleep(0)
+    assert (line.called, outcomes) == (["pause_reading", "abort"], ["stopped"])
+
+
 async def test_a_connection_that_is_lost_at_the_end_of_the_handshake(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

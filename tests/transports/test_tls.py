@@ -212,7 +212,7 @@ def test_certificates_that_are_not_accepted(
                 with pytest.raises(LinkDown) as caught:
                     await a.connect(listener.uri, tls=tls_of(certificates, theirs, listens=False))
                 assert told in str(caught.value)
-            await eventually(lambda: sum((listener.statistics().refused or {}).values()) == 2)
+            await eventually(lambda: sum(listener.statistics().refused.values()) == 2)
             assert listener.statistics().refused == {logged: 2}
             assert listener.statistics().accepted == 0
 
@@ -250,7 +250,7 @@ def test_a_plain_peer_at_a_tls_port(loop_factory: LoopFactory, certificates: Cer
             with contextlib.suppress(ConnectionError):
                 await reader.read()
             writer.close()
-            await eventually(lambda: len(listener.statistics().refused or {}) == 2)
+            await eventually(lambda: len(listener.statistics().refused) == 2)
             assert listener.statistics().refused == {
                 "no TLS handshake within 0.05 s": 1,
                 "the peer does not speak TLS": 2,
@@ -366,6 +366,20 @@ async def test_a_unix_socket_needs_the_name_of_its_certificate(
     a, *_ = nodes
     with pytest.raises(ValueError, match=r"needs TlsOptions\(server_name"):
         await a.connect("uds:///nowhere", tls=certificates.anonymous)
+
+
+async def test_certificates_of_links_that_addresses_open(
+    nodes: Nodes, certificates: Certificates
+) -> None:
+    a, _, c = nodes
+    await c.start(Echo, address="echo")
+    listener = await listening(c, "tls://127.0.0.1:0", certificates.listener, expose=["echo"])
+    transport = cast(StreamTransport, a._transport("tcp://"))
+    transport.options = replace(transport.options, tls=TlsOptions(authority="none.pem"))
+    with pytest.raises(LinkDown, match="the file of the authority cannot be read"):
+        await a.request(f"1#{listener.uri[6:]} => echo", b"")
+    transport.options = replace(transport.options, tls=certificates.anonymous)
+    assert (await a.request(f"1#{listener.uri[6:]} => echo", b"x")).payload == b"x"
 
 
 async def test_contexts_of_ones_own(nodes: Nodes, certificates: Certificates) -> None:
