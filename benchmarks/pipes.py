@@ -140,9 +140,7 @@ async def raw(count: int) -> float:
     progress = Progress()
     async with three_hops(progress) as way:
         await way.far.start(lambda: Sink(progress), address="sink")
-        return await send_all(
-            way.node, (*way.hops, *route("sink")), count, progress, RAW_IN_FLIGHT
-        )
+        return await send_all(way.node, (*way.hops, *route("sink")), count, progress, RAW_IN_FLIGHT)
 
 
 async def piped(count: int, options: PipeOptions) -> tuple[float, float]:
@@ -152,12 +150,8 @@ async def piped(count: int, options: PipeOptions) -> tuple[float, float]:
         await way.far.start(lambda: Sink(progress), address="sink", mailbox=Mailbox(10_000))
         await way.far.start(PipeReceiver, address="pipe")
         sender = PipeSender((*way.hops, *route("pipe")), options)
-        await way.node.start(
-            lambda: sender, address="pipe", mailbox=Mailbox(2 * PIPE_IN_FLIGHT)
-        )
-        rate = await send_all(
-            way.node, route("pipe", "sink"), count, progress, PIPE_IN_FLIGHT
-        )
+        await way.node.start(lambda: sender, address="pipe", mailbox=Mailbox(2 * PIPE_IN_FLIGHT))
+        rate = await send_all(way.node, route("pipe", "sink"), count, progress, PIPE_IN_FLIGHT)
         if progress.count != count or progress.disorder:
             raise AssertionError(f"{progress.count} of {count}, {progress.disorder} out of order")
         found = sender.statistics()

@@ -227,7 +227,9 @@ class Receiver:
             if number > self.done + options.window:
                 return False
             taken = self._held_bytes + self._ready_bytes
-            return number == self._next or taken + size <= options.window_bytes
+            if number == self._next and not self.ready:
+                return True  # the others wait for it
+            return taken + size <= options.window_bytes
         while self._held and (
             number >= self._next + options.window or self._held_bytes + size > options.window_bytes
         ):
@@ -321,6 +323,7 @@ class Receiver:
             self.done = self._next - 1
         if self.state is ReceiverState.FINISHING and not self.ready and self.done >= self._due():
             self._move(ReceiverInput.FINISHED)
+            self._confirm_at = None  # a sender ends when it has heard of everything
             if self.mode.confirm:
                 self._answers.append(encode_frame(Ended(self.identity, self.epoch)))
 

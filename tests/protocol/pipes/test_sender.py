@@ -29,7 +29,6 @@ from onward.protocol.pipes import (
     Unknown,
     decode_frame,
 )
-
 from tests.protocol.pipes.pairs import TO, Pair, Way, message, number_of
 
 EPOCH = b"epoch!!!"

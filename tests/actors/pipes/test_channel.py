@@ -1,0 +1,173 @@
+"""`PipeChannel`: requests and answers through two pipes, over a bad network."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.actors import Node, Worker
+from onward.actors.pipes import PipeChannel, PipeChannelOptions, PipeChannelService
+from onward.actors.testing import Probe, virtual_time
+from onward.protocol import Address, Message
+from onward.protocol.pipes import (
+    Broken,
+    Hello,
+    PipeBroken,
+    PipeClosed,
+    PipeOptions,
+    Welcome,
+    encode_frame,
+)
+from onward.transports.simulated import Faults, SimulatedNetwork, simulate
+
+QUICK = PipeChannelOptions(pipe=PipeOptions(give_up=5.0, window=4, queue=4))
+PATIENT = PipeChannelOptions(pipe=PipeOptions(give_up=60.0))
+
+
+class Echo(Worker):
+    """Answers."""
+
+    def handle_message(self, message: Message) -> None:
+        self.reply(message, message.payload)
+
+
+async def joined(
+    network: SimulatedNetwork, options: PipeChannelOptions = QUICK
+) -> tuple[Node, Node, PipeChannelService, PipeChannel]:
+    near, far = await network.node("near"), await network.node("far")
+    service = PipeChannelService(options)
+    await far.start(lambda: service, address="channels")
+    await far.start(Echo, address="echo")
+    await far.listen("sim://far", expose=["channels"])
+    link = await near.connect("sim://far")
+    channel = PipeChannel((link, "channels"), options)
+    await near.start(lambda: channel, address="channel")
+    return near, far, service, channel
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_requests_and_answers_go_through(seed: int) -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        near, far, service, channel = await joined(network, PATIENT)
+        for number in range(20):
+            answer = await near.request("channel => echo", b"%d" % number)
+            assert answer.payload == b"%d" % number
+            # The way back is the channel's own inner address.
+            assert answer.return_route == (Address(0, b"channel"), Address(0, b"echo"))
+        assert len(service.channels) == 1
+        await channel.end()
+        await asyncio.sleep(10)
+        assert not near.has("channel")
+        assert service.channels == ()
+        assert far.statistics().worker_count == 4
+
+    faults = Faults(latency=(0.001, 0.03), loss=0.2, duplicate=0.2, reorder=0.3)
+    simulate(scenario, seed=seed, faults=faults)
+
+
+def test_the_far_end_can_speak_first() -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        near, far, service, _ = await joined(network)
+        probe = await Probe.on(near, "probe")
+        (inner,) = service.channels
+        for number in range(30):
+            far.send((inner, "probe"), b"%d" % number)
+        await probe.count(30)
+        assert probe.payloads == [b"%d" % number for number in range(30)]
+
+    simulate(scenario, faults=Faults(loss=0.1))
+
+
+def test_an_end_whose_other_end_is_gone_reports_and_stops() -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        broken: list[Broken] = []
+        near, _, _, channel = await joined(network)
+        channel._told_broken = broken.append
+        await near.request("channel => echo", b"1")
+        await asyncio.sleep(1)
+        await network.crash("far")
+        near.send("channel => echo", b"2")
+        await asyncio.sleep(10)
+        assert [[each.payload for each in every.in_doubt] for every in broken] == [[b"2"]]
+        assert not near.has("channel")
+        assert dict(near.dead_letters.by_reason)[PipeBroken.reason] == 1
+
+    simulate(scenario)
+
+
+def test_an_end_that_stops_takes_the_other_with_it() -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        near, far, service, _ = await joined(network)
+        await near.request("channel => echo", b"1")
+        (inner,) = service.channels
+        await far.stop_worker(inner)
+        await asyncio.sleep(10)
+        assert service.channels == ()
+        assert not near.has("channel")
+
+    simulate(scenario)
+
+
+@virtual_time
+async def test_nobody_answers() -> None:
+    async with Node() as node:
+        channel = PipeChannel("nobody", QUICK)
+        with pytest.raises(PipeClosed, match="no answer in 5 s"):
+            await node.start(lambda: channel, address="channel")
+        await asyncio.sleep(1)
+        assert not node.has("channel")
+
+
+@virtual_time
+async def test_a_service_answers_once_more_and_keeps_its_limit() -> None:
+    async with Node() as node:
+        back = await Probe.on(node, "back")
+        made: list[Address] = []
+        service = PipeChannelService(PipeChannelOptions(channels=1), on_channel=made.append)
+        await node.start(lambda: service, address="channels")
+        hello = encode_frame(Hello(bytes(16)))
+        node.send("channels", hello, return_route="back")
+        await asyncio.sleep(0.1)
+        node.send("channels", hello, return_route="back")
+        node.send("channels", encode_frame(Hello(b"x" * 16)), return_route="back")
+        node.send("channels", hello)
+        node.send("channels", encode_frame(Welcome(bytes(16))), return_route="back")
+        node.send("channels", b"hm", return_route="back")
+        await back.count(2)
+        assert back.payloads == [encode_frame(Welcome(bytes(16)))] * 2
+        assert made == list(service.channels)
+        await asyncio.sleep(1)
+        assert dict(node.dead_letters.by_reason) == {
+            "limit reached": 1,
+            "no channel": 2,
+            "pipe frame error": 1,
+        }
+
+
+@virtual_time
+async def test_a_full_channel_lets_its_senders_wait() -> None:
+    async with Node() as node:
+        probe = await Probe.on(node, "probe")
+        await node.start(lambda: PipeChannelService(QUICK), address="channels")
+        channel = PipeChannel("channels", QUICK)
+        await node.start(lambda: channel, address="channel")
+        for number in range(100):
+            node.send("channel => probe", b"%d" % number)
+        node.send("channel", b"nowhere")
+        await probe.count(100)
+        assert probe.payloads == [b"%d" % number for number in range(100)]
+        await asyncio.sleep(1)
+        assert dict(node.dead_letters.by_reason) == {"empty route": 1}
+        node.send(channel._pipes.sending.back, encode_frame(Welcome(bytes(16))))
+        node.send(channel._pipes.sending.back, b"hm")
+        await asyncio.sleep(1)
+        assert dict(node.dead_letters.by_reason) == {"empty route": 1, "pipe frame error": 1}
+        channel.on_failure(ValueError, ValueError(), None)
+
+
+def test_before_it_has_started_a_channel_has_nothing() -> None:
+    channel = PipeChannel("channels")
+    channel.on_stop()
+    with pytest.raises(RuntimeError, match="has not started yet"):
+        channel._pipes  # noqa: B018
