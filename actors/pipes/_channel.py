@@ -122,7 +122,7 @@ class PipeChannel(Worker):
             left = give_up - loop.time()
             if left <= 0:
                 raise PipeClosed(self.address, f"no answer in {pipe.give_up:g} s")
-            self.node.deliver(Message(route, ends.sending.back, hello, self.address))
+            self.node.carry_or_bury(Message(route, ends.sending.back, hello, self.address))
             await asyncio.wait((welcome,), timeout=min(left, timing.timeout()))
             timing.back_off()
         ends.sending.route = welcome.result()
@@ -299,9 +299,11 @@ class _Answering(PipeChannel):
         self.welcome()
 
     def welcome(self) -> None:
-        """Say where this end is."""
-        outer = self._pipes.sending.back
-        self.node.deliver(
+        """Say where this end is, once it has started."""
+        if self._ends is None:
+            return
+        outer = self._ends.sending.back
+        self.node.carry_or_bury(
             Message(self._peer, outer, encode_frame(Welcome(self._channel_id)), outer[0])
         )
 

@@ -189,7 +189,7 @@ class Receiving(Turn):
     def _send(self, route: Route, frame: bytes) -> None:
         me = self._worker.address
         # What is lost is asked for again; who cannot be reached at all is counted with it.
-        self._worker.node.deliver(Message(route, (me,), frame, me))
+        self._worker.node.carry_or_bury(Message(route, (me,), frame, me))
 
     def _settle(self) -> None:
         """Send answers, tell what is to be told, and set the timer."""
@@ -217,7 +217,7 @@ class Receiving(Turn):
 
     def _hand_on(self, machine: Receiver) -> bool:
         """Hand on what is ready, as far as there is room; tell whether that was all."""
-        ready, route = machine.ready, self._worker.node.route
+        ready, route = machine.ready, self._worker.node.carry
         while ready:
             count = 0
             try:

@@ -145,7 +145,7 @@ class Sending(Turn):
             while frames := machine.frames(now):
                 for frame in frames:
                     try:
-                        node.route(Message(route, self.back, frame, source))
+                        node.carry(Message(route, self.back, frame, source))
                     except OnwardError:
                         self.not_routed += 1
             self._arm(now)

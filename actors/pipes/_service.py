@@ -87,7 +87,7 @@ class PipeService(Worker):
             if receiver is None:
                 receiver = self._made(identity, message)
             if receiver is not None:
-                self.node.route(Message((receiver,), message[1], message[2], self.address))
+                self.node.carry(Message((receiver,), message[1], message[2], self.address))
         except OnwardError as error:
             self.node.lose(message, error)
 
@@ -99,7 +99,7 @@ class PipeService(Worker):
             if answer is None:
                 self.node.dead_letter(message, "pipe closed")
             elif message[1]:
-                self.node.deliver(Message(message[1], (self.address,), answer, self.address))
+                self.node.carry_or_bury(Message(message[1], (self.address,), answer, self.address))
             return None
         if len(self._receivers) >= self._options.receivers:
             raise LimitReached("receivers", self._options.receivers)

@@ -49,6 +49,9 @@ __all__ = ["Broken", "Closed", "Missed", "Sender", "SenderEvent"]
 _OVERTAKEN_BY: Final = 3
 """Frames that were sent later and have arrived, after which one that has not is lost."""
 
+_END_TRIES: Final = 8
+"""Times the end is told again. A receiver that is done may be gone before its answer arrives."""
+
 
 @dataclass(frozen=True, slots=True)
 class Missed:
@@ -383,7 +386,10 @@ class Sender:
             self._out.append(encode_frame(Open(self._identity, self._mode)))
             self._arm(now)
         elif self.state is SenderState.ENDING:
-            self._send_end(now)
+            if self.round_trip.backoff > _END_TRIES:
+                self._gives_up()  # all is confirmed: nothing is in doubt
+            else:
+                self._send_end(now)
         else:
             segment = next(iter(self._flying.values()), None)
             if segment is None:

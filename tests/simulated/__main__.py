@@ -1,7 +1,7 @@
 """Run thousands of seeded runs of a pipe over a bad network: `python -m tests.simulated`.
 
-It uses all cores, says now and then how far it is, and sums up. The status is non-zero if a promise was
-broken, or if a receiver that is broken on purpose was not caught.
+It uses all cores, says now and then how far it is, and sums up. The status is non-zero if a
+promise was broken, or if a receiver that is broken on purpose was not caught.
 """
 
 from __future__ import annotations

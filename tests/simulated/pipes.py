@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 from unittest import mock
 
@@ -91,7 +92,7 @@ def violations(outcome: Outcome) -> list[str]:
     handed = outcome.handed
     if twice := [number for number, times in Counter(handed).items() if times > 1]:
         found.append(f"handed on more than once: {twice}")
-    if any(after < before for before, after in zip(handed, handed[1:], strict=False)):
+    if any(after < before for before, after in pairwise(handed)):
         found.append(f"not in order: {handed}")
     if lost := sorted(set(range(outcome.sent)) - {*handed, *outcome.reported}):
         found.append(f"neither handed on nor reported: {lost}")
@@ -142,7 +143,7 @@ async def line(network: SimulatedNetwork, names: str) -> tuple[Node, Node, list[
     """Join nodes in a line; return the first, the last, and the hops between them."""
     nodes = [await network.node(name) for name in names]
     links: list[Address] = []
-    for node, following in zip(nodes, nodes[1:], strict=False):
+    for node, following in pairwise(nodes):
         name = following.name
         await following.listen(f"sim://{name}", expose=["on", "pipe", "sink"])
         links.append(await node.connect(f"sim://{name}"))
@@ -176,7 +177,7 @@ async def five_hops(network: SimulatedNetwork, seed: int) -> Outcome:
     await cut
     loop = asyncio.get_running_loop()
     settled = loop.time() + SETTLED
-    while loop.time() < settled and not outcome.accounted():
+    while loop.time() < settled and not outcome.accounted():  # noqa: ASYNC110 - virtual time
         await asyncio.sleep(0.25)
     await asyncio.sleep(1.0)  # for what comes once more
     _count(network, sender, receiver, outcome)

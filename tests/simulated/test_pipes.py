@@ -97,7 +97,7 @@ def test_each_kind_of_pipe_keeps_its_promise_at_thirty_percent_loss(
             assert not outcome.missed
             assert not gaps
         elif confirm:
-            # The newest of a burst may overtake the others, and then they are reported: at both ends.
+            # The newest may overtake the others; then they are reported, at both ends.
             assert handed == sorted(set(handed))
             assert sorted(handed + outcome.missed) == sent
             assert sorted(passed) == sorted(outcome.missed)

@@ -57,7 +57,7 @@ def test_requests_and_answers_go_through(seed: int) -> None:
             assert answer.return_route == (Address(0, b"channel"), Address(0, b"echo"))
         assert len(service.channels) == 1
         await channel.end()
-        await asyncio.sleep(10)
+        await asyncio.sleep(60)  # the answer to the end may be lost, and then nobody is there
         assert not near.has("channel")
         assert service.channels == ()
         assert far.statistics().worker_count == 4
