@@ -185,9 +185,7 @@ def _print_answer(form: Form, payload: bytes) -> None:
         print(payload.hex())
 
 
-async def request(
-    route: Route, payload: bytes, timeout: float, via: Via | None = None
-) -> Message:
+async def request(route: Route, payload: bytes, timeout: float, via: Via | None = None) -> Message:
     """Send a message from a node of its own and return the answer.
 
     Raises:
@@ -205,9 +203,7 @@ async def request(
             raise RequestTimeout(error.target, f"{timeout:g} s") from error
 
 
-async def send(
-    route: Route, payload: bytes, timeout: float, via: Via | None = None
-) -> None:
+async def send(route: Route, payload: bytes, timeout: float, via: Via | None = None) -> None:
     """Send a message from a node of its own, and wait until it has left the node.
 
     Raises:

@@ -298,7 +298,7 @@ class Assembler:
         """
         while self._order:
             key = next(iter(self._order))
-            if now - self._order[key].began < self.limits.max_age:
+            if now < self._order[key].began + self.limits.max_age:  # as `get_timer` says
                 return
             self._give_up(key, "not whole in time")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,8 +29,11 @@ class Line(asyncio.Transport):
     def __getattribute__(self, name: str) -> Any:
         plain = {"abort", "close", "pause_reading", "resume_reading", "is_closing", "write"}
         if name in plain:
-            return lambda *_: self.called.append(name)
+            return partial(self._call, name)
         return super().__getattribute__(name)
+
+    def _call(self, name: str, *_: object) -> None:
+        self.called.append(name)
 
     def get_write_buffer_size(self) -> int:
         return 7

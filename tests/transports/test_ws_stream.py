@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
 from onward.transports._socket import WireSocket
@@ -67,7 +68,10 @@ class Inner:
         self.told.append(data)
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *arguments: self.told.append((name, *arguments))
+        return partial(self._tell, name)
+
+    def _tell(self, *told: object) -> None:
+        self.told.append(told)
 
     def close(self, reason: str) -> None:
         self.told.append(("close", reason))
