@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -108,7 +108,7 @@ class Way:
 
 
 @asynccontextmanager
-async def three_hops(progress: Progress | None) -> AsyncIterator[Way]:
+async def three_hops(progress: Progress | None) -> AsyncGenerator[Way]:
     """Join four nodes; the second one loses some of what goes on."""
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(Node(name)) for name in "abcd"]

@@ -12,6 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar
 
+from onward.protocol.pipes import (
+    RECEIVER,
+    SENDER,
+    ReceiverInput,
+    ReceiverState,
+    SenderInput,
+    SenderState,
+)
 from onward.protocol.rsocket import _states as states
 from onward.protocol.sessions import SESSION, SessionInput, SessionState
 
@@ -119,6 +127,22 @@ def _session_inputs() -> str:
     return table(("input", "is"), [(f"`{each.name}`", each.value) for each in SessionInput])
 
 
+def _pipe_sender() -> str:
+    return diagram(SENDER, lambda given: given.name, SenderState.IDLE, SenderState.CLOSED)
+
+
+def _pipe_sender_inputs() -> str:
+    return table(("input", "is"), [(f"`{each.name}`", each.value) for each in SenderInput])
+
+
+def _pipe_receiver() -> str:
+    return diagram(RECEIVER, lambda given: given.name, ReceiverState.OPEN, ReceiverState.CLOSED)
+
+
+def _pipe_receiver_inputs() -> str:
+    return table(("input", "is"), [(f"`{each.name}`", each.value) for each in ReceiverInput])
+
+
 def _name(frame: Enum) -> str:
     return f"`{frame.name}`"
 
@@ -133,6 +157,10 @@ DRAWINGS: Mapping[str, Callable[[], str]] = {
     "control": _control,
     "direction": _direction,
     "interactions": _interactions,
+    "pipe-receiver": _pipe_receiver,
+    "pipe-receiver-inputs": _pipe_receiver_inputs,
+    "pipe-sender": _pipe_sender,
+    "pipe-sender-inputs": _pipe_sender_inputs,
     "request-start": _request_start,
     "session": _session,
     "session-inputs": _session_inputs,

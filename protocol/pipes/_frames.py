@@ -300,10 +300,9 @@ def encode_frame(frame: Frame) -> bytes:
             return _head(Kind.ABORT, identity) + epoch
         case Unknown(identity, epoch):
             return _head(Kind.UNKNOWN, identity) + epoch
-        case Hello(identity):
-            return _head(Kind.HELLO, identity)
-        case Welcome(identity):
-            return _head(Kind.WELCOME, identity)
+        case _:
+            kind = Kind.HELLO if isinstance(frame, Hello) else Kind.WELCOME
+            return _head(kind, frame.identity)
 
 
 def _head(kind: Kind, identity: bytes) -> bytes:

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Final
 from unittest import mock
@@ -148,7 +149,7 @@ async def line(network: SimulatedNetwork, names: str) -> tuple[Node, Node, list[
         await following.listen(f"sim://{name}", expose=["on", "pipe", "sink"])
         links.append(await node.connect(f"sim://{name}"))
     for node, link in zip(nodes[1:], links[1:], strict=False):
-        await node.start(lambda link=link: Onward(link), address="on")
+        await node.start(partial(Onward, link), address="on")
     return nodes[0], nodes[-1], [links[0], *[Address(0, b"on")] * (len(names) - 2)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from onward.actors import Mailbox, Node, Worker
 from onward.actors.pipes import (
@@ -49,6 +50,10 @@ class Slow(Worker):
     async def handle_message(self, message: Message) -> None:
         await self.go.wait()
         self.payloads.append(message.payload)
+
+
+def _same(sender: PipeSender) -> PipeSender:
+    return sender
 
 
 def data(*payloads: bytes, first: int = 1, identity: bytes = ID, mode: Mode = PLAIN) -> bytes:
@@ -190,7 +195,7 @@ async def test_a_service_has_a_receiver_for_each_sender() -> None:
         await node.start(lambda: service, address="pipes")
         senders = [PipeSender("pipes") for _ in range(3)]
         for number, sender in enumerate(senders):
-            await node.start(lambda sender=sender: sender, address=f"in{number}")
+            await node.start(partial(_same, sender), address=f"in{number}")
         for number in range(9):
             node.send(f"in{number % 3} => probe", b"%d" % number)
         await probe.count(9)

@@ -47,6 +47,10 @@ class Made(Receiver):
         self.handed_on(count)
         return found
 
+    @property
+    def ending(self) -> bool:
+        return self.state is ReceiverState.FINISHING
+
     def said(self, now: float = 0.0) -> list[object]:
         return [decode_frame(each) for each in self.answers(now)]
 
@@ -202,6 +206,14 @@ def test_what_is_beyond_the_window_is_not_taken() -> None:
     assert receiver.took() == [10, 11]
 
 
+def test_a_frame_that_is_partly_beyond_the_window_is_taken_in_part() -> None:
+    receiver = make(window=4)
+    receiver.data(1, 2)
+    receiver.data(3, 4, 5)
+    assert receiver.beyond == 1
+    assert receiver.took() == [1, 2, 3, 4]
+
+
 def test_monotonic_takes_only_what_is_newer() -> None:
     receiver = make(Ordering.MONOTONIC)
     receiver.data(1, 2)
@@ -275,7 +287,7 @@ def test_the_end_comes_when_all_is_dealt_with() -> None:
     receiver = make()
     receiver.data(1, 2)
     receiver.receive(End(ID, EPOCH, receiver.mode, 2), 0.0)
-    assert receiver.state is ReceiverState.FINISHING
+    assert receiver.ending
     receiver.took(1)
     assert receiver.said(0.0) == []
     receiver.took(1)
@@ -292,7 +304,7 @@ def test_the_end_of_what_is_not_confirmed_waits_for_the_gap_before_it() -> None:
     receiver.data(1)
     receiver.took()
     receiver.receive(End(ID, NO_EPOCH, receiver.mode, 3), 0.0)
-    assert receiver.state is ReceiverState.FINISHING
+    assert receiver.ending
     receiver.handle_timer(5.0)
     assert receiver.take_events() == [Gap(2, 3)]
     assert receiver.state is ReceiverState.CLOSED

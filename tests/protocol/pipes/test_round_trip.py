@@ -20,6 +20,7 @@ def test_the_timeout_follows_the_measurements() -> None:
     trip.measured(0.05)
     assert trip.shortest == 0.05
     assert trip.timeout() > 0.1
+    assert trip.smoothed is not None
     assert trip.overtaken() == pytest.approx(9 / 8 * trip.smoothed)
 
 
