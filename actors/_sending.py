@@ -65,7 +65,7 @@ class Sending(Actor):
         """
         # Message.forward and Router.carry in one: this path is taken most, and the two
         # calls would be a fifth of it. Adding tuples is cheaper than unpacking them.
-        onward, back = message[0], message[1]
+        onward, back, payload, _, context = message
         rest = onward[1:]
         try:
             if not rest:
@@ -73,7 +73,7 @@ class Sending(Actor):
             if len(back) >= LONG_ROUTE:
                 self._look_at_length(message)
             back = (own or onward[0],) + back  # noqa: RUF005
-            forwarded = _new(Message, (rest, back, message[2], self.address, message[4]))
+            forwarded = _new(Message, (rest, back, payload, self.address, context))
             node = self._out
             target = node.table.get(rest[0])
             if target is None:
