@@ -132,7 +132,7 @@ class PipeReceiverOptions:
     gap_timeout: float = 60.0
     stall_timeout: float = 30.0
     confirm_delay: float = 0.005
-    confirm_messages: int = 512
+    confirm_messages: int = 256
     idle_timeout: float = 300.0
 
     def __post_init__(self) -> None:

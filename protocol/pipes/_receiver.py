@@ -162,13 +162,15 @@ class Receiver:
         while self._missed and self._missed[0][1] < frame.base:
             del self._missed[0]
         messages, odd = frame.messages, self.duplicates + self.beyond
+        had_gap = self._has_gap()
         if messages and self._takes_any(messages):
             self._take(frame.first, messages)
         if self.mode.confirm:
-            # The sender wants to hear at once of what it should not have sent, or has to again.
+            # The sender wants to hear at once of what it should not have sent, or has to again, and
+            # that a gap is closed: its window may be full.
             self._fresh += len(messages)
             due = self._fresh >= self._options.confirm_messages or not messages
-            if due or self._has_gap() or self.duplicates + self.beyond != odd:
+            if due or had_gap or self._has_gap() or self.duplicates + self.beyond != odd:
                 self._confirm_at = now
             elif self._confirm_at is None:
                 self._confirm_at = now + self._options.confirm_delay
