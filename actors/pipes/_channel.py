@@ -29,6 +29,7 @@ from ...protocol.pipes import (
 from .._errors import LimitReached
 from .._policy import Mailbox
 from .._worker import Worker
+from ..access._guard import AccessLike
 from ._receiving import Receiving
 from ._sending import Sending
 
@@ -83,6 +84,8 @@ class PipeChannel(Worker):
         on_missed: Is told of messages the other end went on without.
         on_broken: Is told when the pipe to the other end broke.
         on_gap: Is told of numbers of messages that did not come.
+        access: Of the outer address, as for `Worker.spawn`: its `outgoing` says what may come out
+            of the channel here.
 
     The hooks are called on the node's loop; what they raise is logged.
     """
@@ -95,8 +98,10 @@ class PipeChannel(Worker):
         on_missed: Callable[[Missed], object] | None = None,
         on_broken: Callable[[Broken], object] | None = None,
         on_gap: Callable[[Gap], object] | None = None,
+        access: AccessLike | None = None,
     ) -> None:
         super().__init__()
+        self._access = access
         self._route = route
         self._options = options
         self._on_missed = on_missed
@@ -137,7 +142,8 @@ class PipeChannel(Worker):
         )
         outer = _Outer(self, sending, self._options.receiver, self._on_gap)
         limit = self._options.pipe.window + self._options.receiver.window
-        sending.back = (self.spawn(lambda: outer, mailbox=Mailbox(limit)),)
+        address = self.spawn(lambda: outer, mailbox=Mailbox(limit), access=self._access)
+        sending.back = (address,)
         self._ends = _Ends(sending, outer)
         return self._ends
 
@@ -286,9 +292,10 @@ class _Answering(PipeChannel):
         route: Route,
         options: PipeChannelOptions,
         on_gap: Callable[[Gap], object] | None,
+        access: AccessLike | None,
         on_over: Callable[[bytes], object],
     ) -> None:
-        super().__init__(route, options, on_gap=on_gap)
+        super().__init__(route, options, on_gap=on_gap, access=access)
         self._channel_id = identity
         self._peer = route
         self._on_over = on_over
@@ -321,6 +328,8 @@ class PipeChannelService(Worker):
         on_channel: Is called, on the node's loop, with the inner address of each new end: what is
             sent there comes out of the end that asked.
         on_gap: Is told, on the node's loop, of the numbers of messages that did not come.
+        access: Of the outer address of each end, as for `Worker.spawn`. Without one, whoever can
+            reach the service can send to every worker of the node.
     """
 
     def __init__(
@@ -329,8 +338,10 @@ class PipeChannelService(Worker):
         *,
         on_channel: Callable[[Address], object] | None = None,
         on_gap: Callable[[Gap], object] | None = None,
+        access: AccessLike | None = None,
     ) -> None:
         super().__init__()
+        self._access = access
         self._options = options
         self._on_channel = on_channel
         self._on_gap = on_gap
@@ -358,7 +369,9 @@ class PipeChannelService(Worker):
         except OnwardError as error:
             self.node.lose(message, error)
             return
-        made = _Answering(frame.identity, message[1], self._options, self._on_gap, self._is_over)
+        made = _Answering(
+            frame.identity, message[1], self._options, self._on_gap, self._access, self._is_over
+        )
         self._channels[frame.identity] = made
         address = self.spawn(lambda: made)
         if self._on_channel is not None:

@@ -8,6 +8,7 @@ from types import TracebackType
 from ...protocol import Message
 from ...protocol.pipes import Gap, PipeReceiverOptions
 from .._worker import Worker
+from ._hooks import told
 from ._receiving import PipeReceiverStatistics, Receiving
 
 __all__ = ["PipeReceiver"]
@@ -76,8 +77,7 @@ class PipeReceiver(Worker):
         self.on_stop()
 
     def _pipe_closed(self, identity: bytes) -> None:
-        if self._on_closed is not None:
-            self._on_closed(identity)
+        told(self._on_closed, self, identity)
 
     @property
     def _pipe(self) -> Receiving:

@@ -217,7 +217,7 @@ class Receiving(Turn):
 
     def _hand_on(self, machine: Receiver) -> bool:
         """Hand on what is ready, as far as there is room; tell whether that was all."""
-        ready, route = machine.ready, self._worker.node.carry
+        ready, route = machine.ready, self._worker._out.carry
         while ready:
             count = 0
             try:

@@ -17,6 +17,7 @@ from ...protocol.pipes import (
 )
 from .._errors import LimitReached
 from .._worker import Worker
+from ..access._guard import AccessLike
 from ._receiver import PipeReceiver
 from ._receiving import unknown
 
@@ -57,6 +58,9 @@ class PipeService(Worker):
 
     Args:
         options: Its limits.
+        access: Of each receiver, as for `Worker.spawn`. Without one, whoever can reach the service
+            can send to every worker of the node: `Access(outgoing=to_next("printer"))` lets its
+            pipes hand on to one only.
         on_gap: Is told, on the node's loop, of the numbers of messages that were missed.
     """
 
@@ -64,10 +68,12 @@ class PipeService(Worker):
         self,
         options: PipeServiceOptions = _OPTIONS,
         *,
+        access: AccessLike | None = None,
         on_gap: Callable[[Gap], object] | None = None,
     ) -> None:
         super().__init__()
         self._options = options
+        self._access = access
         self._on_gap = on_gap
         self._receivers: dict[bytes, Address] = {}
         self._workers: dict[bytes, PipeReceiver] = {}
@@ -104,7 +110,7 @@ class PipeService(Worker):
         if len(self._receivers) >= self._options.receivers:
             raise LimitReached("receivers", self._options.receivers)
         made = PipeReceiver(self._options.receiver, on_gap=self._on_gap, on_closed=self._closed)
-        self._receivers[identity] = self.spawn(lambda: made)
+        self._receivers[identity] = self.spawn(lambda: made, access=self._access)
         self._workers[identity] = made
         return made.address
 

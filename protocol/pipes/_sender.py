@@ -221,13 +221,6 @@ class Sender:
             self._break("it was aborted", keep_queue=False)
         self._move(SenderInput.ABORT)
 
-    def discard(self, why: str) -> None:
-        """Report what waits as not sent: there is no way to the receiver."""
-        unsent = tuple(message for _, message in self._queue)
-        self._queue.clear()
-        self.unsent += len(unsent)
-        self._events.append(Broken(why, (), unsent))
-
     # --- what is to be done ---------------------------------------------------------------------
 
     def frames(self, now: float) -> list[bytes]:

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 
 from onward.actors import Mailbox, Node, Worker
+from onward.actors.access import Access, to_next
 from onward.actors.pipes import (
     MAX_RETIRED,
     PipeReceiver,
@@ -205,6 +206,23 @@ async def test_a_service_has_a_receiver_for_each_sender() -> None:
         await asyncio.sleep(1)
         assert service.receivers == {}
         assert sorted(probe.payloads) == [b"%d" % number for number in range(9)]
+
+
+@virtual_time
+async def test_a_service_hands_on_only_where_it_may() -> None:
+    async with Node() as node:
+        probe, secret = await Probe.on(node, "probe"), await Probe.on(node, "secret")
+        access = Access(outgoing=to_next("probe"))
+        await node.start(lambda: PipeService(access=access), address="pipes")
+        missed: list[Missed] = []
+        sender = PipeSender("pipes", on_missed=missed.append)
+        await node.start(lambda: sender, address="in")
+        node.send("in => secret", b"1")
+        node.send("in => probe", b"2")
+        assert (await probe.next()).payload == b"2"
+        await asyncio.sleep(1)
+        assert secret.payloads == []
+        assert [each.payload for every in missed for each in every.messages] == [b"1"]
 
 
 @virtual_time

@@ -409,15 +409,6 @@ def test_breaking_a_pipe_reports_what_was_in_it() -> None:
     assert frames(unused) == []
 
 
-def test_what_waits_for_a_way_can_be_given_up() -> None:
-    sender = make()
-    sender.send(message(1))
-    sender.discard("no way")
-    (broken,) = sender.take_events()
-    assert isinstance(broken, Broken)
-    assert (broken.why, len(broken.unsent), sender.waiting) == ("no way", 1, 0)
-
-
 def test_a_pipe_that_is_not_confirmed_just_numbers() -> None:
     sender = make(confirm=False, ordering=Ordering.STRICT, frame_messages=2)
     for number in (1, 2, 3):
