@@ -142,7 +142,9 @@ class Receiver:
         elif isinstance(frame, Data):
             self._data(frame, now)
         elif isinstance(frame, End):
-            self._last = frame.last
+            # A sender sends nothing beyond the window, so one that says so is wrong.
+            beyond = self.done + self._options.window
+            self._last = min(frame.last, beyond) if self.mode.confirm else frame.last
             self._move(ReceiverInput.END)
             self._heard(now)
             if self._gap_at is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from onward.protocol.pipes import (
@@ -322,6 +323,18 @@ def test_an_end_while_something_is_missing_keeps_the_time_of_the_gap() -> None:
     receiver.handle_timer(5.0)
     assert receiver.took() == [2]
     assert receiver.state is ReceiverState.CLOSED
+
+
+@pytest.mark.parametrize("ordering", Ordering)
+def test_an_end_beyond_the_window_is_not_believed(ordering: Ordering) -> None:
+    """A sender sends nothing beyond it: what is missing up to there is not, and costs nothing."""
+    receiver = make(ordering, window=8, gap_timeout=5.0)
+    receiver.data(1)
+    assert receiver.took() == [1]
+    receiver.receive(End(ID, EPOCH, receiver.mode, (1 << 64) - 1), 1.0)
+    receiver.handle_timer(6.0)
+    assert receiver.take_events() == [Gap(2, 9)]
+    assert (receiver.state, receiver.missed) == (ReceiverState.CLOSED, 8)
 
 
 def test_frames_of_another_epoch_are_unknown() -> None:
