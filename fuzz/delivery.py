@@ -15,6 +15,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
@@ -149,29 +150,29 @@ def data_frames() -> list[bytes]:
     ]
 
 
+FRAMES_OF_BOTH: Final = [
+    encode_frame(frame)
+    for frame in (
+        Open(ID, Mode()),
+        Opened(ID, EPOCH, 5, 100),
+        Confirm(ID, EPOCH, 3, ((5, 5), (7, 9)), ((2, 3),)),
+        Confirm(ID, EPOCH, 2),
+        End(ID, EPOCH, Mode(), 9),
+        Ended(ID, EPOCH),
+        Abort(ID, EPOCH),
+        Unknown(ID, EPOCH),
+        Hello(ID),
+        Welcome(ID),
+    )
+]
+
+
 class Pipes:
     """Frames of pipes, and the two ends of one that take them in."""
 
     def __init__(self) -> None:
         self.pieces = NUMBERS
-        self.seeds = [
-            *data_frames(),
-            *map(
-                encode_frame,
-                (
-                    Open(ID, Mode()),
-                    Opened(ID, EPOCH, 5, 100),
-                    Confirm(ID, EPOCH, 3, ((5, 5), (7, 9)), ((2, 3),)),
-                    Confirm(ID, EPOCH, 2),
-                    End(ID, EPOCH, Mode(), 9),
-                    Ended(ID, EPOCH),
-                    Abort(ID, EPOCH),
-                    Unknown(ID, EPOCH),
-                    Hello(ID),
-                    Welcome(ID),
-                ),
-            ),
-        ]
+        self.seeds = [*data_frames(), *FRAMES_OF_BOTH]
         self.reader = FrameReader()
         self.now = 0.0
         self.receiver = self.new_receiver(Mode())
@@ -219,6 +220,8 @@ class Pipes:
 
     def check_receiver(self, random: Random, frame: Open | Data | End | Abort) -> None:
         receiver = self.receiver
+        if not isinstance(frame, Open) and frame.epoch == EPOCH:
+            frame = replace(frame, epoch=receiver.epoch)  # one that is not confirmed has none
         receiver.receive(frame, self.now)
         self.settle_receiver()
         if receiver.ready and random.random() < 0.5:

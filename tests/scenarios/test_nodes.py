@@ -77,7 +77,7 @@ async def test_a_worker_starts_an_inner_one_before_it_takes_messages() -> None:
         async def on_start(self) -> None:
             self.inner = await self.start_child(Conversing)
 
-        async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        async def handle_message(self, message: Message) -> None:
             answer = await self.request(self.inner, message.payload)
             self.reply(message, answer.payload)
 

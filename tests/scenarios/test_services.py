@@ -133,7 +133,7 @@ async def test_a_worker_for_its_own_node_only(nodes: Nodes) -> None:
     await eventually(lambda: b.dead_letters.by_reason == {"denied": 1})
 
     class Neighbour(Worker):
-        async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        async def handle_message(self, message: Message) -> None:
             self.reply(message, (await self.request("local", message.payload)).payload)
 
     await b.start(Neighbour, address="neighbour")
