@@ -13,6 +13,7 @@ for frame in sender.frames(now):
 """
 
 from ._errors import PipeBroken, PipeClosed, PipeFrameError, PipeFull, PipeMissed
+from ._frame_reader import FrameReader, decode_frame, frame_identity
 from ._frames import (
     EPOCH_SIZE,
     IDENTITY_SIZE,
@@ -23,7 +24,6 @@ from ._frames import (
     End,
     Ended,
     Frame,
-    FrameReader,
     Hello,
     Kind,
     Open,
@@ -31,9 +31,7 @@ from ._frames import (
     Ranges,
     Unknown,
     Welcome,
-    decode_frame,
     encode_frame,
-    frame_identity,
 )
 from ._options import MAX_WINDOW, Mode, Ordering, PipeOptions, PipeReceiverOptions
 from ._receiver import Gap, Overflow, Receiver, ReceiverEvent

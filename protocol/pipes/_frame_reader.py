@@ -1,0 +1,224 @@
+"""Reading the frames of a pipe: strictly, and without making anything of a length that lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from .._address import MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
+from .._message import Message
+from ..bare import BareError, Reader
+from ._errors import PipeFrameError
+from ._frames import (
+    EPOCH_SIZE,
+    HEAD_SIZE,
+    REMEMBERED,
+    VERSION,
+    Abort,
+    Confirm,
+    Data,
+    End,
+    Ended,
+    Frame,
+    Hello,
+    Kind,
+    Open,
+    Opened,
+    Ranges,
+    Unknown,
+    Welcome,
+)
+from ._options import MAX_WINDOW, Mode
+
+__all__ = ["FrameReader", "decode_frame", "frame_identity"]
+
+_SMALLEST_MESSAGE: Final = 7  # length, count, type, length, a byte, count, length
+
+
+class FrameReader:
+    """Reads frames, and remembers the routes it read last.
+
+    At 256 pairs of routes it forgets all of them.
+
+    Args:
+        source: What the messages of `DATA` frames are to have as their source.
+        trace: An address to put at the front of their return routes, if any.
+    """
+
+    __slots__ = ("_known", "_source", "_trace")
+
+    def __init__(self, source: Address | None = None, trace: Address | None = None) -> None:
+        self._known: dict[bytes, tuple[Route, Route]] = {}
+        self._source = source
+        self._trace: Route = () if trace is None else (trace,)
+
+    def read(self, frame: bytes) -> Frame:
+        """Read a frame.
+
+        Raises:
+            PipeFrameError: It is none.
+        """
+        identity = frame_identity(frame)
+        read = _READERS.get(frame[1])
+        if read is None:
+            raise PipeFrameError(f"there is no kind {frame[1]}")
+        reader = Reader(frame, HEAD_SIZE)
+        try:
+            found = read(self, frame, reader, identity)
+            reader.finish()
+        except BareError as error:
+            raise PipeFrameError(error.reason) from None
+        return found
+
+    def messages(self, data: bytes, reader: Reader, count: int) -> tuple[Message, ...]:
+        """Read so many messages."""
+        if count * _SMALLEST_MESSAGE > len(data) - reader.position:
+            raise PipeFrameError(f"{count} messages where {len(data) - reader.position} bytes are")
+        known, source, position, end = self._known, self._source, reader.position, len(data)
+        found: list[Message] = []
+        for _ in range(count):
+            # Lengths below 128 are one byte, and most are: a call for each is half the price.
+            size = data[position] if position < end else 128
+            if size < 128 and position + size < end:
+                position += 1
+                text = data[position : position + size]
+                position += size
+            else:
+                reader.position = position
+                text = reader.data()
+                position = reader.position
+            routes = known.get(text)
+            if routes is None:
+                routes = self._routes(text)
+            size = data[position] if position < end else 128
+            if size < 128 and position + size < end:
+                position += 1
+                payload = data[position : position + size]
+                position += size
+            else:
+                reader.position = position
+                payload = reader.data()
+                position = reader.position
+            found.append(Message(routes[0], routes[1], payload, source, None))
+        reader.position = position
+        return tuple(found)
+
+    def _routes(self, text: bytes) -> tuple[Route, Route]:
+        reader = Reader(text)
+        onward = _read_route(text, reader, MAX_ROUTE_LENGTH)
+        back = _read_route(text, reader, MAX_ROUTE_LENGTH - 1)
+        reader.finish()
+        if not onward:
+            raise PipeFrameError("a message without an onward route")
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        routes = self._known[text] = onward, self._trace + back
+        return routes
+
+
+def decode_frame(frame: bytes) -> Frame:
+    """Read one frame.
+
+    Raises:
+        PipeFrameError: It is none.
+    """
+    return FrameReader().read(frame)
+
+
+def frame_identity(frame: bytes) -> bytes:
+    """Return the identity in a frame, and look at nothing else in it.
+
+    Raises:
+        PipeFrameError: It is too short, or of another version.
+    """
+    if len(frame) < HEAD_SIZE:
+        raise PipeFrameError(f"{len(frame)} bytes are too few")
+    if frame[0] != VERSION:
+        raise PipeFrameError(f"version {frame[0]}, not {VERSION}")
+    return frame[2:HEAD_SIZE]
+
+
+def _read_route(data: bytes, reader: Reader, limit: int) -> Route:
+    count = reader.uint()
+    if count > limit:
+        raise PipeFrameError(f"a route of {count} addresses, over {limit}")
+    found: list[Address] = []
+    for _ in range(count):
+        kind = _take(data, reader, 1)[0]
+        value = reader.data()
+        if not 0 < len(value) <= MAX_ADDRESS_VALUE:
+            raise PipeFrameError(f"an address of {len(value)} bytes")
+        found.append(Address(kind, value))
+    return tuple(found)
+
+
+def _take(data: bytes, reader: Reader, size: int) -> bytes:
+    start = reader.position
+    reader.position = start + size
+    if reader.position > len(data):
+        raise PipeFrameError("it is cut short")
+    return data[start : reader.position]
+
+
+def _read_mode(reader: Reader) -> Mode:
+    number = reader.uint()
+    found = _MODES.get(number)
+    if found is None:
+        raise PipeFrameError(f"there is no mode {number}")
+    return found
+
+
+def _read_ranges(reader: Reader, end: int) -> Ranges:
+    count, least = reader.uint(), 0
+    if count > MAX_WINDOW:
+        raise PipeFrameError(f"{count} ranges")
+    found: list[tuple[int, int]] = []
+    for _ in range(count):
+        skipped, size = reader.uint(), reader.uint()
+        if skipped < least or not size:
+            raise PipeFrameError("ranges that touch, or are empty")
+        found.append((end + skipped + 1, end + skipped + size))
+        end += skipped + size
+        least = 1
+    return tuple(found)
+
+
+def _read_data(self: FrameReader, data: bytes, reader: Reader, identity: bytes) -> Data:
+    epoch, mode = _take(data, reader, EPOCH_SIZE), _read_mode(reader)
+    base, first, count = reader.uint(), reader.uint(), reader.uint()
+    if not 0 < base <= first:
+        raise PipeFrameError(f"messages from {first} on, of those from {base} on")
+    return Data(identity, epoch, mode, base, first, self.messages(data, reader, count))
+
+
+def _read_confirm(_: FrameReader, data: bytes, reader: Reader, identity: bytes) -> Confirm:
+    epoch, done = _take(data, reader, EPOCH_SIZE), reader.uint()
+    received = _read_ranges(reader, done)
+    missed = _read_ranges(reader, 0)
+    if missed and missed[-1][1] > done:
+        raise PipeFrameError("what is not dealt with cannot have been missed")
+    return Confirm(identity, epoch, done, received, missed)
+
+
+_Read: TypeAlias = Callable[[FrameReader, bytes, Reader, bytes], Frame]
+
+_READERS: Final[dict[int, _Read]] = {
+    Kind.OPEN: lambda _, __, reader, identity: Open(identity, _read_mode(reader)),
+    Kind.OPENED: lambda _, data, reader, identity: Opened(
+        identity, _take(data, reader, EPOCH_SIZE), reader.uint(), reader.uint()
+    ),
+    Kind.DATA: _read_data,
+    Kind.CONFIRM: _read_confirm,
+    Kind.END: lambda _, data, reader, identity: End(
+        identity, _take(data, reader, EPOCH_SIZE), _read_mode(reader), reader.uint()
+    ),
+    Kind.ENDED: lambda _, data, reader, identity: Ended(identity, _take(data, reader, EPOCH_SIZE)),
+    Kind.ABORT: lambda _, data, reader, identity: Abort(identity, _take(data, reader, EPOCH_SIZE)),
+    Kind.UNKNOWN: lambda _, data, reader, identity: Unknown(
+        identity, _take(data, reader, EPOCH_SIZE)
+    ),
+    Kind.HELLO: lambda _, __, ___, identity: Hello(identity),
+    Kind.WELCOME: lambda _, __, ___, identity: Welcome(identity),
+}
+
+_MODES: Final = {number: Mode.of(number) for number in (0, 1, 2, 4, 5, 6)}
