@@ -12,6 +12,7 @@ from ...protocol import (
     LinkDown,
     Message,
     NodeStopped,
+    OnwardError,
     UnknownAddress,
     WorkerStopped,
 )
@@ -113,6 +114,9 @@ class SimulatedTransport(Transport):
             address = await self.node.start(lambda: link)
         except WorkerStopped:
             raise NodeStopped(self.node.name) from None
+        except OnwardError:
+            self._place.links.pop(link, None)  # as when the node stops: it is no link
+            raise
         if link.error is not None:
             with suppress(UnknownAddress):  # it may have stopped already
                 await self.node.stop_worker(address)
@@ -134,7 +138,11 @@ class SimulatedTransport(Transport):
         if link is None or link.over:
             link = self._new_link(host, frozenset())
             made = link
-            self.node.spawn(lambda: made)
+            try:
+                self.node.spawn(lambda: made)
+            except OnwardError:
+                self._place.links.pop(made, None)  # as when the node stops: it is no link
+                raise
             self._resolved[host] = link
         return message.redirect(link.address)
 

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 import pytest
 
-from onward.actors import NodeLimits
+from onward.actors import NodeLimits, Worker
 from onward.actors.testing import Probe
-from onward.protocol import Address, AddressError, LinkDown, NodeStopped, route
+from onward.protocol import Address, AddressError, LinkDown, Message, NodeStopped, route
 from onward.transports.simulated import (
     SIMULATED,
     Faults,
@@ -178,3 +178,40 @@ async def test_stopping_a_node_ends_its_links(network: SimulatedNetwork) -> None
     await asyncio.sleep(1)
     assert not a.has(link)
     assert kinds(network)[-1] == "closed"
+
+
+class Late(Worker):
+    """Sends something when it stops."""
+
+    refused = False
+
+    def handle_message(self, message: Message) -> None:
+        """Take nothing."""
+
+    def on_stop(self) -> None:
+        try:
+            self.send("240#b => far", b"too late")
+        except NodeStopped:
+            self.refused = True
+
+
+@simulated()
+async def test_what_is_sent_while_a_node_stops_makes_no_link(network: SimulatedNetwork) -> None:
+    a = await network.node("a")
+    late = Late()
+    await a.start(lambda: late)
+    place = network.place(a)
+    await a.stop()
+    assert late.refused
+    assert not place.links
+
+
+@simulated()
+async def test_a_node_that_has_stopped_connects_to_nobody(network: SimulatedNetwork) -> None:
+    a = await network.node("a")
+    await a.listen("sim://a")
+    place, transport = network.place(a), SimulatedTransport(a)
+    await a.stop()
+    with pytest.raises(NodeStopped):
+        await transport.connect("sim://a")
+    assert not place.links
