@@ -158,6 +158,7 @@ FRAMES_OF_BOTH: Final = [
         Confirm(ID, EPOCH, 3, ((5, 5), (7, 9)), ((2, 3),)),
         Confirm(ID, EPOCH, 2),
         End(ID, EPOCH, Mode(), 9),
+        End(ID, EPOCH, Mode(Ordering.NONE), 1 << 63),
         Ended(ID, EPOCH),
         Abort(ID, EPOCH),
         Unknown(ID, EPOCH),

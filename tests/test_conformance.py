@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.pages import ROOT, STATES, cells, missing, section, wrong_counts
+
 PAGE = ROOT / "docs" / "reference" / "conformance.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DECISIONS = "Decisions on the gaps of the specification"
-STATES = ("done", "not done", "does not apply")
 WORDS = {
     *("MUST", "MUST not", "SHOULD", "MAY", "RECOMMENDED"),
     *("must", "should", "may", "recommended", "encouraged", "will", "would need"),
@@ -47,20 +45,6 @@ class Problem(NamedTuple):
     tests: str
 
 
-def section(page: str, title: str) -> str:
-    """Return what stands under a heading of the second level."""
-    found = re.search(rf"^## {re.escape(title)}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-    assert found, title
-    return found[1]
-
-
-def cells(text: str) -> Iterator[list[str]]:
-    """Yield the cells of each row of a table, without its head."""
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    for line in rows[2:]:
-        yield [cell.strip() for cell in line.strip("|").split(" | ")]
-
-
 def rows(page: str) -> list[Row]:
     return [Row(*each) for each in cells(section(page, "What the texts ask for"))]
 
@@ -68,29 +52,6 @@ def rows(page: str) -> list[Row]:
 def problems(page: str) -> list[Problem]:
     title = "Where the texts contradict themselves, or say nothing"
     return [Problem(*each) for each in cells(section(page, title))]
-
-
-@cache
-def defined(file: Path) -> frozenset[str]:
-    """Return the names of the tests in a file: functions, and methods as `Class::method`.
-
-    A class that a test run collects by another name (`TestModel = Model.TestCase`) counts
-    by that name.
-    """
-    names: set[str] = set()
-    for node in ast.parse(file.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.ClassDef):
-            names.add(node.name)
-            names |= {
-                f"{node.name}::{inner.name}"
-                for inner in node.body
-                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
-            }
-        elif isinstance(node, ast.Assign):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return frozenset(name for name in names if name.lower().startswith("test"))
 
 
 def wrong(page: str, architecture: str, root: Path = ROOT) -> list[str]:
@@ -116,10 +77,7 @@ def wrong(page: str, architecture: str, root: Path = ROOT) -> list[str]:
             for each in re.findall(r"\[Decision (\d+)\]", text)
             if each not in decisions
         ]
-    counted = Counter(row.state for row in requirements)
-    said = {state: int(count) for state, count in cells(section(page, "How many"))}
-    if said != {**{state: counted[state] for state in STATES}, "all": len(requirements)}:
-        found.append(f"the counts are {dict(counted)}")
+    found += wrong_counts(page, [row.state for row in requirements])
     return found
 
 
@@ -138,20 +96,6 @@ def wrong_row(row: Row) -> Iterator[str]:
         yield f"{row.state}, and no reason"
     if row.word == "silent" and row.state == "done" and "[Decision" not in row.what:
         yield "the texts are silent, and no decision is named"
-
-
-def missing(tests: str, root: Path) -> Iterator[str]:
-    """Yield what is wrong with the tests that a row names."""
-    names = re.findall(r"`([^`]*)`", tests)
-    if re.sub(r"`[^`]*`", "", tests).strip():
-        yield f"tests stand between backticks: {tests}"
-    for name in names:
-        path, mark, test = name.partition("::")
-        file = root / path
-        if not mark or not path.startswith("tests/") or not file.is_file():
-            yield f"no such file: {name}"
-        elif test not in defined(file):
-            yield f"no such test: {name}"
 
 
 def test_the_page_is_right() -> None:
