@@ -15,14 +15,15 @@ from typing import IO
 
 import pytest
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text()
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^onward .*$", README, re.MULTILINE)
 BROKER = "rsocket+tcp://127.0.0.1:8001"
 """Where the README's broker listens. Here it gets any free port."""
 
-MOST_LINES = 100
-"""What fits on two screens."""
+MOST_LINES = 140
+"""What fits on three screens."""
 
 MOST_TRIES = 100
 """How often a client comes and goes until `onward watch`, which starts meanwhile, sees it."""
@@ -35,6 +36,7 @@ def onward(command: str, *more: str) -> list[str]:
 def run(arguments: list[str], status: int = 0, said: str = "") -> str:
     done = subprocess.run(
         arguments,
+        cwd=ROOT,
         env={**os.environ, "PYTHONUTF8": "1"},
         capture_output=True,
         text=True,
@@ -80,47 +82,63 @@ def broker() -> Generator[str]:
         yield next(uri for uri in uris if uri.startswith("rsocket+tcp:"))
 
 
-def test_it_fits_on_two_screens() -> None:
+def test_it_fits_on_three_screens() -> None:
     before, mark, _ = README.partition("## Where to go next")
     assert mark
     assert len(before.splitlines()) <= MOST_LINES
 
 
 def test_all_that_it_shows_is_run_here() -> None:
-    assert len(PROGRAMS) == 2
-    assert [command.split()[1] for command in COMMANDS] == ["broker", "routes", "resolve", "watch"]
-    # The one that is used with a broker, and the one that is used alone.
-    assert [BROKER in text for text in PROGRAMS] == [True, False]
+    assert len(PROGRAMS) == 3
+    assert [command.split()[1] for command in COMMANDS] == [
+        "up",
+        "draw",
+        "broker",
+        "routes",
+        "resolve",
+        "watch",
+    ]
+    # Those that are used alone, and the one that is used with a broker.
+    assert [BROKER in text for text in PROGRAMS] == [False, False, True]
 
 
 @pytest.mark.slow
-def test_its_workers_do_what_it_says() -> None:
-    assert promised(PROGRAMS[1]) == "b'hello'\n"
-    assert run(program(PROGRAMS[1])) == promised(PROGRAMS[1])
+@pytest.mark.parametrize(
+    ("number", "says"), [(0, "b'hello'\n"), (1, "[b'0', b'1', b'2', b'3', b'4']\n")]
+)
+def test_its_workers_do_what_it_says(number: int, says: str) -> None:
+    assert promised(PROGRAMS[number]) == says
+    assert run(program(PROGRAMS[number])) == says
+
+
+@pytest.mark.slow
+def test_its_topology_runs_and_is_drawn() -> None:
+    assert "requests came out as they have to" in run(onward(COMMANDS[0]))
+    assert run(onward(COMMANDS[1])).startswith("<svg")
 
 
 @pytest.mark.slow
 def test_its_client_does_what_it_says(broker: str) -> None:
-    assert promised(PROGRAMS[0]) == "b'hello, ann'\n"
-    assert run(program(PROGRAMS[0], broker)) == promised(PROGRAMS[0])
+    assert promised(PROGRAMS[2]) == "b'hello, ann'\n"
+    assert run(program(PROGRAMS[2], broker)) == promised(PROGRAMS[2])
 
 
 @pytest.mark.slow
 def test_its_questions_to_a_broker_are_answered(broker: str) -> None:
-    assert "onward.management" in run(onward(COMMANDS[1], "--broker", broker))
+    assert "onward.management" in run(onward(COMMANDS[3], "--broker", broker))
     nobody = "onward resolve: no destination matches\n"
-    resolve = run(onward(COMMANDS[2], "--broker", broker), status=1, said=nobody)
+    resolve = run(onward(COMMANDS[4], "--broker", broker), status=1, said=nobody)
     assert "0 of 1 destinations match" in resolve
 
 
 @pytest.mark.slow
 def test_its_watch_tells_that_the_client_came(broker: str, tmp_path: Path) -> None:
     printed = tmp_path / "watch.txt"
-    command = onward(COMMANDS[3], "--broker", broker)
+    command = onward(COMMANDS[5], "--broker", broker)
     seen = ""
     with printed.open("w") as file, started(command, file):
         for _ in range(MOST_TRIES):
-            run(program(PROGRAMS[0], broker))
+            run(program(PROGRAMS[2], broker))
             seen = printed.read_text()
             if "joined" in seen:
                 break
