@@ -1,12 +1,12 @@
-"""Throw random and mutated bytes at what delivers messages: pipes, sessions and datagrams.
+"""Throw random and mutated bytes at what delivers messages: sessions and datagrams.
 
-Three targets. The frames of pipes and of sessions: a frame, or the documented error with a short
-text of plain characters, and nothing else; a frame has one form only, so it is written as it was
-read. What was read goes into the state machines of both ends of a pipe, whose window bounds what
-they hold, whatever comes. Datagrams come from several peers, in a time of their own: what is kept
-of messages that are not whole stays within each limit. The process does not grow.
+The frames of sessions: a frame, or `SessionFrameError` with a short text of plain characters, and
+nothing else; a frame has one form only, so it is written as it was read. What was read is told to
+the state machines of both ends, which are woken some time, and not at once again. Datagrams come
+from several peers, in a time of their own: what is kept of messages that are not whole stays within
+each limit. The process does not grow.
 
-    python fuzz/delivery.py --count 1000000 --seed 1 --target pipes
+    python fuzz/delivery.py --count 1000000 --seed 1 --target sessions
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
@@ -28,32 +27,6 @@ from onward.protocol.ockam import (
     decode_message,
     encode_message,
     split_message,
-)
-from onward.protocol.pipes import (
-    Abort,
-    Confirm,
-    Data,
-    End,
-    Ended,
-    Frame,
-    FrameReader,
-    Hello,
-    Mode,
-    Open,
-    Opened,
-    Ordering,
-    Overflow,
-    PipeFrameError,
-    PipeOptions,
-    PipeReceiverOptions,
-    Receiver,
-    Sender,
-    SenderState,
-    Unknown,
-    Welcome,
-    decode_frame,
-    encode_frame,
-    frame_identity,
 )
 from onward.protocol.sessions import (
     Acceptor,
@@ -127,143 +100,6 @@ def check_text_of(error: Exception) -> None:
     text = str(error)
     if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
         raise AssertionError(f"the error's text: {text!r}")
-
-
-# --- pipes ------------------------------------------------------------------------------------
-
-WINDOW: Final = 8
-WINDOW_BYTES: Final = 64
-FRAME_MESSAGES: Final = 4
-MOST_IN_A_FRAME: Final = 32
-"""Messages that fit into a frame as mutations make them."""
-
-
-def data_frames() -> list[bytes]:
-    messages = tuple(
-        Message(route("hop => printer"), route("app")[: number % 2], bytes(number))
-        for number in range(FRAME_MESSAGES)
-    )
-    return [
-        encode_frame(Data(ID, EPOCH, Mode(ordering), base, first, messages[:count]))
-        for ordering in Ordering
-        for base, first, count in ((1, 1, 1), (1, 2, 3), (3, 7, 2), (1, 12, 4), (9, 9, 0))
-    ]
-
-
-FRAMES_OF_BOTH: Final = [
-    encode_frame(frame)
-    for frame in (
-        Open(ID, Mode()),
-        Opened(ID, EPOCH, 5, 100),
-        Confirm(ID, EPOCH, 3, ((5, 5), (7, 9)), ((2, 3),)),
-        Confirm(ID, EPOCH, 2),
-        End(ID, EPOCH, Mode(), 9),
-        End(ID, EPOCH, Mode(Ordering.NONE), 1 << 63),
-        Ended(ID, EPOCH),
-        Abort(ID, EPOCH),
-        Unknown(ID, EPOCH),
-        Hello(ID),
-        Welcome(ID),
-    )
-]
-
-
-class Pipes:
-    """Frames of pipes, and the two ends of one that take them in."""
-
-    def __init__(self) -> None:
-        self.pieces = NUMBERS
-        self.seeds = [*data_frames(), *FRAMES_OF_BOTH]
-        self.reader = FrameReader()
-        self.now = 0.0
-        self.receiver = self.new_receiver(Mode())
-        self.sender = self.new_sender()
-
-    def new_receiver(self, mode: Mode) -> Receiver:
-        options = PipeReceiverOptions(window=WINDOW, window_bytes=WINDOW_BYTES)
-        return Receiver(options, ID, EPOCH, mode, self.now)
-
-    def new_sender(self) -> Sender:
-        options = PipeOptions(window=WINDOW, queue=WINDOW, frame_messages=FRAME_MESSAGES)
-        return Sender(options, lambda: ID)
-
-    def check(self, random: Random, data: bytes) -> bool:
-        self.now += random.choice((0.0, 0.001, 1.0, 70.0))
-        if random.random() < 0.02:
-            mode = Mode(Ordering(random.randrange(3)), random.random() < 0.7)
-            self.receiver, self.sender = self.new_receiver(mode), self.new_sender()
-        frame = self.read(data)
-        if frame is None:
-            return False
-        if isinstance(frame, Open | Data | End | Abort):
-            if frame.identity == ID:
-                self.check_receiver(random, frame)
-        else:
-            self.check_sender(random, frame)
-        return True
-
-    def read(self, data: bytes) -> Frame | None:
-        """Read it with a reader that remembers routes, and with one that does not."""
-        try:
-            frame = self.reader.read(data)
-        except PipeFrameError as error:
-            check_text_of(error)
-            try:
-                decode_frame(data)
-            except PipeFrameError:
-                return None
-            raise AssertionError("only one reader reads it") from error
-        if decode_frame(data) != frame or encode_frame(frame) != data:
-            raise AssertionError(f"{frame} is read or written otherwise")
-        if frame_identity(data) != frame.identity:
-            raise AssertionError("it has two identities")
-        return frame
-
-    def check_receiver(self, random: Random, frame: Open | Data | End | Abort) -> None:
-        receiver = self.receiver
-        if not isinstance(frame, Open) and frame.epoch == EPOCH:
-            frame = replace(frame, epoch=receiver.epoch)  # one that is not confirmed has none
-        receiver.receive(frame, self.now)
-        self.settle_receiver()
-        if receiver.ready and random.random() < 0.5:
-            if random.random() < 0.2:
-                receiver.refuse()
-            else:
-                receiver.handed_on(random.randint(1, len(receiver.ready)))
-            self.settle_receiver()
-        if random.random() < 0.1:
-            receiver.handle_timer(self.now)
-            self.settle_receiver()
-
-    def settle_receiver(self) -> None:
-        receiver = self.receiver
-        for answer in receiver.answers(self.now):
-            decode_frame(answer)
-        for event in receiver.take_events():
-            if not isinstance(event, Overflow) and not 0 < event.first <= event.last:
-                raise AssertionError(f"{event}")
-        # One that is not confirmed takes a frame whole as long as its window is not full.
-        most = WINDOW if receiver.mode.confirm else 2 * WINDOW + MOST_IN_A_FRAME
-        if receiver.held > most:
-            raise AssertionError(f"{receiver.held} messages are held, over {most}")
-
-    def check_sender(self, random: Random, frame: Frame) -> None:
-        sender = self.sender
-        while sender.room and random.random() < 0.6 and sender.state is not SenderState.CLOSED:
-            sender.send(Message(route("printer"), (), b"x" * random.randrange(20)))
-        for sent in sender.frames(self.now):
-            decode_frame(sent)
-        sender.receive(frame, self.now)
-        if random.random() < 0.1:
-            sender.handle_timer(self.now)
-        for sent in sender.frames(self.now):
-            decode_frame(sent)
-        sender.take_events()
-        if sender.unconfirmed > WINDOW or sender.waiting > WINDOW:
-            raise AssertionError(f"{sender.unconfirmed} sent and {sender.waiting} wait")
-        told = sender.confirmed + sender.missed + sender.in_doubt + sender.unsent
-        if told + sender.unconfirmed + sender.waiting != sender.accepted:
-            raise AssertionError(f"{sender.accepted} were accepted, and {told} are accounted for")
 
 
 # --- sessions ---------------------------------------------------------------------------------
@@ -412,7 +248,6 @@ class Datagrams:
 
 TARGETS: Final[dict[str, Callable[[], Target]]] = {
     "datagrams": Datagrams,
-    "pipes": Pipes,
     "sessions": Sessions,
 }
 

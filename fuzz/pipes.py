@@ -1,0 +1,265 @@
+"""Throw random and mutated bytes at pipes: at their frames, and at the two ends.
+
+The invariant of a frame: it is read, or refused with `PipeFrameError` with a short text of plain
+characters, and nothing else. It has one form only, so it is written as it was read; a reader that
+remembers routes agrees with one that does not. What was read goes into the state machines of both
+ends, in a time of their own: their windows bound what they hold, and a sender accounts for each
+message, whatever comes. The process does not grow.
+
+    python fuzz/pipes.py --count 1000000 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from onward.protocol import Message, route
+from onward.protocol.pipes import (
+    Abort,
+    Confirm,
+    Data,
+    End,
+    Ended,
+    Frame,
+    FrameReader,
+    Hello,
+    Mode,
+    Open,
+    Opened,
+    Ordering,
+    Overflow,
+    PipeFrameError,
+    PipeOptions,
+    PipeReceiverOptions,
+    Receiver,
+    Sender,
+    SenderState,
+    Unknown,
+    Welcome,
+    decode_frame,
+    encode_frame,
+    frame_identity,
+)
+
+MAX_ERROR_TEXT: Final = 200
+MAX_GROWTH: Final = 32 * 1024 * 1024
+"""Bytes the resident memory may grow after the first tenth of the inputs."""
+
+ID: Final = bytes(range(16))
+EPOCH: Final = bytes(range(8))
+NUMBERS: Final = [
+    bytes.fromhex(text)
+    for text in ("00", "01", "02", "05", "40", "7f", "80", "8000", "8001", "ff", "ff" * 9 + "01")
+]
+
+
+def mutated(random: Random, pipes: Pipes) -> bytes:
+    data = bytearray(random.choice(pipes.seeds))
+    for _ in range(int(random.expovariate(1.0))):
+        place = int(random.random() * (len(data) + 1))
+        kind = int(random.random() * 5)
+        if kind == 0 and place < len(data):
+            data[place] = int(random.random() * 256)
+        elif kind == 1:
+            piece = random.choice(pipes.pieces)
+            data[place : place + len(piece)] = piece
+        elif kind == 2:
+            data[place:place] = random.choice(pipes.pieces)
+        elif kind == 3:
+            del data[place : place + 1 + int(random.random() * 4)]
+        else:
+            other = random.choice(pipes.seeds)
+            data[place:] = other[int(random.random() * len(other)) :]
+    return bytes(data)
+
+
+def made(random: Random, pipes: Pipes) -> bytes:
+    if random.random() < 0.03:
+        return random.randbytes(int(random.random() * 64))
+    return mutated(random, pipes)
+
+
+def check_text_of(error: Exception) -> None:
+    text = str(error)
+    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
+        raise AssertionError(f"the error's text: {text!r}")
+
+
+WINDOW: Final = 8
+WINDOW_BYTES: Final = 64
+FRAME_MESSAGES: Final = 4
+MOST_IN_A_FRAME: Final = 32
+"""Messages that fit into a frame as mutations make them."""
+
+
+def data_frames() -> list[bytes]:
+    messages = tuple(
+        Message(route("hop => printer"), route("app")[: number % 2], bytes(number))
+        for number in range(FRAME_MESSAGES)
+    )
+    return [
+        encode_frame(Data(ID, EPOCH, Mode(ordering), base, first, messages[:count]))
+        for ordering in Ordering
+        for base, first, count in ((1, 1, 1), (1, 2, 3), (3, 7, 2), (1, 12, 4), (9, 9, 0))
+    ]
+
+
+FRAMES_OF_BOTH: Final = [
+    encode_frame(frame)
+    for frame in (
+        Open(ID, Mode()),
+        Opened(ID, EPOCH, 5, 100),
+        Confirm(ID, EPOCH, 3, ((5, 5), (7, 9)), ((2, 3),)),
+        Confirm(ID, EPOCH, 2),
+        End(ID, EPOCH, Mode(), 9),
+        End(ID, EPOCH, Mode(Ordering.NONE), 1 << 63),
+        Ended(ID, EPOCH),
+        Abort(ID, EPOCH),
+        Unknown(ID, EPOCH),
+        Hello(ID),
+        Welcome(ID),
+    )
+]
+
+
+class Pipes:
+    """Frames of pipes, and the two ends of one that take them in."""
+
+    def __init__(self) -> None:
+        self.pieces = NUMBERS
+        self.seeds = [*data_frames(), *FRAMES_OF_BOTH]
+        self.reader = FrameReader()
+        self.now = 0.0
+        self.receiver = self.new_receiver(Mode())
+        self.sender = self.new_sender()
+
+    def new_receiver(self, mode: Mode) -> Receiver:
+        options = PipeReceiverOptions(window=WINDOW, window_bytes=WINDOW_BYTES)
+        return Receiver(options, ID, EPOCH, mode, self.now)
+
+    def new_sender(self) -> Sender:
+        options = PipeOptions(window=WINDOW, queue=WINDOW, frame_messages=FRAME_MESSAGES)
+        return Sender(options, lambda: ID)
+
+    def check(self, random: Random, data: bytes) -> bool:
+        self.now += random.choice((0.0, 0.001, 1.0, 70.0))
+        if random.random() < 0.02:
+            mode = Mode(Ordering(random.randrange(3)), random.random() < 0.7)
+            self.receiver, self.sender = self.new_receiver(mode), self.new_sender()
+        frame = self.read(data)
+        if frame is None:
+            return False
+        if isinstance(frame, Open | Data | End | Abort):
+            if frame.identity == ID:
+                self.check_receiver(random, frame)
+        else:
+            self.check_sender(random, frame)
+        return True
+
+    def read(self, data: bytes) -> Frame | None:
+        """Read it with a reader that remembers routes, and with one that does not."""
+        try:
+            frame = self.reader.read(data)
+        except PipeFrameError as error:
+            check_text_of(error)
+            try:
+                decode_frame(data)
+            except PipeFrameError:
+                return None
+            raise AssertionError("only one reader reads it") from error
+        if decode_frame(data) != frame or encode_frame(frame) != data:
+            raise AssertionError(f"{frame} is read or written otherwise")
+        if frame_identity(data) != frame.identity:
+            raise AssertionError("it has two identities")
+        return frame
+
+    def check_receiver(self, random: Random, frame: Open | Data | End | Abort) -> None:
+        receiver = self.receiver
+        if not isinstance(frame, Open) and frame.epoch == EPOCH:
+            frame = replace(frame, epoch=receiver.epoch)  # one that is not confirmed has none
+        receiver.receive(frame, self.now)
+        self.settle_receiver()
+        if receiver.ready and random.random() < 0.5:
+            if random.random() < 0.2:
+                receiver.refuse()
+            else:
+                receiver.handed_on(random.randint(1, len(receiver.ready)))
+            self.settle_receiver()
+        if random.random() < 0.1:
+            receiver.handle_timer(self.now)
+            self.settle_receiver()
+
+    def settle_receiver(self) -> None:
+        receiver = self.receiver
+        for answer in receiver.answers(self.now):
+            decode_frame(answer)
+        for event in receiver.take_events():
+            if not isinstance(event, Overflow) and not 0 < event.first <= event.last:
+                raise AssertionError(f"{event}")
+        # One that is not confirmed takes a frame whole as long as its window is not full.
+        most = WINDOW if receiver.mode.confirm else 2 * WINDOW + MOST_IN_A_FRAME
+        if receiver.held > most:
+            raise AssertionError(f"{receiver.held} messages are held, over {most}")
+
+    def check_sender(self, random: Random, frame: Frame) -> None:
+        sender = self.sender
+        while sender.room and random.random() < 0.6 and sender.state is not SenderState.CLOSED:
+            sender.send(Message(route("printer"), (), b"x" * random.randrange(20)))
+        for sent in sender.frames(self.now):
+            decode_frame(sent)
+        sender.receive(frame, self.now)
+        if random.random() < 0.1:
+            sender.handle_timer(self.now)
+        for sent in sender.frames(self.now):
+            decode_frame(sent)
+        sender.take_events()
+        if sender.unconfirmed > WINDOW or sender.waiting > WINDOW:
+            raise AssertionError(f"{sender.unconfirmed} sent and {sender.waiting} wait")
+        told = sender.confirmed + sender.missed + sender.in_doubt + sender.unsent
+        if told + sender.unconfirmed + sender.waiting != sender.accepted:
+            raise AssertionError(f"{sender.accepted} were accepted, and {told} are accounted for")
+
+
+def resident() -> int:
+    """Bytes of memory the process has resident; 0 where the system does not say."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=100_000, help="inputs to try")
+    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
+    options = parser.parse_args(arguments)
+    random, pipes = Random(options.seed), Pipes()
+    started, before, taken = time.perf_counter(), 0, 0
+    for number in range(options.count):
+        if number == options.count // 10:
+            before = resident()
+        data = made(random, pipes)
+        try:
+            taken += pipes.check(random, data)
+        except Exception as error:  # noqa: BLE001 - any is a finding
+            print(f"pipes: FAILED at input {number}, seed {options.seed}: {error!r}")
+            print(f"input {data.hex()}")
+            return 1
+    grown = resident() - before
+    print(
+        f"pipes: {options.count} inputs, seed {options.seed}: {taken} frames, "
+        f"{options.count - taken} refused, {grown / 1024:.0f} KiB grown, "
+        f"{time.perf_counter() - started:.1f} s"
+    )
+    if grown > MAX_GROWTH:
+        print(f"pipes: FAILED: over {MAX_GROWTH} bytes grown")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
