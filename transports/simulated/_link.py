@@ -22,6 +22,7 @@ from .._link import Link
 from ._way import Way
 
 if TYPE_CHECKING:
+    from ._faults import Faults
     from ._network import Place, SimulatedNetwork
 
 __all__ = ["DiallingLink", "SimulatedLink", "SimulatedListenerWorker"]
@@ -33,10 +34,14 @@ class SimulatedLink(Link):
     Args:
         place: The node it is on.
         expose: What the other end may send to.
+        faults: What goes wrong on it in each direction; that of the two nodes by default.
     """
 
-    def __init__(self, place: Place, expose: frozenset[Address]) -> None:
+    def __init__(
+        self, place: Place, expose: frozenset[Address], faults: Faults | None = None
+    ) -> None:
         super().__init__(expose=expose)
+        self._faults = faults
         self._place = place
         self._network = place.network
         self._peer: SimulatedLink | None = None
@@ -54,7 +59,7 @@ class SimulatedLink(Link):
     def join(self, peer: SimulatedLink) -> None:
         """Connect this end to its other end; done once at each."""
         self._peer = peer
-        self._way = self._network.way(self._place.name, peer._place.name)
+        self._way = self._network.way(self._place.name, peer._place.name, self._faults)
 
     @property
     def over(self) -> bool:
@@ -194,14 +199,17 @@ class DiallingLink(SimulatedLink):
         place: The node it is on.
         host: Where to, as its listener is called.
         expose: What the other end may send to.
+        faults: What goes wrong on it in each direction; that of the two nodes by default.
 
     Attributes:
         host: As given.
         error: Why it is down, if it never came up.
     """
 
-    def __init__(self, place: Place, host: str, expose: frozenset[Address]) -> None:
-        super().__init__(place, expose)
+    def __init__(
+        self, place: Place, host: str, expose: frozenset[Address], faults: Faults | None = None
+    ) -> None:
+        super().__init__(place, expose, faults)
         self.host = host
         self.error: LinkDown | None = None
 
@@ -231,10 +239,11 @@ class DiallingLink(SimulatedLink):
         listener = network.listener(self.host)
         if listener is None:
             # What refuses a connection is a message too.
-            await asyncio.sleep(2 * network.faults.latency[0])
+            await asyncio.sleep(2 * (self._faults or network.faults).latency[0])
             raise LinkDown(self.host, "nobody listens there")
         there = listener.place.name
-        forth, back = network.way(here, there), network.way(there, here)
+        forth = network.way(here, there, self._faults)
+        back = network.way(there, here, self._faults)
         await self._until_open(forth, back)
         await asyncio.sleep(forth.latency())
         if network.listener(self.host) is not listener:
@@ -302,7 +311,7 @@ class SimulatedListenerWorker(Worker):
         most = self._network.options.max_links
         if len(self.place.links) >= most:
             raise LimitReached("max_links", most)
-        link = SimulatedLink(self.place, self._expose)
+        link = SimulatedLink(self.place, self._expose, peer._faults)
         link.join(peer)
         try:
             self.spawn(lambda: link)

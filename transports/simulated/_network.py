@@ -95,7 +95,7 @@ class SimulatedNetwork:
         self.clockwork = Clockwork(loop, options.history)
         self._places: dict[str, Place] = {}
         self._node_options: dict[str, dict[str, Any]] = {}
-        self._ways: dict[tuple[str, str], Way] = {}
+        self._ways: dict[tuple[str, str, Faults | None], Way] = {}
         self._lives: dict[str, int] = {}
         _networks[id(loop)] = self
 
@@ -207,16 +207,27 @@ class SimulatedNetwork:
 
     # --- faults ---------------------------------------------------------------------------
 
-    def way(self, source: str, target: str) -> Way:
-        """Return the way from one node to another."""
-        way = self._ways.get((source, target))
+    def way(self, source: str, target: str, own: Faults | None = None) -> Way:
+        """Return the way from one node to another.
+
+        Args:
+            source: The name of a node.
+            target: The name of another.
+            own: The faults of a link that has its own: those with equal ones share a way.
+        """
+        way = self._ways.get((source, target, own))
         if way is None:
-            way = Way(self.clockwork, source, target, self.seed, self.faults)
-            self._ways[source, target] = way
+            faults = self.faults if own is None else own
+            way = Way(self.clockwork, source, target, self.seed, faults, own=own is not None)
+            if own is not None:
+                way.cut_off = self.way(source, target).cut_off
+            self._ways[source, target, own] = way
         return way
 
     def set_faults(self, one: str, other: str, faults: Faults, *, both: bool = True) -> None:
         """Have other faults from now on between two nodes.
+
+        Links that were connected with faults of their own keep those.
 
         Args:
             one: The name of a node; it need not have started.
@@ -229,10 +240,14 @@ class SimulatedNetwork:
             self.clockwork.note("faults", source, target)
 
     def set_all_faults(self, faults: Faults) -> None:
-        """Have other faults from now on everywhere, also between nodes yet to come."""
+        """Have other faults from now on everywhere, also between nodes yet to come.
+
+        Links that were connected with faults of their own keep those.
+        """
         self.faults = faults
-        for way in self._ways.values():
-            way.faults = faults
+        for (_, _, own), way in self._ways.items():
+            if own is None:
+                way.faults = faults
         self.clockwork.note("faults", "*", "*")
 
     def partition(self, one: Iterable[str], other: Iterable[str], *, both: bool = True) -> None:
@@ -252,8 +267,12 @@ class SimulatedNetwork:
         here, there = sorted(set(one)), sorted(set(other))
         if shared := sorted(set(here) & set(there)):
             raise ValueError(f"on both sides of a partition: {', '.join(shared)}")
-        for source, target in _directions(here, there, both):
-            self.way(source, target).cut_off = True
+        cut = dict.fromkeys(_directions(here, there, both))
+        for source, target in cut:
+            self.way(source, target).cut_off = True  # as those of links yet to come will be
+        for (source, target, own), way in self._ways.items():
+            if own is not None and (source, target) in cut:
+                way.cut_off = True
         self.clockwork.note("partition", ",".join(here), ",".join(there))
 
     def heal(self) -> None:
@@ -277,7 +296,7 @@ class SimulatedNetwork:
             target: To this node; to all by default.
         """
         total = Traffic()
-        for (begin, end), way in self._ways.items():
+        for (begin, end, _), way in self._ways.items():
             if source in (None, begin) and target in (None, end):
                 total += way.traffic()
         return total

@@ -17,6 +17,7 @@ from ...protocol import (
     WorkerStopped,
 )
 from .._base import Listener, Transport
+from ._faults import Faults
 from ._link import DiallingLink, SimulatedListenerWorker
 from ._network import network_of
 
@@ -81,9 +82,8 @@ class SimulatedTransport(Transport):
             ValueError: The URI is not `sim://host`.
             TypeError: There is no such option.
         """
-        worker = SimulatedListenerWorker(
-            self._place, _host(uri, options), expose, self._listener_closed
-        )
+        host = _host(uri, options)
+        worker = SimulatedListenerWorker(self._place, host, expose, self._listener_closed)
         address = self.node.random_address()
         try:
             await self.node.start(lambda: worker, address=address)
@@ -100,16 +100,31 @@ class SimulatedTransport(Transport):
         return listener
 
     async def connect(
-        self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
+        self,
+        uri: str,
+        *,
+        expose: frozenset[Address] = frozenset(),
+        faults: Faults | None = None,
+        **options: Any,
     ) -> Address:
         """Connect to a host name; it takes the latency there and back.
+
+        Args:
+            uri: Where: `sim://host`.
+            expose: What the other end may send to.
+            faults: What goes wrong on this link, in each direction. By default what the network
+                has for the two nodes.
+            **options: None more.
 
         Raises:
             LinkDown: Nobody listens there, or a partition is between.
             ValueError: The URI is not `sim://host`.
-            TypeError: There is no such option.
+            TypeError: There is no such option, or `faults` are none.
         """
-        link = self._new_link(_host(uri, options), expose)
+        # Callers need not be typed.
+        if not isinstance(faults, Faults | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{faults!r} are no Faults")
+        link = self._new_link(_host(uri, options), expose, faults)
         try:
             address = await self.node.start(lambda: link)
         except WorkerStopped:
@@ -154,12 +169,14 @@ class SimulatedTransport(Transport):
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
 
-    def _new_link(self, host: str, expose: frozenset[Address]) -> DiallingLink:
+    def _new_link(
+        self, host: str, expose: frozenset[Address], faults: Faults | None = None
+    ) -> DiallingLink:
         if len(self._place.links) >= self.network.options.max_links:
             raise LinkDown(host, f"there are {self.network.options.max_links} links")
         for each in [host for host, link in self._resolved.items() if link.over]:
             del self._resolved[each]
-        return DiallingLink(self._place, host, expose)
+        return DiallingLink(self._place, host, expose, faults)
 
     def _listener_closed(self, address: Address) -> None:
         self._listeners.pop(address, None)

@@ -30,6 +30,7 @@ class Way:
         target: Where it ends.
         seed: Of the network.
         faults: What goes wrong on it.
+        own: Whether it is of links that have faults of their own, and so random numbers too.
     """
 
     __slots__ = (
@@ -49,14 +50,23 @@ class Way:
     )
 
     def __init__(
-        self, clockwork: Clockwork, source: str, target: str, seed: int, faults: Faults
+        self,
+        clockwork: Clockwork,
+        source: str,
+        target: str,
+        seed: int,
+        faults: Faults,
+        *,
+        own: bool = False,
     ) -> None:
         self.clockwork: Final = clockwork
         self.source = source
         self.target = target
         self.faults = faults
         # A text, not a tuple: the hash of a tuple of texts differs from process to process.
-        self.random = Random(f"{seed}/{source}/{target}").random  # noqa: S311 - it has to repeat
+        which = f"/{faults}" if own else ""
+        repeatable = Random(f"{seed}/{source}/{target}{which}")  # noqa: S311 - it has to repeat
+        self.random = repeatable.random
         self.cut_off = False
         self.sent = 0
         self.copied = 0

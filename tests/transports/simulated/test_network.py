@@ -295,6 +295,65 @@ async def test_faults_of_one_way_and_of_all(network: SimulatedNetwork) -> None:
     assert kinds(network).count("faults") == 4
 
 
+SLOW = Faults(latency=(1, 1))
+LOSSY = Faults(loss=1)
+
+
+@simulated()
+async def test_faults_of_one_link(network: SimulatedNetwork) -> None:
+    a, _, usual, _, far = await two_nodes(network)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    slow = await a.connect("sim://b", faults=SLOW)
+    assert loop.time() - began == pytest.approx(2)
+    for link in (slow, usual):
+        a.send([link, "far"], b"hi")
+        sent = loop.time()
+        await far.next()
+        assert loop.time() - sent == pytest.approx(0.001 if link is usual else 1)
+    assert network.traffic("a", "b").arrived == 2
+
+    network.set_faults("a", "b", LOSSY)
+    network.set_all_faults(LOSSY)
+    a.send([usual, "far"], b"lost")
+    answered = len(far.messages)
+    a.send([slow, "far"], b"kept")
+    assert (await far.next()).payload == b"kept"
+    assert len(far.messages) == answered + 1
+    assert network.traffic("a", "b").lost == 1
+
+
+@simulated()
+async def test_a_link_with_faults_of_its_own_in_a_partition(network: SimulatedNetwork) -> None:
+    a, _, _, _, far = await two_nodes(network)
+    slow = await a.connect("sim://b", faults=SLOW)
+    network.partition({"a"}, {"b"})
+    a.send([slow, "far"], b"lost")
+    with pytest.raises(LinkDown, match="no answer in 5 s"):
+        await a.connect("sim://b", faults=Faults(latency=(2, 2)))
+    network.heal()
+    other = await a.connect("sim://b", faults=Faults(latency=(2, 2)))
+    a.send([other, "far"], b"hi")
+    assert (await far.next()).payload == b"hi"
+    assert network.traffic("a", "b").cut == 1
+
+
+def test_links_with_equal_faults_of_their_own_share_random_numbers() -> None:
+    async def scenario(network: SimulatedNetwork) -> list[bytes]:
+        a, _, usual, _, far = await two_nodes(network)
+        lossy = [await a.connect("sim://b", faults=Faults(loss=0.5)) for _ in range(2)]
+        for number in range(50):
+            for link in (*lossy, usual):
+                a.send([link, "far"], b"%d" % number)
+        await asyncio.sleep(1)
+        return far.payloads
+
+    first = simulate(scenario, seed=5)
+    assert 50 < len(first) < 150
+    assert simulate(scenario, seed=5) == first
+    assert simulate(scenario, seed=6) != first
+
+
 # --- the whole --------------------------------------------------------------------------
 
 

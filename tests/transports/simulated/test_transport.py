@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,9 @@ async def test_uris_and_options(network: SimulatedNetwork) -> None:
         await a.listen("sim://a", colour="red")
     with pytest.raises(TypeError, match="no such option: colour"):
         await a.connect("sim://a", colour="red")
+    wrong_faults: Any = "many"
+    with pytest.raises(TypeError, match="'many' are no Faults"):
+        await a.connect("sim://a", faults=wrong_faults)
 
 
 @simulated(faults=Faults(latency=(0.5, 0.5)))
