@@ -57,6 +57,7 @@ class UdpTransport(Transport):
 
     scheme: ClassVar[str] = "udp"
     address_type: ClassVar[int | None] = UDP
+    options_class: ClassVar[type[UdpOptions]] = UdpOptions
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
