@@ -27,7 +27,7 @@ from ._run import Stop, run
 from ._show import describe, describe_message, printable
 from ._status import CommandError, Status
 
-__all__ = ["add_commands", "connect_first", "request", "send"]
+__all__ = ["add_commands", "request", "send"]
 
 _ROUTE: Final = "where to: addresses TYPE#VALUE with => between, as in '1#127.0.0.1:4000 => echo'"
 
@@ -220,17 +220,6 @@ async def send(route: Route, payload: bytes, timeout: float, via: Via | None = N
             await node.stop_worker(worker.address)
         for letter in node.dead_letters.recent:
             raise CommandError(f"{letter.reason}: {format_route(route)}")
-
-
-async def connect_first(node: Node, route: Route, timeout: float) -> Address | None:
-    """Connect to where a route starts, so that a refusal is known before anything is sent.
-
-    Raises:
-        AddressError: That cannot be read.
-        LinkDown: Nobody is there.
-    """
-    link, _ = await reach(node, route, timeout)
-    return link
 
 
 async def _written(node: Node, link: Address, timeout: float) -> None:

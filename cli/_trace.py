@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any, Final
 
 from ..actors import Node
 from ..actors.tracing import HopTracer, Trace, TraceClock, TraceOptions, trace
-from ..protocol import HopOutcome, LinkDown, Route, format_route, read_error_reply
+from ..protocol import HopOutcome, Route, format_route, read_error_reply
 from ._arguments import Commands, no_log, route as route_argument, seconds
-from ._message import connect_first
 from ._payload import Form, add_arguments, payload_of
+from ._reach import Via, add_via, reach, via_of
 from ._run import Stop, run
 from ._show import printable, table
 from ._status import CommandError, Status
@@ -61,11 +60,7 @@ def add_command(commands: Commands) -> None:
     )
     parser.add_argument("route", metavar="ROUTE", type=route_argument, help=_ROUTE)
     add_arguments(parser)
-    parser.add_argument(
-        "--connect",
-        metavar="URI",
-        help="connect there first; the route is then one of that node's",
-    )
+    add_via(parser)
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -80,10 +75,11 @@ def add_command(commands: Commands) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     payload = payload_of(arguments)
+    via = via_of(arguments)
 
     async def trace_it(stop: Stop) -> None:
         route: Route = arguments.route
-        work = follow(route, payload, arguments.timeout, arguments.connect)
+        work = follow(route, payload, arguments.timeout, via)
         traced = await stop.unless(work)
         if arguments.svg is not None:
             _write(arguments.svg, draw(picture_of(traced, OWN)))
@@ -97,36 +93,23 @@ def _command(arguments: argparse.Namespace) -> None:
         run(trace_it)
 
 
-async def follow(route: Route, payload: bytes, timeout: float, uri: str | None) -> Trace:
+async def follow(route: Route, payload: bytes, timeout: float, via: Via | None) -> Trace:
     """Trace a message from a node of its own.
 
     Args:
         route: Where to.
         payload: What.
         timeout: How long to wait, in seconds, to connect, and then again for the answer.
-        uri: Where to connect first; `None`: where the route starts.
+        via: A node to go by first; `None`: where the route starts.
 
     Raises:
         OnwardError: It could not be sent.
-        CommandError: The URI is none.
+        CommandError: The node to go by first cannot be, as the URI or a certificate is wrong.
     """
     async with Node(OWN, error_replies=True) as node:
         node.tracer = HopTracer(node)
-        if uri is None:
-            await connect_first(node, route, timeout)
-        else:
-            route = (await _connect(node, uri, timeout), *route)
+        _, route = await reach(node, route, timeout, via)
         return await trace(node, route, payload, options=TraceOptions(timeout=timeout))
-
-
-async def _connect(node: Node, uri: str, timeout: float) -> Any:
-    try:
-        async with asyncio.timeout(timeout):
-            return await node.connect(uri)
-    except TimeoutError:
-        raise LinkDown(uri, "no connection in time") from None
-    except OSError as error:
-        raise LinkDown(uri, str(error)) from error
 
 
 def _write(name: str, text: str) -> None:

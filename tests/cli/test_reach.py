@@ -56,6 +56,9 @@ def test_certificates_both_ways(
     named = [*to, *trust, "--certificate", str(certificates.client), "--server-name"]
     assert main([*named, "localhost"]) == Status.OK
     assert main([*named, "other"]) == Status.FAILED
+    capsys.readouterr()
+    assert main(["trace", *named[1:], "localhost"]) == Status.OK
+    assert capsys.readouterr().out.endswith("answer: hi\n")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_certificates_both_ways(
 def test_what_does_not_go_together(
     options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in ("send", "request"):
+    for command in ("send", "request", "trace"):
         assert main([command, "echo", "hi", *options]) == Status.USAGE
         assert said in capsys.readouterr().err
 
