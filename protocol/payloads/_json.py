@@ -89,12 +89,19 @@ _write: Final = json.JSONEncoder(
 ).encode
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of names and values, in one pass over them.
+
+    Raises:
+        PayloadError: A name is there twice.
+    """
     made = dict(pairs)
     if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise PayloadError(f"the name {twice!r} twice"[:80])
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise PayloadError(f"the name {name!r} twice"[:80])
+            seen.add(name)
     return made
 
 
@@ -110,7 +117,7 @@ def _no_constant(text: str) -> Any:
 
 
 _decoder: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=_float, parse_constant=_no_constant
+    object_pairs_hook=object_of, parse_float=_float, parse_constant=_no_constant
 )
 
 

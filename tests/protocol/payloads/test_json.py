@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from onward.protocol.payloads import JSON, JsonCodec, PayloadError, PayloadLimits
+from onward.protocol.payloads._json import object_of
 
 SMALL = JsonCodec(PayloadLimits(size=64, items=8, depth=3))
 
@@ -115,3 +116,26 @@ def test_what_is_not_written(value: object, reason: str) -> None:
     with pytest.raises(PayloadError) as caught:
         SMALL.encode(value)
     assert caught.value.reason == reason
+
+
+class Name(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+
+def test_the_search_for_a_name_that_is_there_twice_grows_with_the_names() -> None:
+    Name.compared = 0
+    names = [Name(number) for number in range(2000)]
+    with pytest.raises(PayloadError, match="the name '1999' twice"):
+        object_of([(name, 1) for name in [*names, Name("1999")]])
+    # One for each that meets another in a hash table, which is few; each with each is millions.
+    assert Name.compared < 4 * len(names)
