@@ -192,6 +192,10 @@ class _Reader:
             major, _, size = self._head()
             if major != expected or size == _INDEFINITE:
                 raise PayloadError("a chunk of a string that is none")
+            # A chunk of no bytes is an object too.
+            self._left -= 1
+            if self._left < 0:
+                raise PayloadError(f"over {self._limits.items} items")
             made.append(self._string(expected, size))
         return made
 

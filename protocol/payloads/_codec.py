@@ -39,7 +39,8 @@ class PayloadLimits:
 
     Attributes:
         size: Bytes of the payload, read or written.
-        items: Values in it: each number, text, list, map and key counts as one.
+        items: Values in it: each number, text, list, map and key counts as one, and each part of
+            a text or of bytes that CBOR has in parts.
         depth: Lists and maps within each other.
     """
 

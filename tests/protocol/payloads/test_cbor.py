@@ -147,6 +147,11 @@ def test_limits_when_reading() -> None:
             SMALL.decode(cbor2.dumps(value))
     with pytest.raises(PayloadError, match="over 8 items"):
         SMALL.decode(b"\x9f" + 8 * b"\x01" + b"\xff")
+    for major in (b"\x40", b"\x60"):
+        indefinite = bytes([major[0] | 31])
+        assert not SMALL.decode(indefinite + 7 * major + b"\xff")
+        with pytest.raises(PayloadError, match="over 8 items"):
+            SMALL.decode(indefinite + 8 * major + b"\xff")
     with pytest.raises(PayloadError, match="over 3 deep"):
         SMALL.decode(bytes.fromhex("81818180"))
     with pytest.raises(PayloadError, match="67 bytes, over the limit of 64"):
