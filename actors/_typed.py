@@ -54,6 +54,11 @@ _NATIVE: Final = (
 BAD_PAYLOAD: Final = "bad payload"
 """The reason of the dead letter that a payload becomes that is not of the type."""
 
+_BY_PLACE: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
 _KINDS: Final = 256
 """Pairs of a type and a codec whose reader `call` remembers; those used least are made anew."""
 
@@ -109,15 +114,16 @@ class TypedWorker(Worker):
             return f"{order.count} of {order.item}"
     ```
 
-    A subclass defines `handle`, `def` or `async def`, with one or two parameters: the value, whose
-    annotation says what is wanted, and the `Message` it came in. What it returns is encoded and
-    is the answer; `None` is no answer. The annotation may be whatever `msgspec` can check: a
-    dataclass, a `Struct`, a `TypedDict`, an enumeration, a union (of classes only if they are
-    `Struct`s with tags), `int`, `list[str]`, `Annotated[int, Meta(gt=0)]`.
+    A subclass defines `handle`, `def` or `async def`, with one or two parameters, given by their
+    places: the value, whose annotation says what is wanted, and the `Message` it came in. What it
+    returns is encoded and is the answer; `None` is no answer. The annotation may be whatever
+    `msgspec` can check: a dataclass, a `Struct`, a `TypedDict`, an enumeration, a union (of classes
+    only if they are `Struct`s with tags), `int`, `list[str]`, `Annotated[int, Meta(gt=0)]`.
 
     A payload that is not of the type becomes a dead letter, "bad payload", and never a failure
-    of the worker. Who sent it is told which field is at fault, and that nothing has been done: a
-    request of this node raises `Refused`, and others get an error reply if the node sends any.
+    of the worker; so does one that makes the type's own code raise, such as `__post_init__`. Who
+    sent it is told which field is at fault, and that nothing has been done: a request of this
+    node raises `Refused`, and others get an error reply if the node sends any.
 
     Attributes:
         codec: How payloads are encoded; of the class or, if it is set in `__init__`, of one.
@@ -192,14 +198,16 @@ class _Contract:
         name = f"{owner.__name__}.handle"
         handler: Any = vars(owner).get("handle") or owner.handle
         parameters = list(inspect.signature(handler).parameters.values())[1:]
-        if not 1 <= len(parameters) <= 2:
-            raise BadHandler(name, "takes a value and, if it likes, the message")
+        if not 1 <= len(parameters) <= 2 or not all(each.kind in _BY_PLACE for each in parameters):
+            raise BadHandler(name, "takes a value and, if it likes, the message, by their places")
         first = parameters[0].name
         hints = typing.get_type_hints(handler, include_extras=True)
         if first not in hints:
             raise BadHandler(name, f"{first!r} has no annotation")
         self.kind: Any = hints[first]
         self.with_message = len(parameters) == 2
+        if self.with_message and hints.get(parameters[1].name, Message) not in (Message, Any):
+            raise BadHandler(name, f"{parameters[1].name!r} is the message, and declared otherwise")
         try:
             # Making a decoder is how msgspec tells what it cannot check.
             _msgspec(name).json.Decoder(self.kind)
@@ -311,6 +319,10 @@ def _make_reader(kind: Any, codec: Codec) -> Read:
             return convert({"value": value}, box, builtin_types=native, str_keys=True).value
         except invalid as error:
             raise _located(str(error)) from None
+        except Exception as error:
+            # What is in the payload has made msgspec or the type's own code raise: `list` in a
+            # set, for one. The text may be of things that are none of the sender's business.
+            raise PayloadError("it makes no value of the type") from error
 
     return read
 

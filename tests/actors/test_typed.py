@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import decimal
 import enum
 import sys
 from typing import Annotated, Any, Literal, TypedDict
@@ -405,6 +406,76 @@ def test_a_handler_takes_a_value_and_perhaps_the_message() -> None:
         class Much(TypedWorker):
             def handle(self, value: int, message: Message, more: int) -> None:
                 """Take what nobody gives."""
+
+    with pytest.raises(BadHandler, match="by their places"):
+
+        class Named(TypedWorker):
+            def handle(self, value: int, *, dry: bool = False) -> None:
+                """Take what nobody names."""
+
+    with pytest.raises(BadHandler, match="by their places"):
+
+        class Several(TypedWorker):
+            def handle(self, *values: int) -> None:
+                """Take any number."""
+
+    with pytest.raises(BadHandler, match="'dry' is the message, and declared otherwise"):
+
+        class Other(TypedWorker):
+            def handle(self, value: int, dry: bool = False) -> None:
+                """Take the message for something else."""
+
+
+@dataclasses.dataclass
+class Careless:
+    counts: dict[str, int]
+
+    def __post_init__(self) -> None:
+        self.first = self.counts["first"]
+
+
+class Sets(TypedWorker):
+    codec = JSON
+
+    def handle(self, value: set[Any]) -> None:
+        """Declare what lists cannot be in."""
+
+
+class CarelessWorker(TypedWorker):
+    codec = JSON
+
+    def handle(self, value: Careless) -> str:
+        return "made"
+
+
+class Prices(TypedWorker):
+    codec = JSON
+
+    def handle(self, value: set[decimal.Decimal]) -> None:
+        """Declare numbers, of which one cannot be hashed."""
+
+
+@pytest.mark.parametrize(
+    ("worker", "payload"),
+    [
+        (Sets, b"[[1]]"),
+        (CarelessWorker, b'{"counts":{}}'),
+        (Prices, b'["sNaN"]'),
+    ],
+)
+def test_a_payload_that_makes_a_type_raise_is_no_failure(
+    worker: type[TypedWorker], payload: bytes
+) -> None:
+    @virtual_time
+    async def ask() -> None:
+        async with Node() as node:
+            await node.start(worker, address="w")
+            with pytest.raises(Refused, match="it makes no value of the type"):
+                await node.request("w", payload)
+            assert node.statistics(workers=False).failed == 0
+            assert node.dead_letters.by_reason == {"bad payload": 1}
+
+    ask()
 
 
 def test_a_type_that_cannot_be_checked() -> None:
