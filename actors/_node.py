@@ -199,8 +199,9 @@ class Node(Workers):
 
         Raises:
             UnknownScheme: There is no transport for the scheme.
+            TypeError: `expose` is one address and not several, or there is no such option.
         """
-        exposed = frozenset(map(address_of, expose))
+        exposed = _exposed(expose)
         return await self._on_loop(self._listen(uri, exposed, error_replies, options))
 
     async def connect(
@@ -224,8 +225,9 @@ class Node(Workers):
 
         Raises:
             UnknownScheme: There is no transport for the scheme.
+            TypeError: `expose` is one address and not several, or there is no such option.
         """
-        exposed = frozenset(map(address_of, expose))
+        exposed = _exposed(expose)
         return await self._on_loop(self._connect(uri, exposed, error_replies, options))
 
     async def _listen(
@@ -267,3 +269,10 @@ class Node(Workers):
         with self.lock:
             self._transports.for_type(address_type)
         return self._rules.get(address_type)
+
+
+def _exposed(addresses: Iterable[AddressLike]) -> frozenset[Address]:
+    # A text is an iterable too, of addresses of one letter each: nobody means that.
+    if isinstance(addresses, (str, bytes, Address)):
+        raise TypeError(f"expose takes several addresses: expose=[{addresses!r}]")
+    return frozenset(map(address_of, addresses))

@@ -182,6 +182,18 @@ async def test_the_type_of_an_address_loads_its_transport() -> None:
 
 
 @virtual_time
+async def test_one_address_to_expose_is_not_taken_for_its_letters() -> None:
+    async with Node() as node:
+        node.add_transport(FakeTransport)
+        ones: tuple[Any, ...] = ("echo", b"echo", Address(0, b"echo"))
+        for one in ones:
+            with pytest.raises(TypeError, match="several addresses: expose="):
+                await node.listen("fake://here", expose=one)
+            with pytest.raises(TypeError, match="several addresses: expose="):
+                await node.connect("fake://there", expose=one)
+
+
+@virtual_time
 async def test_an_unknown_scheme() -> None:
     async with Node() as node:
         node.add_transport(FakeTransport)
