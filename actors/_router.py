@@ -125,6 +125,13 @@ class Router(Losses):
             if not self._awake:
                 self._wake()
 
+    def carry_from(self, _own: Address | None, message: Message) -> None:
+        """Do as `carry`: what a worker sends is the same from each of its addresses.
+
+        Where that is controlled, `Outgoing` is in the place of the node.
+        """
+        self.carry(message)
+
     def route_now(self, message: Message) -> None:
         """Do as `carry`, and give a worker of the node its turn at once if the node is idle.
 
@@ -198,7 +205,7 @@ class Router(Losses):
         """
         await self.carry_wait(message if message[3] is None else from_outside(message))
 
-    async def carry_wait(self, message: Message) -> None:
+    async def carry_wait(self, message: Message, _own: Address | None = None) -> None:
         """Do as `route_wait`, and believe the message's source."""
         try:
             self.carry(message)

@@ -105,7 +105,16 @@ class Guarded:
         ValueError: An address is named that the worker does not have.
     """
 
-    __slots__ = ("_all", "_cell", "_each", "_node", "_outgoing", "sender")
+    __slots__ = (
+        "_all",
+        "_cell",
+        "_default",
+        "_each",
+        "_judges",
+        "_node",
+        "_outgoing",
+        "sender",
+    )
 
     def __init__(self, node: Workers, cell: Cell, access: AccessLike) -> None:
         self._node = node
@@ -118,39 +127,50 @@ class Guarded:
             self._each = {address_of(given): each for given, each in access.items()}
         if foreign := [str(each) for each in self._each if each not in cell.addresses]:
             raise ValueError(f"access for {', '.join(foreign)}, which the worker does not have")
-        self._outgoing: dict[Address, Judge] = {}
-        self.sender: Workers | Outgoing = node
-        of_any = (self._all, *self._each.values())
-        if any(each.outgoing is not allow_all for each in of_any):
-            self.sender = Outgoing(node, self)
+        of_all = self._each.get(cell.address, self._all)
+        self._default = self._sends(cell.address, of_all)
+        self._outgoing = {
+            address: self._default if each is of_all else self._sends(address, each)
+            for address, each in self._each.items()
+        }
+        judges = (self._default, *self._outgoing.values())
+        self._judges = tuple(dict.fromkeys(judge for judge in judges if judge is not None))
+        self.sender: Workers | Outgoing = Outgoing(node, self) if self._judges else node
+
+    def _sends(self, address: Address, access: Access) -> Judge | None:
+        if access.outgoing is allow_all:
+            return None
+        return Judge(access.outgoing, self._node, f"{address} sends")
 
     def target(self, address: Address) -> Target:
         """Return what an address of the worker is to lead to."""
         access = self._each.get(address, self._all)
-        if access.outgoing is not allow_all:
-            about = f"{address} sends"
-            self._outgoing[address] = Judge(access.outgoing, self._node, about)
         if access.incoming is allow_all:
             return self._cell
         return Guard(self._cell, Judge(access.incoming, self._node, f"comes to {address}"))
 
-    def drop(self, address: Address) -> None:
-        """Forget an address that was taken from the worker."""
-        self._outgoing.pop(address, None)
-
-    def check(self, message: Message) -> None:
+    def check(self, message: Message, own: Address | None) -> None:
         """Let the worker send a message.
 
-        The control is that of the address the message comes from, the first of its return
-        route, if it is one of the worker's, and of the worker's primary address otherwise.
+        The control is that of the address it is sent from. One that is not named has the
+        control of the primary address, so that what is made besides is not free to send.
+
+        Args:
+            message: What it sends.
+            own: The address it is sent from, as the worker says. `None`: nobody but the
+                message could say, and that may be a claim of somebody else's; so all controls
+                of the worker have to let it pass.
 
         Raises:
             AccessDenied: It may not.
         """
-        back, own = message[1], self._cell.addresses
-        judge = self._outgoing.get(back[0] if back and back[0] in own else own[0])
-        if judge is not None:
-            judge.check(message)
+        if own is None:
+            for judge in self._judges:
+                judge.check(message)
+            return
+        judge_of_one = self._outgoing.get(own, self._default)
+        if judge_of_one is not None:
+            judge_of_one.check(message)
 
 
 class Outgoing:
@@ -169,13 +189,21 @@ class Outgoing:
         raise AssertionError(f"unexpected target {target}")
 
     def carry(self, message: Message) -> None:
-        """Do as `Router.carry` if the worker may send that."""
-        self._check(message)
+        """Do as `Router.carry` if the worker may send that.
+
+        It has put its address in front of the return route itself.
+        """
+        back = message[1]
+        self.carry_from(back[0] if back else None, message)
+
+    def carry_from(self, own: Address | None, message: Message) -> None:
+        """Do as `Router.carry` if the worker may send that from its address."""
+        self._check(message, own)
         self._node.carry(message)
 
-    async def carry_wait(self, message: Message) -> None:
-        """Do as `Router.carry_wait` if the worker may send that."""
-        self._check(message)
+    async def carry_wait(self, message: Message, own: Address | None = None) -> None:
+        """Do as `Router.carry_wait` if the worker may send that from its address."""
+        self._check(message, own)
         await self._node.carry_wait(message)
 
     async def request_from(
@@ -188,9 +216,9 @@ class Outgoing:
     ) -> Message:
         """Do as `Router.request_from` if the worker may send that."""
         onward = self._node.route_of(route)
-        self._check(Message(onward, (source,), payload, source, context))
+        self._check(Message(onward, (source,), payload, source, context), source)
         return await self._node.request_from(source, onward, payload, timeout, context)
 
-    def _check(self, message: Message) -> None:
+    def _check(self, message: Message, own: Address | None) -> None:
         if message[0]:  # without an onward route it goes nowhere, as the node will say
-            self._guarded.check(message)
+            self._guarded.check(message, own)

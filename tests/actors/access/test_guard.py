@@ -18,6 +18,7 @@ from onward.actors.access import (
     to_next,
 )
 from onward.actors.access._guard import LOG_INTERVAL, Guard, Outgoing
+from onward.actors.workers import Proxy
 from onward.protocol import Address, MailboxFull, Message, UnknownAddress
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Forwarder, Recorder
@@ -27,7 +28,7 @@ CLOSED = Access(incoming=deny_all)
 MUTE = Access(outgoing=deny_all)
 
 
-async def recorder(node: Node, name: str, **options: Any) -> Recorder:
+async def recorder(node: Node, name: str | list[str], **options: Any) -> Recorder:
     made = Recorder()
     await node.start(lambda: made, address=name, **options)
     return made
@@ -164,6 +165,67 @@ async def test_each_address_has_its_own_say() -> None:
             speaker.reply(Message((inner,), (B,), b""), b"", outer)
         await asyncio.sleep(0)
         assert b.payloads == [b"1", b"2", b"3"]
+
+
+@virtual_time
+async def test_an_address_that_is_not_named_sends_as_the_primary_one() -> None:
+    async with Node() as node:
+        b = await recorder(node, "b")
+        for number, access in enumerate((MUTE, {"proxy": MUTE})):
+            # What a proxy sends comes from its inner address, which nobody could name.
+            await node.start(lambda: Proxy("b"), address="proxy", access=access)
+            with pytest.raises(AccessDenied):
+                await node.request("proxy", b"")
+            assert node.statistics().denied == number + 1
+            await node.stop_worker("proxy")
+        speaker = await recorder(node, ["a", "named"], access={"a": MUTE, "named": Access()})
+        with pytest.raises(AccessDenied):
+            speaker.forward(Message((A, B), (), b""), C)
+        node.add_address("a", "c")
+        with pytest.raises(AccessDenied):
+            speaker.forward(Message((C, B), (), b""))
+        speaker.forward(Message((Address(0, b"named"), B), (), b"1"))
+        await asyncio.sleep(0)
+        assert b.payloads == [b"1"]
+
+
+@virtual_time
+async def test_no_return_route_says_which_address_sends() -> None:
+    async with Node() as node:
+        await recorder(node, "e")
+        access = {"c": MUTE, "d": Access(outgoing=to_next("e")), "a": Access()}
+        speaker = await recorder(node, ["a", "c", "d"], access=access)
+        e, d = Address(0, b"e"), Address(0, b"d")
+        for claimed in (A, d):
+            with pytest.raises(AccessDenied):
+                speaker.step(Message((C, e), (claimed,), b""))
+            with pytest.raises(AccessDenied):
+                speaker.route(Message((e,), (claimed,), b""))
+            with pytest.raises(AccessDenied):
+                speaker.send("e", b"", return_route=(claimed,))
+            with pytest.raises(AccessDenied):
+                await speaker.send_wait("e", b"", return_route=(claimed,))
+        speaker.step(Message((d, e), (C,), b""))
+        speaker.step(Message((A, e), (C,), b""))
+        speaker.send("e", b"")
+        await speaker.send_wait("e", b"")
+        assert node.statistics().denied == 8
+
+
+@virtual_time
+async def test_a_control_is_asked_once_for_what_it_is_given_for() -> None:
+    asked: list[Message] = []
+
+    def asks(message: Message) -> bool:
+        asked.append(message)
+        return True
+
+    async with Node() as node:
+        await recorder(node, "b")
+        speaker = await recorder(node, ["a", "c"], access=Access(outgoing=asks))
+        speaker.route(Message((B,), (C,), b""))
+        speaker.forward(Message((C, B), (), b""))
+        assert len(asked) == 2
 
 
 @virtual_time
