@@ -71,7 +71,8 @@ class Workers(Guarding):
             mailbox: How many messages may wait, and what happens at that limit.
             supervision: What happens when it fails.
             access: What may come in, and what it may send: for all its addresses, or for
-                each that is named. `None`: everything.
+                each that is named. What others of its addresses send passes the control of the
+                primary one. `None`: everything.
 
         Returns:
             Its primary address.
@@ -240,8 +241,6 @@ class Workers(Guarding):
             cell.addresses = tuple(each for each in cell.addresses if each != removed)
             del self.table[removed]
             self._exposures.forget(removed)
-            if cell in self._guarded:
-                self._guarded[cell].drop(removed)
 
     def has(self, address: AddressLike) -> bool:
         """Tell whether a worker, or a request's mailbox, has the address."""
@@ -301,7 +300,7 @@ class Workers(Guarding):
         """Take a stopped worker off the table and keep its counts."""
         with self.lock:
             for each in cell.addresses:
-                del self.table[each]
+                self.table.pop(each, None)  # nothing may keep what follows from being done
                 self._exposures.forget(each)
             self._guarded.pop(cell, None)
             self._workers -= 1

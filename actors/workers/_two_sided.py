@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ...protocol import Address, Message
+from .._state import NEW
 from .._worker import Worker
 
 if TYPE_CHECKING:
@@ -67,10 +68,16 @@ class TwoSidedWorker(Worker):
 
 
 def add_addresses(cell: Cell, count: int) -> None:
-    """Give a worker that is about to be registered random addresses behind its primary one.
+    """Give a worker that is being made random addresses behind its primary one.
 
-    Those that it has already stay: it is being restarted, or was spawned with them.
+    Those that it has already stay: it was spawned with them, or is being restarted.
+
+    Raises:
+        LimitReached: The node has as many addresses as it may. A restart fails with that.
     """
-    missing = count + 1 - len(cell.addresses)
-    made = tuple(cell.node.random_address() for _ in range(missing))
-    cell.addresses = (*cell.addresses, *made)
+    for _ in range(count + 1 - len(cell.addresses)):
+        made = cell.node.random_address()
+        if cell.state == NEW:  # not registered yet, and then with all the addresses it has
+            cell.addresses = (*cell.addresses, made)
+        else:
+            cell.node.add_address(cell.address, made)

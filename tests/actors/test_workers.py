@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, Worker
+from onward.actors._lifecycle import Stop
 from onward.protocol import Address, AddressError, AddressInUse, Message, UnknownAddress
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Forwarder, Recorder
@@ -146,3 +147,16 @@ async def test_statistics() -> None:
         assert node.statistics(workers=False).workers == ()
     after = node.statistics()
     assert (after.worker_count, after.handled, after.failed) == (0, 3, 1)
+
+
+@virtual_time
+async def test_an_address_missing_from_the_table_keeps_no_worker_from_stopping() -> None:
+    async with Node() as node:
+        node.spawn(Echo, address="a")
+        cell = node._cell("a")
+        cell.addresses = (*cell.addresses, Address(0, b"never registered"))
+        cell.post(Stop(), first=True)
+        node.send("a", b"left")
+        await asyncio.sleep(1)
+        assert node.dead_letters.by_reason == {"worker stopped": 1}
+        assert node.statistics().worker_count == 0

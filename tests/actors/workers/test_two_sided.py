@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
-from onward.actors import Node, OnFailure, Supervision
+from onward.actors import Node, NodeLimits, OnFailure, Supervision, Worker
+from onward.actors._cell import Cell
 from onward.actors.workers import TwoSidedWorker
-from onward.protocol import Address, Message
+from onward.actors.workers._two_sided import add_addresses
+from onward.protocol import Address, Message, WorkerFailed
 from tests.support.virtual import virtual_time
 
 
@@ -66,3 +68,64 @@ async def test_a_side_without_a_handler_is_a_dead_letter() -> None:
         node.send("inner", b"")
         await asyncio.sleep(1)
         assert node.dead_letters.by_reason == {"unhandled": 2}
+
+
+class Growing(Worker):
+    """Has one more random address each time it is made, and fails when it is told to."""
+
+    made = 0
+
+    def _join(self, cell: Cell) -> None:
+        type(self).made += 1
+        add_addresses(cell, self.made)
+        super()._join(cell)
+
+    async def handle_message(self, message: Message) -> None:
+        if message.payload == b"fail":
+            raise ValueError
+        if message.payload == b"wait":
+            await asyncio.sleep(60)
+        self.reply(message, b"")
+
+
+@pytest.fixture
+def growing() -> type[Growing]:
+    class Fresh(Growing):
+        made = 0
+
+    return Fresh
+
+
+@virtual_time
+async def test_a_restart_with_more_addresses(growing: type[Growing]) -> None:
+    async with Node() as node:
+        await node.start(growing, address="a", supervision=Supervision(OnFailure.RESTART))
+        with pytest.raises(WorkerFailed):
+            await node.request("a", b"fail")
+        await node.request("a", b"")
+        [worker] = node.statistics().workers
+        assert (worker.restarts, growing.made) == (1, 2)
+        addresses = node._cell("a").addresses
+        assert len(addresses) == 3
+        for each in addresses:
+            assert (await node.request(each, b"")).return_route == (each,)
+        node.send("a", b"wait")
+        await asyncio.sleep(1)
+        for _ in range(5):
+            node.send("a", b"left")
+        await node.stop(timeout=1)
+        assert node.dead_letters.by_reason == {"worker failed": 2, "worker stopped": 5}
+        assert not any(map(node.has, addresses))
+
+
+@virtual_time
+async def test_a_restart_for_which_there_are_no_addresses_fails(growing: type[Growing]) -> None:
+    async with Node(limits=NodeLimits(addresses=2)) as node:
+        await node.start(growing, address="a", supervision=Supervision(OnFailure.RESTART))
+        inner = node._cell("a").addresses[1]
+        with pytest.raises(WorkerFailed):
+            await node.request("a", b"fail")
+        await asyncio.sleep(1)
+        assert not node.has("a")
+        assert not node.has(inner)
+        assert node.statistics().worker_count == 0
