@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from ...protocol import Address, DeliveryError, LinkDown, OnwardError
 from ...protocol.topology import LinkPlan, ListenerPlan, OptionValue, Place, Plan, RequestPlan
@@ -68,7 +68,8 @@ class RunningNode:
         factories: What makes its workers.
         node: The node, open already; by default one is made and opened.
         directory: What `{dir}` in a URI stands for.
-        simulated: Whether listeners are names of a simulated network.
+        faults: In a simulated network, where listeners are names: the faults of links that say
+            nothing of theirs, a dataclass. `None`: it is not simulated.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class RunningNode:
         *,
         node: Node | None = None,
         directory: str = "",
-        simulated: bool = False,
+        faults: Any = None,
     ) -> None:
         self._plan = plan
         self._part = plan.node(name)
@@ -87,7 +88,8 @@ class RunningNode:
         self._factories = factories
         self._is_open = node is not None
         self._directory = directory
-        self._simulated = simulated
+        self._faults = faults
+        self._simulated = faults is not None
 
     @property
     def name(self) -> str:
@@ -96,10 +98,20 @@ class RunningNode:
 
     async def open(self) -> None:
         """Have the node run, and report hops to whoever traces a message through it."""
-        self.node.tracer = HopTracer(self.node)
+        self.node.tracer = self._tracer()
         if not self._is_open:
             self._is_open = True
             await self.node.__aenter__()
+
+    def _tracer(self) -> HopTracer:
+        if not self._simulated:
+            return HopTracer(self.node)
+
+        # In reports of the machine's own time no two runs would be the same.
+        def clock() -> int:
+            return round(self.node.loop.time() * 1e9)
+
+        return HopTracer(self.node, wall_clock=clock, clock=clock)
 
     async def listen(self) -> dict[str, str]:
         """Open the listeners.
@@ -132,7 +144,11 @@ class RunningNode:
         """Return the options; those of a transport that is not used are left out."""
         if not self._simulated:
             return dict(plan.options)
-        return {name: value for name, value in plan.options.items() if name in NODE_OPTIONS}
+        options = {name: value for name, value in plan.options.items() if name in NODE_OPTIONS}
+        if isinstance(plan, LinkPlan) and (given := plan.faults.given()):
+            # Of this link alone, as there may be another one between the same nodes.
+            options["faults"] = replace(self._faults, **given)
+        return options
 
     async def link(self, uris: Mapping[str, str], *, patience: float = 0.0) -> None:
         """Open the links.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from ...protocol.topology import Plan
@@ -27,10 +26,6 @@ class Network(Protocol):
 
     async def node(self, name: str, *, error_replies: bool) -> Node:
         """Start a node of the network."""
-        ...
-
-    def set_faults(self, one: str, other: str, faults: Any, *, both: bool = True) -> None:
-        """Have other faults between two nodes."""
         ...
 
 
@@ -88,11 +83,6 @@ class Topology:
         directory = ""
         if network is None and any("{dir}" in each.uri for each in self.plan.listeners):
             directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="onward-"))
-        if network is not None:
-            for link in self.plan.links:
-                if link.to_node and (given := link.faults.given()):
-                    faults = replace(network.faults, **given)
-                    network.set_faults(link.node, link.to_node, faults, both=True)
         for node in self.plan.nodes:
             own: Node | None = None
             if network is not None:
@@ -103,7 +93,7 @@ class Topology:
                 made,
                 node=own,
                 directory=directory,
-                simulated=network is not None,
+                faults=None if network is None else network.faults,
             )
             self._running[node.name] = running
             await running.open()

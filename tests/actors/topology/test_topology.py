@@ -9,9 +9,10 @@ import pytest
 
 from onward.actors.testing import virtual_time
 from onward.actors.topology import Outcome, RunningNode, Topology, TopologyFailed, factories, read
+from onward.actors.tracing import trace
 from onward.protocol import LinkDown, NodeStopped, UnknownAddress
 from onward.protocol.topology import TopologyError
-from onward.transports.simulated import Faults, SimulatedNetwork
+from onward.transports.simulated import Faults, SimulatedNetwork, simulate
 from tests.actors.topology.own import Tells
 
 OWN = "tests.actors.topology.own"
@@ -288,6 +289,46 @@ async def test_a_simulated_network_has_the_faults_of_the_links() -> None:
     assert (echoed.ok, echoed.told) == (True, "'hello'")
     assert echoed.seconds == pytest.approx(0.5)
     assert refused.ok
+
+
+TWICE = f"""{SIMULATED}
+[[links]]
+from = "near"
+to = "far"
+as = "slowly"
+simulation = {{ latency = 2.0 }}
+[[links]]
+from = "near"
+to = "far"
+as = "usual"
+"""
+
+
+@virtual_time
+async def test_two_links_between_the_same_nodes_have_each_its_own_faults() -> None:
+    async with (
+        SimulatedNetwork(1, faults=Faults(latency=(3.0, 3.0))) as network,
+        await Topology.start(read(TWICE), network=network) as topology,
+    ):
+        near = topology.node("near")
+        took: list[float] = []
+        for link in ("far", "slowly", "usual"):
+            began = near.loop.time()
+            await near.request(f"{link} => echo", b"x", timeout=10)
+            took.append(near.loop.time() - began)
+    assert took == pytest.approx([0.5, 4.0, 6.0])
+
+
+def test_a_simulated_run_with_a_traced_message_is_the_same_each_time() -> None:
+    async def traced(network: SimulatedNetwork) -> tuple[object, object]:
+        async with await Topology.start(read(SIMULATED), network=network) as topology:
+            way = ["far", "echo"]
+            near = topology.node("near")
+            found = await trace(near, way, b"x", clock=lambda: round(near.loop.time() * 1e9))
+            assert len(found.hops) > 1
+            return found, network.history
+
+    assert simulate(traced) == simulate(traced)
 
 
 @virtual_time
