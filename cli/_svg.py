@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html import escape
 from typing import Final
@@ -23,6 +24,10 @@ text{fill:#e2e8f0}.kind,.uri{fill:#94a3b8}.page{fill:#0f172a}.box{fill:#1e293b;s
 .tip{fill:#7fb7d9}}"""
 
 
+# What XML 1.0 has no way to write, not even escaped (section 2.2).
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
 def draw(plan: Plan) -> str:
     """Draw a topology. The same plan is the same text."""
     return "\n".join(_svg(lay_out(plan))) + "\n"
@@ -30,7 +35,7 @@ def draw(plan: Plan) -> str:
 
 def _svg(picture: Picture) -> Iterator[str]:
     width, height = points(picture.width), points(picture.height)
-    title = escape(picture.title)
+    title = _escaped(picture.title)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img" aria-label="{title}">'
@@ -85,4 +90,8 @@ def _head(box: Box) -> str:
 def _text(x: float, y: float, text: str, style: str = "", *, end: bool = False) -> str:
     kind = f' class="{style}"' if style else ""
     anchor = ' text-anchor="end"' if end else ""
-    return f'<text x="{points(x)}" y="{points(y)}"{kind}{anchor}>{escape(text)}</text>'
+    return f'<text x="{points(x)}" y="{points(y)}"{kind}{anchor}>{_escaped(text)}</text>'
+
+
+def _escaped(text: str) -> str:
+    return escape(_NOT_XML.sub("\ufffd", text))

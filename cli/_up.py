@@ -13,7 +13,7 @@ from ..actors.topology import KINDS, Outcome, Topology, read
 from ..protocol.topology import Plan, TopologyError, TopologyLimits
 from ._arguments import Commands, add_log, seconds, set_up_log
 from ._run import Interrupted, Stop, run
-from ._show import table
+from ._show import printable, table
 from ._status import CommandError, Status
 
 __all__ = ["add_command", "judge", "read_file"]
@@ -88,6 +88,7 @@ def _command(arguments: argparse.Namespace) -> None:
     if arguments.seed is not None and not arguments.simulated:
         raise CommandError("--seed goes with --simulated", Status.USAGE)
     plan = read_file(arguments.file)
+    _check_words(plan, arguments)
     _import_from(Path(arguments.file))
     try:
         if arguments.simulated:
@@ -104,6 +105,20 @@ def _command(arguments: argparse.Namespace) -> None:
             run_processes(plan, arguments)
     except TopologyError as error:
         raise _unusable(error) from error
+
+
+def _check_words(plan: Plan, arguments: argparse.Namespace) -> None:
+    """Have the words of the command and the file go together.
+
+    Raises:
+        CommandError: They do not.
+    """
+    if arguments.check and arguments.node is not None:
+        raise CommandError("--check is for all nodes together, and --node for one", Status.USAGE)
+    if arguments.check and not plan.requests:
+        raise CommandError("--check: the file has no requests to make", Status.USAGE)
+    if arguments.simulated and not plan.requests and arguments.duration is None:
+        raise CommandError("the file has no requests to make; say --for SECONDS", Status.USAGE)
 
 
 def read_file(name: str) -> Plan:
@@ -125,7 +140,9 @@ def read_file(name: str) -> Plan:
 
 
 def _unusable(error: TopologyError) -> CommandError:
-    return CommandError(f"the topology cannot be used:\n{error}", Status.USAGE)
+    # What is between quotes in a file may be any character.
+    told = "\n".join(printable(line) for line in str(error).split("\n"))
+    return CommandError(f"the topology cannot be used:\n{told}", Status.USAGE)
 
 
 def _import_from(file: Path) -> None:
@@ -160,8 +177,8 @@ async def _in_process(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> 
         topology = await stop.unless(Topology.start(plan))
         async with topology:
             for name, uri in topology.uris.items():
-                print(f"{name} | listening {uri}", flush=True)
-            print(f"up: {plan.title}", flush=True)
+                print(printable(f"{name} | listening {uri}"), flush=True)
+            print(f"up: {printable(plan.title)}", flush=True)
             if arguments.check:
                 judge(await stop.unless(topology.check()))
             elif arguments.duration is not None:
@@ -181,11 +198,12 @@ def judge(outcomes: Iterable[Outcome]) -> None:
     """
     known = list(outcomes)
     for outcome in known:
-        print(outcome, flush=True)
+        print(printable(str(outcome)), flush=True)
     failed = sum(not outcome.ok for outcome in known)
     if failed:
         raise CommandError(f"{failed} of {len(known)} requests did not come out as they have to")
-    print(f"all {len(known)} requests came out as they have to", flush=True)
+    if known:
+        print(f"all {len(known)} requests came out as they have to", flush=True)
 
 
 # --- simulated ------------------------------------------------------------------------------
@@ -196,8 +214,6 @@ def _simulate(plan: Plan, arguments: argparse.Namespace) -> None:
     from ..transports.simulated import Faults, SimulatedNetwork, simulate
 
     duration: float | None = arguments.duration
-    if not plan.requests and duration is None:
-        raise CommandError("the file has no requests to make; say --for SECONDS", Status.USAGE)
     seed = plan.simulation.seed if arguments.seed is None else arguments.seed
 
     async def scenario(network: SimulatedNetwork) -> list[Outcome]:

@@ -10,6 +10,7 @@ from ..actors.topology import RunningNode, factories
 from ..protocol import OnwardError
 from ..protocol.topology import Plan
 from ._run import Interrupted, Stop, run
+from ._show import printable
 from ._status import CommandError, Status
 from ._up_steps import Said, Steps, encode
 
@@ -80,7 +81,7 @@ class _Led:
             await running.open()
             uris = await running.listen()
             for uri in uris.values():
-                print(f"listening {uri}", flush=True)
+                print(f"listening {printable(uri)}", flush=True)
             return {"uris": uris}
         if self._running is None:
             raise AssertionError(f"unexpected step {step}")
@@ -107,7 +108,7 @@ async def _alone(stop: Stop, plan: Plan, name: str, arguments: argparse.Namespac
     try:
         await running.open()
         for uri in (await stop.unless(running.listen())).values():
-            print(f"listening {uri}", flush=True)
+            print(f"listening {printable(uri)}", flush=True)
         await stop.unless(running.link(uris, patience=PATIENCE))
         await stop.unless(running.start_workers())
         print(f"up: {name}", flush=True)

@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 from ..actors.topology import Outcome
 from ..protocol.topology import Plan, RequestPlan
 from ._run import Interrupted, Stop, run
+from ._show import printable
 from ._status import CommandError, Status
 from ._up import judge
 from ._up_steps import GRACE, Said, decode, encode
@@ -54,7 +55,7 @@ async def _run(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
         children = _Children(plan, arguments, directory)
         try:
             await stop.unless(children.start())
-            print(f"up: {plan.title}", flush=True)
+            print(f"up: {printable(plan.title)}", flush=True)
             if arguments.check:
                 judge([await stop.unless(children.ask(each)) for each in plan.requests])
             else:

@@ -17,7 +17,15 @@ class Print(Worker):
         """Print it."""
         name = str(self.address).removeprefix("0#")
         text = message.payload.decode("utf-8", "backslashreplace")
+        if not text.isprintable():
+            # Others chose the text: it is one line, and moves no cursor.
+            parts = (each if each.isprintable() else _escaped(each) for each in text)
+            text = "".join(parts)
         print(f"{name}: {text}", flush=True)  # noqa: T201 - it is what it is for
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 class Record(Worker):

@@ -61,6 +61,18 @@ def test_any_text_can_be_drawn(tmp_path: Path) -> None:
     assert root.attrib["aria-label"] == '<&> "quoted"'
 
 
+def test_characters_that_xml_has_not_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text(
+        'title = "a\\u0001\\uffffb"\n[nodes.a.workers]\n"we\\u0002ird" = "echo"\n'
+        '[[links]]\nfrom = "a"\nto = "tcp://h\\u001b:1"\nas = "x\\u0000\\U0001F600"'
+    )
+    assert main(["draw", str(tmp_path / "t.toml"), "-o", str(tmp_path / "t.svg")]) == Status.OK
+    root = ET.parse(tmp_path / "t.svg").getroot()
+    texts = [element.text for element in root.iter(f"{SVG}text")]
+    assert texts[0] == root.attrib["aria-label"] == "a\ufffd\ufffdb"
+    assert texts[-1] == "tcp://h\ufffd:1"
+
+
 def test_a_picture_that_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

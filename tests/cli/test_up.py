@@ -88,12 +88,27 @@ def test_a_simulation_may_last_some_virtual_time(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["up", "--simulated", "--for", "3600", str(file)]) == Status.OK
-    assert capsys.readouterr().out.startswith("simulated with seed 1: 3600.000 s; ")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("simulated with seed 1: 3600.000 s; ")
 
 
 def test_a_topology_may_last_some_time(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", "--in-process", "--for", "0.01", str(file)]) == Status.OK
     assert capsys.readouterr().out == f"up: {file}\n"
+
+
+@pytest.mark.parametrize("how", ["--in-process", "--simulated"])
+def test_what_is_in_a_file_moves_no_cursor(
+    how: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = ASK.replace('"x"', '"\\u001b[2J"')
+    file.write_text(f'title = "\\u001b[2Jred"\n{ECHO}{ask}expect = "\\u001b"\n')
+    assert main(["up", "--check", how, str(file)]) == Status.FAILED
+    file.write_text('[nodes.a.workers]\n"\\u001b[2J" = 1')
+    assert main(["up", str(file)]) == Status.USAGE
+    out, err = capsys.readouterr()
+    assert "\\x1b[2J" in out
+    assert "\x1b" not in out + err
 
 
 async def test_it_runs_until_it_is_to_stop() -> None:
@@ -180,6 +195,13 @@ def test_processes_do_not_meet_in_memory(file: Path, capsys: pytest.CaptureFixtu
         (("no-such-file.toml",), "cannot read no-such-file.toml: No such file or directory"),
         (("--seed", "3", "FILE"), "--seed goes with --simulated"),
         (("--simulated", "FILE"), "the file has no requests to make; say --for SECONDS"),
+        (("--check", "FILE"), "--check: the file has no requests to make"),
+        (("--check", "--in-process", "FILE"), "--check: the file has no requests to make"),
+        (("--check", "--simulated", "FILE"), "--check: the file has no requests to make"),
+        (
+            ("--check", "--node", "a", "FILE"),
+            "--check is for all nodes together, and --node for one",
+        ),
         (("--node", "b", "FILE"), "no node 'b'; there are: a; did you mean 'a'?"),
     ],
 )

@@ -20,5 +20,6 @@ async def test_print_prints(capsys: pytest.CaptureFixture[str]) -> None:
     async with Node() as node:
         await node.start(Print, address="out")
         node.send("out", b"one\xff")
+        node.send("out", b"\x1b[2Jtwo\nthree")
         await node.stop_worker("out")
-    assert capsys.readouterr().out == "out: one\\xff\n"
+    assert capsys.readouterr().out == "out: one\\xff\nout: \\x1b[2Jtwo\\nthree\n"
