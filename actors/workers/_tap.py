@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Final
 
-from ...protocol import Context, Message, OnwardError, Route, RouteLike, route as route_of
+from ...protocol import (
+    LOCAL,
+    MAX_ROUTE_LENGTH,
+    Address,
+    Context,
+    Message,
+    OnwardError,
+    Route,
+    RouteLike,
+    RouteTooLong,
+    route as route_of,
+)
 from .._worker import Worker
 
 __all__ = ["Tap", "TapStatistics"]
+
+COPY: Final = Address(LOCAL, b"onward.copy")
+"""What the return route of a copy consists of. No worker has it, so nobody can answer a copy."""
 
 _logger = logging.getLogger("onward.actors")
 
@@ -29,16 +44,19 @@ class Tap(Worker):
 
     ```
     [tap, next…] <- [back…]        becomes        [next…] <- [tap, back…]
-                                   and            [observer…] <- []
+                                   and            [observer…] <- [copy, copy…]
     ```
 
     The message itself goes first, so it is the same whether the observer keeps up or not. A copy
-    has the payload and no return route: nobody can answer it. An observer on this node finds
-    the whole message, as it came, in the copy's `context.meta`. Copies wait in the observer's
-    mailbox, or for the link towards it; what is over their limits is lost, and counted.
+    has the payload, and nobody can answer it: its return route is the name `onward.copy`, which
+    no worker has, once and once again for each address on that of the message. An observer on
+    this node finds the whole message, as it came, in the copy's `context.meta`. Copies wait in
+    the observer's mailbox, or for the link towards it; what is over their limits is lost, and
+    counted.
 
-    Answers pass the tap on their way back, and are copied too. On one node a copy is not copied
-    again, so that taps that show each other what passes do not go on for ever.
+    Answers pass the tap on their way back, and are copied too. Taps that show each other what
+    passes do not go on for ever: on one node a copy is not copied again, and from node to node
+    its return route grows each time, to the limit of `MAX_ROUTE_LENGTH`.
 
     Args:
         observer: Where copies go.
@@ -65,9 +83,13 @@ class Tap(Worker):
             self._show(message)
 
     def _show(self, message: Message) -> None:
-        copy = Message(self._observer, (), message.payload, None, Context(meta=message))
+        length = len(message.return_route) + 1
+        back = (COPY,) * length
+        copy = Message(self._observer, back, message.payload, None, Context(meta=message))
         try:
-            self.send(self._observer, message.payload, return_route=(), context=copy.context)
+            if length > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(length, MAX_ROUTE_LENGTH)
+            self.send(self._observer, message.payload, return_route=back, context=copy.context)
         except OnwardError as error:
             self._lost += 1
             self.node.dead_letter(copy, error)

@@ -52,7 +52,7 @@ async def test_a_chain_of_any_workers(seed: int) -> None:
             assert answer.payload == payload, route
             assert len(answer.return_route) < MAX_ROUTE_LENGTH
             back = format_route(answer.return_route)
-        assert set(node.dead_letters.by_reason) <= {"empty route"}  # the observer's answers
+        assert set(node.dead_letters.by_reason) <= {"no such worker"}  # the observer's answers
         assert node.statistics().failed == 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from onward.actors import Mailbox, Node
 from onward.actors.testing import Probe
 from onward.actors.workers import Echo, Tap, TapStatistics
-from onward.protocol import Context, Message, UnknownAddress, route
+from onward.protocol import Context, Message, UnknownAddress, address, route
 from tests.support.virtual import virtual_time
 from tests.support.workers import Gate
 
@@ -31,7 +31,7 @@ async def test_there_and_back_are_shown() -> None:
         there, back = await observer.count(2)
         assert (there.onward_route, there.return_route, there.payload) == (
             route("observer"),
-            (),
+            route("onward.copy => onward.copy"),
             b"hi",
         )
         assert there.context is not None
@@ -103,3 +103,34 @@ async def test_copies_are_not_copied_again() -> None:
         # The question's copy, the answer's, and the answer.
         assert len(observer.messages) == 3
         assert [tap.statistics().copied for tap in taps] == [2, 0]
+
+
+@virtual_time
+async def test_nobody_answers_a_copy() -> None:
+    async with Node() as node:
+        tap = await tapped(node, "talker")
+        await node.start(Echo, address="talker")
+        assert (await node.request("tap => echo", b"hi")).payload == b"hi"
+        await asyncio.sleep(1)
+        assert tap.statistics() == TapStatistics(copied=2, lost=0)
+        assert node.dead_letters.by_reason == {"no such worker": 2}
+
+
+@virtual_time
+async def test_copies_do_not_go_on_for_ever_from_node_to_node() -> None:
+    """Two nodes, on each a tap that shows the other one what passes."""
+    async with Node("left") as left, Node("right") as right:
+        listener = await left.listen("memory://left", expose=["tap"])
+        link = await right.connect(listener.uri, expose=["tap"])
+        workers = left.statistics().workers
+        (way_back,) = (each.address for each in workers if each.kind == "MemoryLink")
+        taps = Tap((way_back, address("tap"))), Tap((link, address("tap")))
+        await left.start(lambda: taps[0], address="tap")
+        await right.start(lambda: taps[1], address="tap")
+        left.send("tap", b"x")
+        await asyncio.sleep(60)
+        handled = [tap.statistics() for tap in taps]
+        # Each copy is longer by two addresses: that of a link, and one more of a copy.
+        assert handled == [TapStatistics(copied=16, lost=1), TapStatistics(copied=16, lost=0)]
+        assert left.dead_letters.by_reason == {"empty route": 17, "route too long": 1}
+        assert right.dead_letters.by_reason == {"empty route": 16}
