@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import (
@@ -42,7 +43,8 @@ class AtLimit(Enum):
     """The message is lost: `TooManyWorkers`."""
 
     STOP_IDLE = auto()
-    """The worker that has been left alone longest is stopped, if one has nothing to do."""
+    """The worker that has been left alone longest is stopped, if one has nothing to do. When once
+    none had, each further message looks at the next 32 workers only, until one is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,10 @@ class SpawnerOptions:
 
 
 _logger = logging.getLogger("onward.actors")
+
+LOOKS: Final = 32
+"""Workers that a message looks at for one that is idle, when the last message found none. So what
+a spawner refuses costs the same with few workers and with many."""
 
 _OPTIONS: Final = SpawnerOptions()
 _MAILBOX: Final = Mailbox()
@@ -140,6 +146,7 @@ class Spawner(Worker):
         # The one left alone longest comes first.
         self._children: dict[bytes, _Child] = {}
         self._stopping = 0
+        self._none_idle = False
 
     def on_start(self) -> None:
         """Begin to look for idle workers. A subclass that overrides this calls it."""
@@ -184,11 +191,29 @@ class Spawner(Worker):
         if len(self._children) - self._stopping < limit:
             return
         if self._options.at_limit is AtLimit.STOP_IDLE and self._stopping < limit:
-            for child in self._children.values():
-                if child.is_idle():
-                    self._stop(child)
-                    return
+            idle = self._find_idle()
+            if idle is not None:
+                self._stop(idle)
+                return
         raise TooManyWorkers(self.address, f"there are {limit}")
+
+    def _find_idle(self) -> _Child | None:
+        """Return the worker left alone longest, or `None` if none was found that has nothing to do.
+
+        One that is busy is in use, and so goes to the end: the next look begins behind it.
+        """
+        looks = LOOKS if self._none_idle else len(self._children)
+        found: _Child | None = None
+        busy: list[bytes] = []
+        for key, child in islice(self._children.items(), looks):
+            if child.is_idle():
+                found = child
+                break
+            busy.append(key)
+        for key in busy:
+            self._children[key] = self._children.pop(key)
+        self._none_idle = found is None
+        return found
 
     def _stop_idle(self) -> None:
         now = self.node.loop.time()

@@ -6,10 +6,12 @@ import logging
 import pytest
 
 from onward.actors import Mailbox, Node, OnFailure, Supervision, Worker
+from onward.actors._cell import Cell
 from onward.actors.workers import AtLimit, Spawner, SpawnerOptions, TooManyWorkers
-from onward.protocol import MailboxFull, Message, WorkerFailed, WorkerStopped
+from onward.protocol import Address, MailboxFull, Message, WorkerFailed, WorkerStopped
 from onward.protocol.payloads import PayloadError
 from tests.support.virtual import virtual_time
+from tests.support.workers import Gate, Recorder
 
 SECOND = SpawnerOptions(max_workers=2, idle=10)
 STOP_IDLE = SpawnerOptions(max_workers=2, idle=10, at_limit=AtLimit.STOP_IDLE)
@@ -176,6 +178,47 @@ async def test_at_the_limit_with_nobody_idle_a_new_key_is_refused() -> None:
         node.send("spawner", b"d")  # in place of c; two are stopping now
         with pytest.raises(TooManyWorkers):
             await node.request("spawner", b"e")
+
+
+@virtual_time
+async def test_at_the_limit_a_refused_message_looks_at_few_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[Address] = []
+    idle = Node.idle
+
+    def counted(node: Node, address: Address) -> Cell | None:
+        looks.append(address)
+        return idle(node, address)
+
+    monkeypatch.setattr(Node, "idle", counted)
+    options = SpawnerOptions(max_workers=100, idle=1000, at_limit=AtLimit.STOP_IDLE)
+    async with Node() as node:
+        gates = [Gate() for _ in range(100)]
+        spare = iter([*gates, Recorder()])
+        made = Spawner(lambda _: next(spare), lambda each: each.payload, options=options)
+        await node.start(lambda: made, address="spawner")
+        for number in range(100):
+            node.send("spawner", b"%d" % number)
+        await asyncio.sleep(1)
+        # The first looks at all of them, and those after it at the next few.
+        for looked in (100, 32, 32):
+            looks.clear()
+            with pytest.raises(TooManyWorkers):
+                await node.request("spawner", b"new")
+            assert len(looks) == looked
+        # One that has nothing to do is found all the same, by and by.
+        gates[20].opened.set()
+        await asyncio.sleep(1)
+        with pytest.raises(TooManyWorkers):
+            await node.request("spawner", b"new")
+        assert b"20" in made.workers()
+        node.send("spawner", b"new")
+        await asyncio.sleep(1)
+        assert b"20" not in made.workers()
+        assert b"new" in made.workers()
+        for gate in gates:
+            gate.opened.set()
 
 
 @virtual_time
