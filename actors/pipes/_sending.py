@@ -65,6 +65,23 @@ class PipeSenderStatistics:
     round_trip: float | None
 
 
+class _Mark(Turn):
+    """A place in a worker's mailbox.
+
+    Args:
+        reached: Is done when the worker is there.
+    """
+
+    __slots__ = ("reached",)
+
+    def __init__(self, reached: asyncio.Future[None]) -> None:
+        self.reached = reached
+
+    def perform(self, cell: Cell) -> None:
+        """Say that all before it has been handled."""
+        self.reached.set_result(None)
+
+
 class Sending(Turn):
     """The sending half of a pipe. All of it is for the node's loop.
 
@@ -182,14 +199,22 @@ class Sending(Turn):
         Raises:
             PipeBroken: It took longer; what is in doubt has been reported.
         """
-        self.machine.end(self._worker.node.loop.time())
-        self.flush()
         try:
             async with asyncio.timeout(timeout):
+                await self._taken_up()
+                self.machine.end(self._worker.node.loop.time())
+                self.flush()
                 await asyncio.shield(self._closed)
         except TimeoutError:
             self.abort()
             raise PipeBroken(self._worker.address, f"not at its end in {timeout:g} s") from None
+
+    async def _taken_up(self) -> None:
+        # What is in the worker's mailbox by now comes before this.
+        mark = _Mark(self._worker.node.loop.create_future())
+        if not self._closed.done():
+            self._worker._placed.post(mark)
+            await asyncio.wait((mark.reached, self._closed), return_when=asyncio.FIRST_COMPLETED)
 
     def abort(self) -> None:
         """Break the pipe at once, and let go of the timer."""

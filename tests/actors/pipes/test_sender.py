@@ -172,8 +172,7 @@ async def test_the_end_waits_until_all_is_confirmed() -> None:
     async with Node() as node:
         pipe = Pipe(node)
         probe = await pipe.start()
-        send(node, b"1", b"2")
-        await asyncio.sleep(0)
+        send(node, b"1", b"2")  # they are in the mailbox still
         await pipe.sender.end()
         assert probe.payloads == [b"1", b"2"]
         await asyncio.sleep(1)
@@ -251,3 +250,28 @@ def test_before_it_has_started_a_pipe_has_nothing_to_tell() -> None:
         receiver.statistics()
     sender.on_stop()
     receiver.on_stop()
+
+
+@virtual_time
+async def test_what_waits_for_room_is_sent_before_the_end() -> None:
+    async with Node() as node:
+        pipe = Pipe(node, window=1, queue=1, frame_messages=1)
+        probe = await pipe.start()
+        payloads = [b"%d" % number for number in range(10)]
+        send(node, *payloads)
+        await pipe.sender.end()
+        await pipe.sender.end()
+        assert probe.payloads == payloads
+
+
+@virtual_time
+async def test_an_end_that_is_not_reached_in_time_breaks_the_pipe() -> None:
+    async with Node() as node:
+        pipe = Pipe(node, window=1, queue=1)
+        await pipe.start()
+        pipe.way.closed = True
+        send(node, b"1", b"2", b"3", b"4")
+        with pytest.raises(PipeBroken, match="not at its end in 2 s"):
+            await pipe.sender.end(timeout=2)
+        await asyncio.sleep(1)
+        assert pipe.reasons() == {PipeClosed.reason: 4}
