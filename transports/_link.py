@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..actors._cell import Cell
     from ..protocol import Context
 
-__all__ = ["Link"]
+__all__ = ["Link", "size_of"]
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 # What a NamedTuple's own constructor calls, without the detour.
@@ -211,12 +211,12 @@ class Link(Worker):
                 self._refuse(message)
             elif (
                 len(self._arrivals) >= self._max_arrivals
-                or self._arrival_bytes + _size(message) > self._max_arrival_bytes
+                or self._arrival_bytes + size_of(message) > self._max_arrival_bytes
             ):
                 self.node.lose(message, MailboxFull(message[0][0]))
             else:
                 self._arrivals.append(message)
-                self._arrival_bytes += _size(message)
+                self._arrival_bytes += size_of(message)
 
     def _stall(self, message: Message) -> None:
         self._arrivals.append(message)
@@ -244,7 +244,7 @@ class Link(Worker):
                 self.node.lose(message, error)
             arrivals.popleft()
             if arrivals:
-                self._arrival_bytes -= _size(arrivals[0])
+                self._arrival_bytes -= size_of(arrivals[0])
             waited = 0.0
             self._stalled = None  # the next in line has its own time
         self._retry = None
@@ -291,7 +291,7 @@ class Link(Worker):
             self.node.fail_request(mailbox, LinkLost(self.address, detail))
 
 
-def _size(message: Message) -> int:
+def size_of(message: Message) -> int:
     """Return how many bytes of a peer's a message keeps."""
     onward, back, payload, _, _ = message
     return len(payload) + sum(len(value) for route in (onward, back) for _, value in route)

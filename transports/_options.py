@@ -80,6 +80,8 @@ class StreamOptions:
         backoff: How long to wait before that.
         queue: Messages kept while a link is not connected; they become dead letters
             ("link down") when the next attempt fails. More do at once.
+        max_queue_bytes: Bytes that they have together, routes included; more become dead letters
+            at once. One alone may have more.
         mailbox: The mailbox of the link's worker. It fills while the socket is slow.
         high_water: Bytes waiting for the socket above which the worker takes no message
             until most are written.
@@ -112,6 +114,7 @@ class StreamOptions:
     reconnect: bool = True
     backoff: Backoff = _BACKOFF
     queue: int = 1000
+    max_queue_bytes: int = 64 * 1024 * 1024
     mailbox: Mailbox = _MAILBOX
     high_water: int = 256 * 1024
     max_pending: int = 64 * 1024 * 1024

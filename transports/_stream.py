@@ -22,7 +22,8 @@ from ._base import Transport
 from ._link_statistics import LinkStatistics
 from ._options import StreamOptions
 from ._place import Place
-from ._stream_link import DialledLink, StreamLink
+from ._stream_dialled import DialledLink
+from ._stream_link import StreamLink
 from ._stream_listener import ListenerWorker, StreamListener
 from ._tls import TlsOptions, client_context, server_context
 

@@ -1,28 +1,23 @@
-"""Links over streams: one that was accepted, and one that connects, and connects again."""
+"""Links over streams: what they have in common, and the one that was accepted."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import ssl
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..protocol import Address, LinkDown, Message, OnwardError
-from ..protocol.ockam import HEARTBEAT
-from ._early import secure
 from ._identity import forget_names, note_names
 from ._link import Link
 from ._link_statistics import LinkState, LinkStatistics
 from ._log import SeldomLogger, shown
-from ._options import StreamOptions
-from ._place import Place
-from ._socket import WireSocket
-from ._tls import TlsOptions
 
-__all__ = ["AcceptedLink", "DialledLink", "StreamLink", "logger"]
+if TYPE_CHECKING:
+    from ._options import StreamOptions
+    from ._socket import WireSocket
+
+__all__ = ["AcceptedLink", "StreamLink", "logger"]
 
 logger: Final = logging.getLogger("onward.transports")
 
@@ -60,6 +55,7 @@ class StreamLink(Link):
         self._seldom = seldom or SeldomLogger(logger)
         self._told = False
         self._socket: WireSocket | None = None
+        self._outlet: WireSocket | None = None  # the same, once messages may be sent by it
         self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of sockets before
         self._in_doubt = 0
         self._connects = 0
@@ -84,19 +80,22 @@ class StreamLink(Link):
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
         """Write a message to the socket; slow the senders down while it is slow."""
-        wire_socket = self._socket
-        if wire_socket is None:
-            self.keep(message)
-            return None
+        outlet = self._outlet
+        if outlet is None:
+            return self.keep(message)
+        return self._write(outlet, message)
+
+    def _write(self, wire_socket: WireSocket, message: Message) -> Awaitable[None] | None:
         try:
             return wire_socket.send(message)
         except OnwardError as error:
             self.undelivered(message, error)
             return None
 
-    def keep(self, message: Message) -> None:
-        """Do something with a message while there is no socket."""
+    def keep(self, message: Message) -> Awaitable[None] | None:
+        """Do something with a message while it cannot be sent."""
         self.undelivered(message, LinkDown(self.peer, self.reason))
+        return None
 
     def hold(self) -> None:
         """Stop reading from the socket."""
@@ -112,7 +111,7 @@ class StreamLink(Link):
 
     def socket_open(self, wire_socket: WireSocket) -> None:
         """The socket is connected."""
-        self._socket = wire_socket
+        self._socket = self._outlet = wire_socket
         self.peer = self.peer or wire_socket.peer
 
     def socket_ready(self, wire_socket: WireSocket) -> None:
@@ -127,7 +126,7 @@ class StreamLink(Link):
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
         """The socket is gone: fail what waits for an answer over it."""
         if self._socket is wire_socket:
-            self._socket = None
+            self._socket = self._outlet = None
         if self.names:
             forget_names(self.node, self.address)
         wire = wire_socket.wire
@@ -218,203 +217,3 @@ class AcceptedLink(StreamLink):
         """The socket is gone, and the link with it."""
         super().socket_closed(wire_socket, reason)
         self.retire()
-
-
-class DialledLink(StreamLink):
-    """A link that connects. Its address stays the same however often it does.
-
-    Args:
-        place: Where to connect.
-        context: What for TLS; `None`: without.
-        expose: What the peer may send to.
-        options: The limits, and whether and when to connect again.
-        on_closed: Called once with the link when it is over.
-    """
-
-    def __init__(
-        self,
-        place: Place,
-        context: ssl.SSLContext | None,
-        expose: frozenset[Address],
-        options: StreamOptions,
-        on_closed: Callable[[StreamLink], object],
-    ) -> None:
-        super().__init__(expose, options, on_closed)
-        self.peer = place.peer
-        self._place = place
-        self._context = context
-        self._queue: deque[Message] = deque()
-        self._task: asyncio.Task[None] | None = None
-        self._heart: asyncio.TimerHandle | None = None
-        self._ready: asyncio.Future[None] | None = None  # of the attempt under way
-        self._gone: asyncio.Future[None] | None = None  # of the connection
-        self._first: asyncio.Future[None] | None = None  # of the first attempt
-
-    @property
-    def queued(self) -> int:
-        """Messages waiting for a connection."""
-        return len(self._queue)
-
-    def on_start(self) -> None:
-        """Begin to connect."""
-        self._task = self.node.loop.create_task(self._keep_connected())
-        self._beat(0)
-        super().on_start()
-
-    def on_stop(self) -> Awaitable[None] | None:
-        """Give up connecting."""
-        self.reason = self.reason or "the link was closed"
-        self._refuse_queued()
-        self._settle_first(LinkDown(self.peer, self.reason))
-        closed = super().on_stop()
-        if self._heart is not None:
-            self._heart.cancel()
-        if self._task is not None:
-            self._task.cancel()
-        return closed
-
-    async def first_attempt(self) -> None:
-        """Wait for the first attempt to connect. Called right after the link was spawned.
-
-        Raises:
-            LinkDown: It failed; the link stops.
-        """
-        self._first = self.node.loop.create_future()
-        await self._first
-
-    async def disconnected(self) -> None:
-        """Wait until the link, which has been stopped, has given up connecting."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    def keep(self, message: Message) -> None:
-        """Keep a message for the connection to come."""
-        if self.state is not LinkState.CLOSED and len(self._queue) < self.options.queue:
-            self._queue.append(message)
-        else:
-            super().keep(message)
-
-    def socket_open(self, wire_socket: WireSocket) -> None:
-        """Wait for the greeting: nothing is sent to a peer that may speak another language."""
-
-    def socket_ready(self, wire_socket: WireSocket) -> None:
-        """The peer has greeted us: send what has been kept."""
-        super().socket_open(wire_socket)
-        super().socket_ready(wire_socket)
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_result(None)
-        while self._queue:
-            message = self._queue.popleft()
-            try:
-                wire_socket.send(message)
-            except OnwardError as error:
-                self.undelivered(message, error)
-
-    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
-        """The socket is gone; connect again, or end."""
-        if self._socket is wire_socket:
-            super().socket_closed(wire_socket, reason)
-            if self._gone is not None and not self._gone.done():
-                self._gone.set_result(None)
-        elif self._ready is not None and not self._ready.done():
-            if wire_socket.silent:
-                reason += self._missing
-            self._ready.set_exception(ConnectionError(reason))
-
-    async def _keep_connected(self) -> None:
-        while True:
-            try:
-                gone = await self._connect()
-            except (OSError, UnicodeError) as error:  # no connection in time; no such host
-                self._attempt_failed(error)
-            else:
-                self._settle_first(None)
-                await gone
-            if self.state is LinkState.CLOSED or not self._connects or not self.options.reconnect:
-                break
-            self.state = LinkState.WAITING
-            await asyncio.sleep(self.options.backoff.wait(self._failures))
-            self.state = LinkState.CONNECTING
-        self.retire()
-
-    async def _connect(self) -> asyncio.Future[None]:
-        """Connect, and wait for the peer's greeting.
-
-        Returns:
-            What is done when the connection is gone.
-
-        Raises:
-            OSError: It did not work, the peer's greeting included.
-        """
-        loop = self.node.loop
-        self._ready = loop.create_future()
-        self._gone = gone = loop.create_future()
-        async with asyncio.timeout(self.options.connect_timeout):
-            wire_socket = await self._open(loop)
-        try:
-            await self._ready
-        except asyncio.CancelledError:
-            wire_socket.abort("the link was closed")
-            raise
-        return gone
-
-    @property
-    def _missing(self) -> str:
-        """What a peer may want that says nothing: those that do hang up without a word."""
-        if self._context is None:
-            return "; it may want TLS"
-        tls = self.options.tls
-        none = isinstance(tls, TlsOptions) and tls.certificate is None
-        return "; it may want a certificate of ours" if none else ""
-
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> WireSocket:
-        place, options = self._place, self.options
-        early = await place.open(loop)
-        try:
-            if self._context is not None:
-                host = _server_name(options) or place.host
-                early = await secure(early, self._context, options.tls_timeout, host=host)
-            return await place.begin(early, lambda: WireSocket(self, options, loop))
-        except ConnectionResetError as error:
-            early.transport.abort()
-            raise ConnectionError(f"{error}{self._missing}") from error
-        except BaseException:
-            early.transport.abort()
-            raise
-
-    def _attempt_failed(self, error: OSError | UnicodeError) -> None:
-        self._failures += 1
-        self.reason = str(error) or "no connection in time"
-        text = "no connection with %s: %s"
-        self._seldom.log(logging.INFO, "no connection", text, self.peer, shown(self.reason))
-        self._refuse_queued()
-        self._settle_first(LinkDown(self.peer, self.reason))
-
-    def _beat(self, before: int) -> None:
-        """Send a heartbeat if nothing has been sent since the last look."""
-        heartbeat = self.options.heartbeat
-        if heartbeat is None:
-            return
-        if self._socket is not None and self._socket.wire.sent == before:
-            # One that is closing takes no more.
-            with contextlib.suppress(OnwardError):
-                self._socket.send(HEARTBEAT)
-        sent = self._socket.wire.sent if self._socket is not None else 0
-        self._heart = self.node.loop.call_later(heartbeat, self._beat, sent)
-
-    def _settle_first(self, error: LinkDown | None) -> None:
-        first = self._first
-        if first is None or first.done():
-            return
-        if error is None:
-            first.set_result(None)
-        else:
-            first.set_exception(error)
-
-    def _refuse_queued(self) -> None:
-        while self._queue:
-            self.undelivered(self._queue.popleft(), LinkDown(self.peer, self.reason))
-
-
-def _server_name(options: StreamOptions) -> str | None:
-    return options.tls.server_name if isinstance(options.tls, TlsOptions) else None

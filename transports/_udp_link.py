@@ -8,9 +8,9 @@ anybody; messages get lost, overtake one another and come twice.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -24,8 +24,10 @@ from ..protocol import (
     OnwardError,
 )
 from ..protocol.ockam import HEARTBEAT, MessageDecoder, encode_message, split_message
+from ._backlog import Backlog
 from ._link import Link
 from ._link_statistics import LinkState, LinkStatistics
+from ._log import shown
 from ._options import format_endpoint
 from ._udp_options import UdpOptions
 from ._udp_socket import Peer, UdpSocket
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 __all__ = ["DialledUdpLink", "UdpLink"]
+
+logger = logging.getLogger("onward.transports")
 
 _NUMBERS = 0x10000
 
@@ -69,6 +73,7 @@ class UdpLink(Link):
         self._on_closed = on_closed
         self._told = False
         self._socket: UdpSocket | None = None
+        self._outlet: UdpSocket | None = None  # the same, once messages may be sent by it
         self._where: Peer = ()
         self._decoder: MessageDecoder | None = None
         self._number = 0
@@ -95,7 +100,7 @@ class UdpLink(Link):
 
     def meet(self, udp_socket: UdpSocket, where: Peer) -> None:
         """Note where the peer is, and by which socket it is reached."""
-        self._socket = udp_socket
+        self._socket = self._outlet = udp_socket
         self._where = where
         # So that a peer takes no part of ours for one of who had this port before.
         self._number = random.randrange(_NUMBERS)  # noqa: S311 - no secret
@@ -104,7 +109,7 @@ class UdpLink(Link):
         self.state = LinkState.UP
 
     def _leave(self) -> None:
-        udp_socket, self._socket = self._socket, None
+        udp_socket, self._socket, self._outlet = self._socket, None, None
         if udp_socket is None:
             return
         if udp_socket.links.get(self._where) is self:
@@ -116,11 +121,14 @@ class UdpLink(Link):
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
         """Send a message in as many datagrams as it takes."""
-        if self._socket is None:
-            self.keep(message)
-            return None
+        outlet = self._outlet
+        if outlet is None:
+            return self.keep(message)
+        return self._write(outlet, message)
+
+    def _write(self, udp_socket: UdpSocket, message: Message) -> Awaitable[None] | None:
         try:
-            return self._send(self._socket, message)
+            return self._send(udp_socket, message)
         except OnwardError as error:
             self.undelivered(message, error)
             return None
@@ -134,9 +142,10 @@ class UdpLink(Link):
         self._bytes_out += len(body)
         return udp_socket.send(datagrams, self._where)
 
-    def keep(self, message: Message) -> None:
-        """Do something with a message while it is not known where to send it."""
+    def keep(self, message: Message) -> Awaitable[None] | None:
+        """Do something with a message while it cannot be sent."""
         self.undelivered(message, LinkDown(self.peer, self.reason))
+        return None
 
     def receive(self, body: bytes) -> None:
         """Take a message that has come whole."""
@@ -240,7 +249,7 @@ class DialledUdpLink(UdpLink):
         self.peer = format_endpoint(host, port)
         self._endpoint = (host, port)
         self._open_socket = open_socket
-        self._queue: deque[Message] = deque()
+        self._backlog = Backlog(options.queue, options.max_queue_bytes)
         self._task: asyncio.Task[None] | None = None
         self._found: asyncio.Future[None] | None = None
         self._heart: asyncio.TimerHandle | None = None
@@ -248,11 +257,11 @@ class DialledUdpLink(UdpLink):
     @property
     def queued(self) -> int:
         """Messages kept until it is known where to send them."""
-        return len(self._queue)
+        return len(self._backlog)
 
     def on_start(self) -> None:
         """Begin to look up the host."""
-        self._task = self.node.loop.create_task(self._find())
+        self._task = self.node.loop.create_task(self._run())
         self._beat(0)
         super().on_start()
 
@@ -280,34 +289,57 @@ class DialledUdpLink(UdpLink):
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def keep(self, message: Message) -> None:
-        """Keep a message until it is known where to send it."""
-        if self.state is LinkState.CONNECTING and len(self._queue) < self.options.queue:
-            self._queue.append(message)
+    def keep(self, message: Message) -> Awaitable[None] | None:
+        """Keep a message until it is known where to send it, or send it after those that were."""
+        if self._socket is not None:
+            return self._in_turn(message)
+        if self.state is not LinkState.CONNECTING or not self._backlog.keep(message):
+            return super().keep(message)
+        return None
+
+    async def _in_turn(self, message: Message) -> None:
+        await self._backlog.sent()
+        wait = self.transmit(message)
+        if wait is not None:
+            await wait
+
+    async def _run(self) -> None:
+        """Find the peer, and send what has been kept for it."""
+        try:
+            await self._find()
+        except (OSError, UnicodeError) as error:  # no such host; not in time; no socket
+            reason = str(error) or "the host was not found in time"
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            logger.exception("the link to %s has failed: %s", self.peer, shown(reason))
         else:
-            super().keep(message)
+            return
+        self.reason = reason
+        self._settle(LinkDown(self.peer, reason))
+        self.retire(reason)
 
     async def _find(self) -> None:
         loop = self.node.loop
         host, port = self._endpoint
-        try:
-            async with asyncio.timeout(self.options.resolve_timeout):
-                family, where = _literal(host, port) or await _look_up(loop, host, port)
-                udp_socket = await self._open_socket(family, where, self.options)
-        except (OSError, UnicodeError) as error:  # no such host; not in time; no socket
-            self.reason = str(error) or "the host was not found in time"
-            self._settle(LinkDown(self.peer, self.reason))
-            self.retire(self.reason)
-            return
+        async with asyncio.timeout(self.options.resolve_timeout):
+            family, where = _literal(host, port) or await _look_up(loop, host, port)
+            udp_socket = await self._open_socket(family, where, self.options)
         self.meet(udp_socket, where)
+        self._outlet = None
+        self._backlog.begin(loop)
         self._settle(None)
-        while self._queue:
-            self.transmit(self._queue.popleft())
+        try:
+            await self._backlog.send(
+                lambda message: self._write(udp_socket, message), lambda: self._socket is None
+            )
+            self._outlet = self._socket
+        finally:
+            self._backlog.end()
 
     def _settle(self, error: LinkDown | None) -> None:
         if error is not None:
-            while self._queue:
-                self.undelivered(self._queue.popleft(), error)
+            for message in self._backlog.take_all():
+                self.undelivered(message, error)
         found = self._found
         if found is None or found.done():
             return

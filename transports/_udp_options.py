@@ -31,6 +31,8 @@ class UdpOptions:
             through; `None`: never. Links opened by an address of type 2 send none.
         resolve_timeout: Time for the name of a host to be looked up.
         queue: Messages kept while that is done; more become dead letters ("link down").
+        max_queue_bytes: Bytes that they have together, routes included; more become dead letters.
+            One alone may have more.
         mailbox: The mailbox of the link's worker. It fills while the system takes no datagrams.
         high_water: Bytes waiting for the system above which links take no message until most are
             gone.
@@ -52,6 +54,7 @@ class UdpOptions:
     heartbeat: float | None = 30.0
     resolve_timeout: float = 10.0
     queue: int = 1000
+    max_queue_bytes: int = 16 * 1024 * 1024
     mailbox: Mailbox = _MAILBOX
     high_water: int = 256 * 1024
     arrivals: int = 100

@@ -31,7 +31,7 @@ from onward.protocol import (
 from onward.protocol.ockam import HEARTBEAT, PREAMBLE, WireConnection, encode_message
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpListener, TcpTransport
 from onward.transports._options import parse_uri
-from onward.transports._stream_link import DialledLink
+from onward.transports._stream_dialled import DialledLink
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 from tests.support.virtual import virtual_time
 
