@@ -9,6 +9,7 @@ or numpy. Everything is in the order of the input, so the same input is the same
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,10 +20,14 @@ __all__ = ["Cell", "Layers", "arrange", "crossings"]
 SWEEPS: Final = 12
 """How often the order of the layers is improved, from the left and from the right in turn."""
 
+MOVES: Final = 500_000
+"""Cells moved, sweep by sweep, in a picture so large that all sweeps would take long: but two."""
+
 Edge: TypeAlias = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+# Each is made once, and there may be a quarter of a million: to compare identity is enough.
+@dataclass(frozen=True, slots=True, eq=False)
 class Cell:
     """A place in a layer: a box, or where an arrow passes.
 
@@ -50,6 +55,11 @@ class Layers:
     layers: list[list[Cell]] = field(default_factory=list[list[Cell]])
     paths: list[list[Cell]] = field(default_factory=list[list[Cell]])
     turned: list[bool] = field(default_factory=list[bool])
+
+    def sweeps(self, most: int) -> int:
+        """Return how often to go through all cells: a huge picture is not to take minutes."""
+        cells = sum(map(len, self.layers))
+        return max(2, min(most, MOVES // max(cells, 1)))
 
 
 def arrange(boxes: Sequence[str], edges: Sequence[Edge]) -> Layers:
@@ -130,12 +140,13 @@ def _order(made: Layers) -> None:
     """Choose the order within the layers, keeping the best that comes up."""
     best, fewest = [list(layer) for layer in made.layers], crossings(made)
     before, after = _neighbours(made)
-    for sweep in range(SWEEPS):
+    place = {cell: index for layer in made.layers for index, cell in enumerate(layer)}
+    for sweep in range(made.sweeps(SWEEPS)):
         if fewest == 0:
             break
         forth = sweep % 2 == 0
         for layer in made.layers if forth else reversed(made.layers):
-            _sort(layer, made, before if forth else after)
+            _sort(layer, place, before if forth else after)
         count = crossings(made)
         if count < fewest:
             best, fewest = [list(layer) for layer in made.layers], count
@@ -152,15 +163,15 @@ def _neighbours(made: Layers) -> tuple[dict[Cell, list[Cell]], dict[Cell, list[C
     return before, after
 
 
-def _sort(layer: list[Cell], made: Layers, beside: Mapping[Cell, Sequence[Cell]]) -> None:
+def _sort(layer: list[Cell], place: dict[Cell, int], beside: Mapping[Cell, Sequence[Cell]]) -> None:
     """Sort a layer by the mean place of its neighbours; who has none stays where it is."""
-    place = {cell: index for each in made.layers for index, cell in enumerate(each)}
 
     def mean(cell: Cell) -> float:
         places = [place[other] for other in beside.get(cell, ())]
         return sum(places) / len(places) if places else float(place[cell])
 
     layer.sort(key=mean)
+    place.update({cell: index for index, cell in enumerate(layer)})
 
 
 def crossings(made: Layers) -> int:
@@ -170,9 +181,17 @@ def crossings(made: Layers) -> int:
     for path in made.paths:
         for left, right in pairwise(path):
             gaps.setdefault(left.layer, []).append((place[left], place[right]))
-    return sum(
-        (a - c) * (b - d) < 0
-        for lines in gaps.values()
-        for index, (a, b) in enumerate(lines)
-        for c, d in lines[:index]
-    )
+    return sum(map(_inversions, gaps.values()))
+
+
+def _inversions(lines: list[tuple[int, int]]) -> int:
+    """Count the pairs of which one begins above the other and ends below it."""
+    lines.sort()
+    ends: list[int] = []
+    count = 0
+    for _, end in lines:
+        # Of those that begin above this one, or with it and do not end below: who ends below?
+        at = bisect_right(ends, end)
+        count += len(ends) - at
+        ends.insert(at, end)
+    return count

@@ -208,7 +208,7 @@ class _LayOut:
             for one, other in pairwise(path):
                 after.setdefault(one, []).append(other)
                 before.setdefault(other, []).append(one)
-        for sweep in range(SWEEPS):
+        for sweep in range(self._layers.sweeps(SWEEPS)):
             forth = sweep % 2 == 0
             for layer in layers if forth else reversed(layers):
                 wish: dict[Cell, float] = {}
@@ -247,7 +247,8 @@ class _LayOut:
                 at, cells = blocks.pop()
                 other, others = blocks.pop()
                 mean = (at * len(cells) + other * len(others)) / (len(cells) + len(others))
-                blocks.append((mean, [*others, *cells]))
+                others.extend(cells)
+                blocks.append((mean, others))
         for at, cells in blocks:
             for cell, own in cells:
                 self._centres[cell] = at + own
