@@ -16,6 +16,7 @@ from pykka._envelope import Envelope
 from ..protocol import Address, Message, OnwardError, WorkerFailed
 from . import _lifecycle as lifecycle
 from ._errors import Expired
+from ._losses import is_others
 from ._mailbox import Intake, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
@@ -295,17 +296,26 @@ class Cell(Intake):
                 self.turn()
 
     def _answer_error(self, future: pykka.Future[Any], error: BaseException) -> None:
+        self.settle(error)  # what was lost is not the caller's loss
         future.set_exception((type(error), error, error.__traceback__))
         if not is_fatal(error):
             self.failed += 1
             lifecycle.log_returned(self, error)
 
     def raised(self, error: BaseException, item: object = None) -> None:
-        """Do what the worker's policy says about a failure, with what it had in hand."""
-        if type(item) is Message:
-            if isinstance(error, OnwardError) and self.node.give_back(item, error):
-                return
-            self.mishandled(item, error)
+        """Do what the worker's policy says about a failure, with what it had in hand.
+
+        To let the error of passing on or answering through is none: what others send must not
+        have a worker restarted.
+        """
+        message = item if type(item) is Message else None
+        lost = error.lost if isinstance(error, OnwardError) else None
+        if self.settle(error, message):
+            return
+        if message is not None:
+            self.mishandled(message, error)
+        if lost is not None and is_others(lost, self.addresses):
+            return
         self.failed += 1
         if is_fatal(error):
             lifecycle.fatal(self, error)
@@ -313,6 +323,16 @@ class Cell(Intake):
             lifecycle.log_failure(self, error)
         else:
             lifecycle.fail(self, error)
+
+    def settle(self, error: BaseException, message: Message | None = None) -> bool:
+        """Make a dead letter of what the worker has lost with an error, and tell who sent it.
+
+        Returns:
+            Whether it is the message in hand.
+        """
+        return isinstance(error, OnwardError) and self.node.give_back(
+            message, error, self.addresses
+        )
 
     def call(self, function: Callable[..., object], *args: object) -> object:
         """Call user code: here, or on the worker's own thread, and then it is a coroutine."""

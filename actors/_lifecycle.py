@@ -80,6 +80,7 @@ def _start_succeeded(cell: Cell) -> None:
 
 def _start_failed(cell: Cell, error: BaseException) -> None:
     cell.failed += 1
+    cell.settle(error)
     if cell.started is not None and not cell.started.done():
         cell.started.set_exception(error)
     else:
@@ -194,6 +195,7 @@ def _restart_done(cell: Cell, task: asyncio.Task[Any]) -> None:
     error = cells.task_error(task)
     if error is not None:
         cell.failed += 1
+        cell.settle(error)
         fail(cell, error)
         return
     cell.restarts += 1
@@ -284,6 +286,7 @@ async def _finish(cell: Cell, last_words: Coroutine[Any, Any, object]) -> None:
 
 def _last_words_failed(cell: Cell, failure: BaseException) -> None:
     cell.failed += 1
+    cell.settle(failure)
     log_failure(cell, failure, "failed to stop")
     if cells.is_fatal(failure):
         _spread(cell, failure)

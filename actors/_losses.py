@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Final, cast
 
-from ..protocol import Address, DeliveryError, Message, OnwardError
+from ..protocol import Address, DeliveryError, Message, OnwardError, PayloadTooBig
 from ._dead_letters import DeadLetters
 from ._error_replies import ErrorReplies
 from ._errors import GivenUp, Refused
@@ -17,7 +17,7 @@ from ._run_queue import RunQueue
 if TYPE_CHECKING:
     from ._router import Router
 
-__all__ = ["Losses", "words_for"]
+__all__ = ["Losses", "is_others", "words_for"]
 
 
 class Losses(RunQueue):
@@ -71,25 +71,37 @@ class Losses(RunQueue):
         self.dead_letter(message, error)
         self._tell(message, error)
 
-    def give_back(self, message: Message, error: OnwardError) -> bool:
-        """Lose what a worker could not pass on or answer, if its handler let the error through.
+    def give_back(
+        self, message: Message | None, error: OnwardError, own: tuple[Address, ...]
+    ) -> bool:
+        """Lose what a worker could not pass on or answer, if it let the error through.
 
         Args:
-            message: What the worker has in hand.
-            error: What its handler raised.
+            message: What the worker has in hand, if anything.
+            error: What it raised, with `lost`; that is taken from it, as whoever hears of
+                the error next has not lost anything.
+            own: The worker's addresses.
 
         Returns:
-            Whether that is all there is to the error. Otherwise it is the worker's failure.
+            Whether the message in hand is what was lost. Otherwise it was another, if any,
+            and this one has not been finished with.
         """
-        lost = error.lost
+        lost, error.lost = error.lost, None
         if lost is None:
             return False
-        if goes_on_with(lost, message):
+        if message is not None and goes_on_with(lost, message):
             self.lose(message, error)
             return True
-        if lost[0] == message[1]:  # an answer, and who gives it has been told
+        if message is not None and lost[0] == message[1]:  # an answer, which has no way but that
             self.dead_letter(lost, error)
+            if isinstance(error, PayloadTooBig):
+                reason = words_for(error)
+                self._tell(message, GivenUp(message.to, reason), reason)
             return True
+        if is_answer(lost, own):  # nobody else is to be told
+            self.dead_letter(lost, error)
+        else:
+            self.lose(lost, error)
         return False
 
     def answer_error(self, message: Message, reason: str, *, certain: bool = True) -> bool:
@@ -140,6 +152,16 @@ def goes_on_with(lost: Message, message: Message) -> bool:
         return True
     longer = len(lost[1]) - len(message[1])
     return lost[2] is message[2] and longer >= 0 and lost[1][longer:] == message[1]
+
+
+def is_answer(lost: Message, own: tuple[Address, ...]) -> bool:
+    """Tell whether a message that was lost leads back to nobody but who sent it."""
+    return len(lost[1]) == 1 and lost[1][0] in own
+
+
+def is_others(lost: Message, own: tuple[Address, ...]) -> bool:
+    """Tell whether a worker lost what others had sent it, or its answer, and nothing of its own."""
+    return bool(lost[0] and lost[0][0] in own) or is_answer(lost, own)
 
 
 def words_for(error: OnwardError) -> str:

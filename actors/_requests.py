@@ -257,6 +257,7 @@ class Requests:
         reply = self._router.table.get(address)
         if type(reply) is not Reply or reply.future.done():
             return False
+        error.lost = None  # what was lost is not the loss of whoever asked
         reply.future.set_exception(error)
         return True
 

@@ -192,9 +192,6 @@ class Sending(Actor):
             PayloadTooBig: The payload is over the node's limit.
             DeliveryError: As `Node.route`.
         """
-        node = self.node
-        if len(payload) > node.limits.payload:
-            node.check_payload(payload)
         onward, back, _, _, context = message
         if context is not None and context[3]:
             # An answer begins a way of its own.
@@ -203,6 +200,8 @@ class Sending(Actor):
         try:
             if not back:
                 raise EmptyRoute
+            if len(payload) > self.node.limits.payload:
+                self.node.check_payload(payload)
             self._out.carry(answer)
         except OnwardError as error:
             error.lost = answer if back else message

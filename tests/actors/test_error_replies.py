@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from onward.actors import (
     Mailbox,
     Node,
     NodeLimits,
+    OnFailure,
     Refused,
+    Supervision,
     Worker,
 )
 from onward.actors.access import Access, deny_all
@@ -18,6 +21,7 @@ from onward.protocol import (
     ERROR_SOURCE,
     Address,
     Context,
+    EmptyRoute,
     ErrorReply,
     Message,
     UnknownAddress,
@@ -240,6 +244,188 @@ async def test_a_handlers_own_errors_are_failures() -> None:
             with pytest.raises(WorkerFailed):
                 await node.request("sending", payload)
         assert node.statistics().failed == 3
+        assert node.dead_letters.by_reason == {"worker failed": 3, "no such worker": 1}
+
+
+class Later(Worker):
+    """Does something with a message later: with the next one, in a timer, or as it stops."""
+
+    def __init__(self, does: Callable[[Worker, Message], object]) -> None:
+        super().__init__()
+        self.does = does
+        self.kept: Message | None = None
+
+    def handle_message(self, message: Message) -> None:
+        if message.payload == b"timer":
+            self.after(1, lambda: self.does(self, message))
+        elif message.payload == b"coroutine":
+            self.after(1, lambda: self.coroutine(message))
+        elif message.payload == b"stop":
+            self.stop()
+        else:
+            kept, self.kept = self.kept, message
+            if kept is not None:
+                self.does(self, kept)
+
+    async def coroutine(self, message: Message) -> None:
+        await asyncio.sleep(1)
+        self.does(self, message)
+
+    def on_stop(self) -> None:
+        kept, self.kept = self.kept, None
+        if kept is not None:
+            self.does(self, kept)
+
+    def on_receive(self, message: Any) -> None:
+        self.on_stop()
+
+
+PASSES_ON: dict[str, Callable[[Worker, Message], object]] = {
+    "forward": lambda worker, message: worker.forward(message),
+    "step": lambda worker, message: worker.step(message),
+    "redirect": lambda worker, message: worker.redirect(message, "gone"),
+}
+STOPS = Supervision(OnFailure.STOP)
+
+
+@pytest.mark.parametrize("way", PASSES_ON)
+@pytest.mark.parametrize("payload", [b"timer", b"coroutine"])
+@virtual_time
+async def test_what_is_passed_on_later_and_lost(way: str, payload: bytes) -> None:
+    async with Node() as node:
+        node.spawn(lambda: Later(PASSES_ON[way]), address="later", supervision=STOPS)
+        with pytest.raises(UnknownAddress):
+            await node.request("later => gone", payload)
+        assert node.dead_letters.by_reason == {"no such worker": 1}
+        assert node.statistics().failed == 0
+
+
+@pytest.mark.parametrize("way", PASSES_ON)
+@virtual_time
+async def test_what_is_passed_on_with_another_in_hand_and_lost(way: str) -> None:
+    async with Node() as node:
+        node.spawn(lambda: Later(PASSES_ON[way]), address="later", supervision=STOPS)
+        first = asyncio.ensure_future(node.request("later => gone", b"1"))
+        await asyncio.sleep(1)
+        with pytest.raises(WorkerFailed):  # the worker has not got round to it
+            await node.request("later => gone", b"2")
+        with pytest.raises(UnknownAddress):
+            await first
+        assert node.dead_letters.by_reason == {"no such worker": 1, "worker failed": 1}
+        assert node.statistics().failed == 0
+
+
+@virtual_time
+async def test_what_is_lost_as_a_worker_ends_and_for_who_asks_it() -> None:
+    async with Node() as node:
+        node.spawn(lambda: Later(PASSES_ON["forward"]), address="later")
+        first = asyncio.ensure_future(node.request("later => gone", b"1"))
+        await asyncio.sleep(1)
+        future = node.ref("later").ask({}, block=False)
+        with pytest.raises(UnknownAddress):
+            await first
+        with pytest.raises(UnknownAddress) as told:
+            await future
+        assert told.value.lost is None
+        second = asyncio.ensure_future(node.request("later => gone", b"2"))
+        await asyncio.sleep(1)
+        node.send("later", b"stop")
+        with pytest.raises(UnknownAddress):
+            await second
+        assert not node.has("later")
+
+
+@virtual_time
+async def test_what_is_lost_by_a_start() -> None:
+    class Starts(Worker):
+        def on_start(self) -> None:
+            self.forward(Message(route("starts => gone"), route("asker"), b""))
+
+    async with node_with() as node:
+        asking = await asker(node)
+        with pytest.raises(UnknownAddress) as told:
+            await node.start(Starts, address="starts")
+        await asyncio.sleep(0)
+        assert told.value.lost is None
+        assert replies(asking) == [certain("no such worker", "gone")]
+
+
+@virtual_time
+async def test_what_a_restart_loses_is_no_excuse_for_it() -> None:
+    class Starts(Failing):
+        restarted = False
+
+        def on_start(self) -> None:
+            if Starts.restarted:
+                self.forward(Message(route("starts => gone"), (), b""))
+            Starts.restarted = True
+
+    async with Node() as node:
+        restart = Supervision(OnFailure.RESTART, max_restarts=1)
+        await node.start(Starts, address="starts", supervision=restart)
+        node.send("starts", b"!")
+        await asyncio.sleep(1)
+        assert node.dead_letters.by_reason == {"worker failed": 1, "no such worker": 1}
+        assert node.statistics().failed == 2
+        assert not node.has("starts")
+
+
+@pytest.mark.parametrize("payload", [b"timer", b"1"])
+@virtual_time
+async def test_an_answer_that_goes_later_and_is_lost(payload: bytes) -> None:
+    async with node_with() as node:
+        asking = await asker(node)
+        later = Later(lambda worker, message: worker.reply(message, b""))
+        node.spawn(lambda: later, address="later", supervision=STOPS)
+        node.send("later", payload, return_route="nobody")
+        node.send("later", b"", return_route="asker")
+        await asyncio.sleep(2)
+        assert later.kept is not None  # nothing came to it, and it is still there
+        expected = {"no such worker": 1}
+        if payload == b"1":
+            expected["worker failed"] = 1
+            assert [each and each.reason for each in replies(asking)] == ["worker failed"]
+        assert node.dead_letters.by_reason == expected
+        assert node.statistics().failed == 0
+
+
+@virtual_time
+async def test_an_answer_over_the_limit_is_lost_and_in_doubt() -> None:
+    async with node_with(limits=NodeLimits(payload=1000)) as node:
+        asking = await asker(node)
+        node.spawn(Echo, address="echo", supervision=STOPS)
+        node.deliver(Message(route("echo"), route("asker"), b"x" * 1001))
+        await asyncio.sleep(0)
+        assert replies(asking) == [ErrorReply("payload too big", address("echo"), certain=False)]
+        assert node.dead_letters.by_reason == {"payload too big": 1}
+        assert node.dead_letters.recent[0].message.return_route == route("echo")
+        assert node.has("echo")
+        assert node.statistics().failed == 0
+
+
+@pytest.mark.parametrize("catches", [False, True])
+@virtual_time
+async def test_the_loss_of_another_worker_is_the_failure_of_one_that_asks_it(catches: bool) -> None:
+    class Asks(Worker):
+        async def handle_message(self, message: Message) -> None:
+            await self.request("far", message.payload)
+
+    class Far(Worker):
+        def handle_message(self, message: Message) -> None:
+            try:
+                self.forward(message)  # there is no further step
+            except EmptyRoute as error:
+                if not catches:
+                    raise
+                self.node.lose(message, error)
+
+    async with Node() as node:
+        node.spawn(Far, address="far")
+        node.spawn(Asks, address="asks")
+        with pytest.raises(WorkerFailed):
+            await node.request("asks", b"hello")
+        assert node.dead_letters.by_reason == {"empty route": 1, "worker failed": 1}
+        assert node.statistics().failed == 1
 
 
 @virtual_time

@@ -171,7 +171,8 @@ async def test_each_address_has_its_own_say() -> None:
 async def test_an_address_that_is_not_named_sends_as_the_primary_one() -> None:
     async with Node() as node:
         b = await recorder(node, "b")
-        for number, access in enumerate((MUTE, {"proxy": MUTE})):
+        accesses: list[Access | dict[str, Access]] = [MUTE, {"proxy": MUTE}]
+        for number, access in enumerate(accesses):
             # What a proxy sends comes from its inner address, which nobody could name.
             await node.start(lambda: Proxy("b"), address="proxy", access=access)
             with pytest.raises(AccessDenied):
