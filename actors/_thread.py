@@ -29,9 +29,16 @@ class OwnThread:
 
     Args:
         name: Name of the thread.
+
+    Raises:
+        RuntimeError: The running event loop has an attribute `no_threads`, with this text: its
+            clock is not that of threads.
     """
 
     def __init__(self, name: str) -> None:
+        no_threads = _no_threads()
+        if no_threads is not None:
+            raise RuntimeError(no_threads)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         # A daemon: a handler that hangs must not keep the interpreter from ending.
         threading.Thread(target=self._run, name=name, daemon=True).start()
@@ -67,6 +74,16 @@ class OwnThread:
                 loop.call_soon_threadsafe(_settle, answer, value, error)
             del job, function, args, value, error
         runner.close()
+
+
+def _no_threads() -> str | None:
+    """Return why the running event loop can do nothing with threads, if so."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # the worker is made on another thread than the loop's
+        return None
+    why: str | None = getattr(loop, "no_threads", None)
+    return why
 
 
 def _settle(answer: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

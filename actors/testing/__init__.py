@@ -16,11 +16,12 @@ async def test_the_doubler() -> None:
 `onward.transports.simulated` adds a network, whose faults all come from a seed.
 """
 
-from ._checked import checked_node
+from ._checked import MAX_SETTLE, checked_node
 from ._crash import crash
 from ._probe import MAX_PROBED, Answer, Probe
 from ._virtual import (
     EPOCH,
+    MAX_PASSES,
     MAX_VIRTUAL_TIME,
     Deadlock,
     VirtualLoop,
@@ -30,7 +31,9 @@ from ._virtual import (
 
 __all__ = [
     "EPOCH",
+    "MAX_PASSES",
     "MAX_PROBED",
+    "MAX_SETTLE",
     "MAX_VIRTUAL_TIME",
     "Answer",
     "Deadlock",

@@ -10,11 +10,19 @@ import asyncio
 import functools
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from ...protocol import OnwardError
 
-__all__ = ["EPOCH", "MAX_VIRTUAL_TIME", "Deadlock", "VirtualLoop", "run_virtual", "virtual_time"]
+__all__ = [
+    "EPOCH",
+    "MAX_PASSES",
+    "MAX_VIRTUAL_TIME",
+    "Deadlock",
+    "VirtualLoop",
+    "run_virtual",
+    "virtual_time",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +34,16 @@ MAX_VIRTUAL_TIME: Final = 10_000_000.0
 """Longest that a virtual loop runs unless it is told otherwise, in virtual seconds: 115 days.
 Then it raises `Deadlock`: something goes off again and again, and nothing comes of it."""
 
+MAX_PASSES: Final = 1_000_000
+"""Most passes of a virtual loop between two steps of its clock. Then it raises `Deadlock`: what it
+does never comes to an end, and no timer gets its turn."""
+
 _NAMED: Final = 20  # tasks that an error names
+
+_NO_THREADS: Final = (
+    "a virtual loop is for code on one thread: its clock would not wait for another; "
+    "use a real loop where there are threads"
+)
 
 
 class Deadlock(OnwardError):
@@ -64,11 +81,17 @@ class _VirtualSelector(selectors.DefaultSelector):
     def __init__(self, clock: _Clock) -> None:
         super().__init__()
         self._clock = clock
+        self._passes = 0
 
     def select(self, timeout: float | None = None) -> list[Any]:
         ready = super().select(0)
+        self._passes += 1
+        if self._passes > MAX_PASSES:
+            self._passes = 0  # for what cleans up
+            raise Deadlock(f"{MAX_PASSES:,} passes, and there is always more to do", _waiting())
         if ready or timeout == 0:
             return ready
+        self._passes = 0
         if timeout is None:
             raise Deadlock("everything waits, and no timer is set", _waiting())
         self._clock.advance(timeout)
@@ -79,11 +102,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop on a clock of its own, in seconds; it starts at `EPOCH`.
 
     Only for code on one thread: what another thread, a process or the network does takes no
-    time here, and so comes too late or not at all.
+    time here, and so comes too late or not at all. Executors, `asyncio.to_thread`, look-ups of
+    host names and `ThreadWorker` raise `RuntimeError` on it.
 
     Args:
         max_time: How long it may run, in virtual seconds; then `Deadlock` is raised out of it.
+
+    Attributes:
+        no_threads: What workers raise that would use a thread.
     """
+
+    no_threads: ClassVar[str] = _NO_THREADS
 
     def __init__(self, max_time: float = MAX_VIRTUAL_TIME) -> None:
         self._virtual_clock = _Clock(max_time)
@@ -92,6 +121,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time, in seconds."""
         return self._virtual_clock.now
+
+    def run_in_executor(self, executor: object, func: Callable[..., object], *args: object) -> Any:
+        """Refuse.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError(_NO_THREADS)
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, max_time: float = MAX_VIRTUAL_TIME) -> T:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from onward.actors import Worker
-from onward.actors.testing import Probe, checked_node, virtual_time
+from onward.actors import OnFailure, Supervision, Worker
+from onward.actors.testing import Probe, checked_node, run_virtual, virtual_time
 from onward.protocol import Message, route
 
+STOP = Supervision(on_failure=OnFailure.STOP)
 GONE = Message(route("gone"), (), b"")
 
 
@@ -50,7 +52,7 @@ async def test_a_dead_letter_that_is_expected() -> None:
 @virtual_time
 async def test_a_failure_is_a_fault() -> None:
     async def body() -> None:
-        async with checked_node(settle=1) as node:
+        async with checked_node() as node:
             await node.start(Faulty, address="faulty")
             await Probe.on(node, "unhurt")
             node.send("faulty", b"x")
@@ -61,9 +63,88 @@ async def test_a_failure_is_a_fault() -> None:
 
 @virtual_time
 async def test_a_failure_that_is_expected() -> None:
-    async with checked_node(allow=["worker failed"], allow_failures=True, settle=1) as node:
+    async with checked_node(allow=["worker failed"], allow_failures=True) as node:
         await node.start(Faulty, address="faulty")
         node.send("faulty", b"x")
+
+
+class Late(Worker):
+    """Fails, after a while."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    async def handle_message(self, message: Message) -> None:
+        await asyncio.sleep(self._seconds)
+        raise ValueError(message.payload)
+
+
+class Passer(Worker):
+    async def handle_message(self, message: Message) -> None:
+        self.forward(message)
+
+
+async def late(seconds: float, messages: int, **options: Any) -> None:
+    """Have a worker fail late."""
+    async with checked_node(**options) as node:
+        await node.start(lambda: Late(seconds), address="late")
+        for _ in range(messages):
+            node.send("late", b"")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "messages", "failures"),
+    [(0, 1, 1), (0, 100, 100), (0.4, 2, 2), (3, 1, 1)],
+    ids=["at once", "many", "waiting", "while the node stops"],
+)
+def test_workers_are_let_finish(seconds: float, messages: int, failures: int) -> None:
+    text = rf"workers failed: {failures} times\n.*Late 0#late: {failures}\b"
+    with pytest.raises(AssertionError, match=text):
+        run_virtual(late(seconds, messages))
+
+
+def test_how_long_they_are_let_finish() -> None:
+    with pytest.raises(AssertionError, match="workers failed: 4 times"):
+        run_virtual(late(3, 4, settle=20))
+    run_virtual(late(30, 4))  # cut off by the stop
+
+
+@virtual_time
+async def test_messages_are_followed_to_their_end() -> None:
+    async def body() -> None:
+        async with checked_node() as node:
+            for name in "abc":
+                await node.start(Passer, address=name)
+            node.send("a => b => c => nobody", b"")
+
+    with pytest.raises(AssertionError, match="no such worker: "):
+        await body()
+
+
+@virtual_time
+async def test_a_worker_that_fails_to_stop() -> None:
+    class Clinging(Worker):
+        def on_stop(self) -> None:
+            raise ValueError
+
+    async def body() -> None:
+        async with checked_node() as node:
+            await node.start(Clinging, address="clinging")
+
+    with pytest.raises(AssertionError, match=r"Clinging 0#clinging: 1"):
+        await body()
+
+
+@virtual_time
+async def test_a_worker_that_failed_and_has_gone() -> None:
+    async def body() -> None:
+        async with checked_node(allow=["worker failed"]) as node:
+            await node.start(Faulty, address="faulty", supervision=STOP)
+            node.send("faulty", b"")
+
+    with pytest.raises(AssertionError, match=r"workers failed: 1 times$"):
+        await body()
 
 
 @virtual_time

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from onward.actors import Node, ThreadWorker
 from onward.actors.testing import EPOCH, Deadlock, VirtualLoop, run_virtual, virtual_time
 
 
@@ -96,3 +97,49 @@ async def test_no_time_passes_while_code_runs() -> None:
     for _ in range(100):
         await asyncio.sleep(0)
     assert loop.time() == began == EPOCH == 1000.0
+
+
+def test_work_that_never_lets_time_pass() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, print)
+
+        def again() -> None:
+            loop.call_soon(again)
+
+        again()
+        await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onward.actors.testing._virtual.MAX_PASSES", 1000)
+        with pytest.raises(Deadlock, match="1,000 passes, and there is always more to do"):
+            run_virtual(main())
+
+
+@virtual_time
+async def test_passes_are_counted_between_two_steps_of_the_clock() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onward.actors.testing._virtual.MAX_PASSES", 100)
+        for _ in range(10):
+            for _ in range(50):
+                await asyncio.sleep(0)
+            await asyncio.sleep(1)
+
+
+@virtual_time
+async def test_no_other_thread_works_for_it() -> None:
+    with pytest.raises(RuntimeError, match="for code on one thread"):
+        await asyncio.to_thread(print)
+    with pytest.raises(RuntimeError, match="for code on one thread"):
+        await asyncio.get_running_loop().getaddrinfo("localhost", 1)
+
+
+@virtual_time
+async def test_a_worker_with_a_thread_does_not_start() -> None:
+    class Threaded(ThreadWorker):
+        pass
+
+    async with Node() as node:
+        with pytest.raises(RuntimeError, match="for code on one thread"):
+            await node.start(Threaded, address="threaded")
+        assert not node.has("threaded")
