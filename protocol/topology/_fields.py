@@ -31,9 +31,9 @@ class Problems:
         self._found: list[Problem] = []
         self._left_out = 0
 
-    def locate(self, text: str) -> None:
-        """Know the lines of a text from now on, which `tomllib` has read."""
-        self._lines = Lines(text)
+    def locate(self, text: str, depth: int) -> None:
+        """Know the lines of a text from now on, which `tomllib` has read; see `Lines`."""
+        self._lines = Lines(text, depth)
 
     def place(self, path: Path) -> Place:
         """Return where something stands."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_right
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias, cast
 
-__all__ = ["Lines", "Path", "path_text"]
+__all__ = ["Lines", "Path", "deep_key", "deep_path", "path_text"]
 
 Path: TypeAlias = tuple[str | int, ...]
 """How one gets to a value: keys, and numbers in arrays, from 0."""
@@ -36,14 +37,52 @@ _SCALAR: Final = re.compile(
 )
 
 
+def deep_key(text: str, most: int) -> int | None:
+    """Return where a dotted key begins that has more parts than there may be; `None`: nowhere.
+
+    Before anything else reads the text: `tomllib` takes the square of the parts.
+    """
+    # What is not closed goes on to where it could be, so that nothing is looked at twice.
+    part = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
+    token = re.compile(
+        r"#[^\n]*+"
+        r'|"""(?:[^"\\]|\\.|"(?!""))*+"{0,5}'
+        r"|'''(?:[^']|'(?!''))*+'{0,5}"
+        rf"|(?P<deep>{part}(?:[ \t]*+\.[ \t]*+{part}){{{most}}})|{part}",
+        re.DOTALL,
+    )
+    for match in token.finditer(text):
+        if match["deep"] is not None:
+            return match.start()
+    return None
+
+
+def deep_path(document: Mapping[str, object], most: int) -> Path | None:
+    """Return the path of a value that is in more tables and lists than there may be, or `None`."""
+    waiting: list[tuple[Path, object]] = [((), document)]
+    while waiting:
+        path, value = waiting.pop()
+        if len(path) > most:
+            return path
+        if isinstance(value, dict):
+            pairs = cast("dict[str, object]", value).items()
+            waiting.extend(((*path, key), each) for key, each in pairs)
+        elif isinstance(value, list):
+            listed = enumerate(cast("list[object]", value))
+            waiting.extend(((*path, index), each) for index, each in listed)
+    return None
+
+
 class Lines:
     """The lines of the keys of a text.
 
     Args:
         text: What `tomllib` reads without an error.
+        depth: Of a path with more keys than this only so many are looked at.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, depth: int = 64) -> None:
+        self._depth: Final = depth
         self._text = text.replace("\r\n", "\n")
         self._starts = [0, *(match.end() for match in re.finditer("\n", self._text))]
         self._found: dict[Path, int] = {}
@@ -150,6 +189,9 @@ class Lines:
         return bisect_right(self._starts, self._at)
 
     def _note(self, path: Path, line: int) -> Path:
+        if len(path) > self._depth:
+            # What is deeper has the line of what it is in; a path grows no further.
+            return path[:-1]
         self._found.setdefault(path, line)
         return path
 

@@ -54,6 +54,7 @@ class TopologyLimits:
         listeners: Listeners of all nodes together.
         links: Links.
         requests: Requests.
+        depth: Tables and lists that are in one another; so many parts a key with dots may have too.
         problems: Problems that are told; further ones are counted.
     """
 
@@ -63,6 +64,7 @@ class TopologyLimits:
     listeners: int = 1000
     links: int = 1000
     requests: int = 1000
+    depth: int = 16
     problems: int = 100
 
 

@@ -11,6 +11,7 @@ from . import _values as values
 from ._fields import Problems, Table
 from ._kinds import KindOptions
 from ._links import read_link, read_request, read_simulation
+from ._locate import deep_key, deep_path
 from ._nodes import read_node
 from ._plan import Plan, TopologyLimits
 from ._references import check_references
@@ -59,8 +60,12 @@ def _parse(text: str | bytes, problems: Problems, limits: TopologyLimits) -> dic
         return {}
     try:
         written = raw.decode("utf-8")
+        if (deep := deep_key(written, limits.depth)) is not None:
+            line = written.count("\n", 0, deep) + 1
+            problems.add_at(line, "", f"a key of more than {limits.depth} parts")
+            return {}
         document: dict[str, object] = tomllib.loads(written)
-        problems.locate(written)
+        problems.locate(written, limits.depth)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         problems.add_at(line, "", "not UTF-8")
@@ -70,7 +75,10 @@ def _parse(text: str | bytes, problems: Problems, limits: TopologyLimits) -> dic
     except RecursionError:
         problems.add((), "not TOML that can be read: lists or tables are nested too deeply")
     else:
-        return document
+        path = deep_path(document, limits.depth)
+        if path is None:
+            return document
+        problems.add(path, f"nested more than {limits.depth} deep")
     return {}
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.protocol.topology._locate import Lines, Path, path_text
+from onward.protocol.topology._locate import Lines, Path, deep_key, deep_path, path_text
 
 
 def where(text: str, *path: str | int) -> int:
@@ -178,6 +178,57 @@ def test_the_lines_of_any_document(document: dict[str, Any]) -> None:
     assert tomllib.loads(text) == document
     found = Lines(text)
     assert {path: found.of(path) for path in lines} == lines
+    # Nothing in a document hides a key of too many parts behind it.
+    assert deep_key(text, 3) is None
+    assert deep_key(f"{text}x = 'a.b.c.d.e'\na.b.'c'.d = 1\n", 3) == len(text) + len(
+        "x = 'a.b.c.d.e'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "key", ["a.b.c.d", "a . b\t.c. d", '\'a\'."b".c."\\""', "[a.b.c.d", "{ a.b.c.d"]
+)
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "# a.b.c.d\n",
+        "x = 'a.b.c.d'\n",
+        'x = "a.b.c.d"; ',
+        'x = """a.b.c.d""", ',
+        'x = """a""""", ',
+        'x = """\\""" a.b.c.d """ # """\n',
+        "x = '''a''''', ",
+        "x = '''''' # '''\n",
+        "x = '#', ",
+    ],
+)
+def test_keys_of_too_many_parts(before: str, key: str) -> None:
+    found = deep_key(before + key, 3)
+    assert found is not None
+    assert (before + key)[found:] == key.lstrip("[{ ")
+    assert deep_key(before + key, 4) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["a" + ".a" * 500_000, '"""' + '\\"""' * 200_000, "'" * 1_000_001, '\\"' * 500_000]
+)
+def test_it_is_found_in_one_pass(text: str) -> None:
+    # The square of any of these would not end today.
+    assert deep_key(text, 16) in (None, 0)
+
+
+def test_paths_that_are_too_deep() -> None:
+    assert deep_path({"a": {"b": [1, {"c": 2}]}}, 4) is None
+    assert deep_path({"a": {"b": [1, {"c": 2}]}}, 3) == ("a", "b", 1, "c")
+    assert deep_path({"x": 1, "a": [[[[]]]]}, 3) == ("a", 0, 0, 0)
+
+
+def test_what_is_too_deep_has_the_line_of_what_it_is_in() -> None:
+    text = "a = { b = { c = { d = 1 } } }\ne = 1"
+    lines = Lines(text, 2)
+    assert lines.of(("a", "b", "c", "d")) == 1
+    assert lines.of(("e",)) == 2
 
 
 def test_how_paths_are_written() -> None:

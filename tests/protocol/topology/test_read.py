@@ -349,6 +349,23 @@ def test_what_is_no_toml(text: str | bytes, problem: str) -> None:
     assert str(only).startswith(f"t.toml:{problem}")
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("\n[nodes.a]\nx" + ".x" * 16 + " = 1", "3: a key of more than 16 parts"),
+        ("a" + ".a" * 400_000 + " = 1", "1: a key of more than 16 parts"),
+        (
+            "[nodes.a]\nb = " + "{x=" * 15 + "1" + "}" * 15,
+            f"2: nodes.a.b{'.x' * 14}: nested more than 16 deep",
+        ),
+    ],
+)
+def test_what_is_too_deep(text: str, problem: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        read_topology(text, "t.toml", kinds=KINDS)
+    assert str(caught.value) == f"t.toml:{problem}"
+
+
 def test_an_error_at_the_end_has_the_last_line() -> None:
     with pytest.raises(TopologyError) as caught:
         read_topology("a = 1\nb = [", "t.toml", kinds=KINDS)
