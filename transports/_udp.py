@@ -44,14 +44,15 @@ class UdpTransport(Transport):
     - `node.listen("udp://127.0.0.1:0", expose=["echo"])` opens a socket. Each peer from which a
       message comes gets a link, whose messages go out by this socket.
     - `node.connect("udp://127.0.0.1:4000")`, or an address `2#127.0.0.1:4000` in a route, makes a
-      link. They share one socket (one for IPv4, one for IPv6), but for a second link to one peer.
+      link. They share one socket (one for IPv4, one for IPv6). A second link to one peer has one of
+      its own, and so has a link whose `datagrams`, `high_water` or `receive_buffer` are not those
+      of `options`.
 
     The options of `listen` and `connect` are the attributes of `UdpOptions`; `options=` gives them
     all at once.
 
     Attributes:
-        options: What links opened by an address of type 2 use, and the sockets of all links that
-            are not a listener's.
+        options: What links opened by an address of type 2 use, and the sockets that links share.
         max_dialled: Links to other nodes at a time; more are refused with `LinkDown`.
     """
 
@@ -69,6 +70,7 @@ class UdpTransport(Transport):
         self._by_peer: dict[str, DialledUdpLink] = {}
         self._sockets: dict[int, UdpSocket] = {}  # by family
         self._opening = asyncio.Lock()
+        self._dropped: Counter[str] = Counter()
 
     async def listen(
         self,
@@ -174,7 +176,7 @@ class UdpTransport(Transport):
     @property
     def dropped(self) -> Mapping[str, int]:
         """What came to the sockets of these links and was not given to one, by reason."""
-        return sum((each.dropped for each in self._sockets.values()), Counter[str]())
+        return dict(self._dropped)
 
     async def stop(self) -> None:
         """Close every listener, link and socket."""
@@ -204,21 +206,23 @@ class UdpTransport(Transport):
     async def _socket_of(self, family: int, where: Peer, options: UdpOptions) -> UdpSocket:
         """Return the socket for a peer; it is opened if need be.
 
-        All share one, but for a second link to one peer: what comes from there must be for one
-        link.
+        Links share one if they want the same of it, but for a second link to one peer: what comes
+        from there must be for one link.
         """
+        wanted = _of_socket(options)
         async with self._opening:
             shared = self._sockets.get(family)
-            if shared is None:
-                shared = self._sockets[family] = await self._open_socket(family, self.options)
-            if where not in shared.links:
+            if shared is None and wanted == _of_socket(self.options):
+                shared = self._sockets[family] = await self._open_socket(family, options)
+            fits = shared is not None and wanted == _of_socket(shared.options)
+            if shared is not None and fits and where not in shared.links:
                 return shared
         own = await self._open_socket(family, options)
         own.shared = False
         return own
 
     async def _open_socket(self, family: int, options: UdpOptions) -> UdpSocket:
-        made = UdpSocket(options, self.node.loop, _nobody)
+        made = UdpSocket(options, self.node.loop, _nobody, self._dropped)
         host = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - answers only
         await self.node.loop.create_datagram_endpoint(lambda: made, local_addr=(host, 0))
         return made
@@ -231,6 +235,11 @@ class UdpTransport(Transport):
             self._dialled = {each: None for each in self._dialled if each is not link}
             if self._by_peer.get(link.peer) is link:
                 del self._by_peer[link.peer]
+
+
+def _of_socket(options: UdpOptions) -> tuple[object, ...]:
+    """Return those of the options that are a socket's."""
+    return options.datagrams, options.high_water, options.receive_buffer
 
 
 def _nobody(udp_socket: UdpSocket, _: Peer) -> None:

@@ -365,11 +365,27 @@ def _literal(host: str, port: int) -> tuple[int, Peer] | None:
     except ValueError:
         return None
     if version == 4:
-        return socket.AF_INET, (host, port)
-    # One with a scope is for the system to read.
-    return None if "%" in host else (socket.AF_INET6, (host, port, 0, 0))
+        return socket.AF_INET, _reported(socket.AF_INET, (host, port))
+    if "%" in host:  # one with a scope is for the system to read
+        return None
+    return socket.AF_INET6, _reported(socket.AF_INET6, (host, port, 0, 0))
 
 
 async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> tuple[int, Peer]:
     family, _, _, _, where = (await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM))[0]
-    return family, where
+    return family, _reported(family, where)
+
+
+def _reported(family: int, where: Peer) -> Peer:
+    """Write an address as the system does when a datagram comes from there.
+
+    That is how its answers are known to be of it: there are many ways to write one address of
+    IPv6. What is sent to no address in particular, as a listener at `0.0.0.0` calls itself, goes
+    to this machine, and is answered from where it went.
+    """
+    if "%" in where[0]:
+        return where
+    packed = socket.inet_pton(family, where[0])
+    if not any(packed):
+        packed = b"\x7f\0\0\1" if family == socket.AF_INET else bytes(15) + b"\1"
+    return (socket.inet_ntop(family, packed), *where[1:])

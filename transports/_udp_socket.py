@@ -28,8 +28,10 @@ class UdpSocket(asyncio.DatagramProtocol):
         options: The limits.
         loop: The loop it runs on.
         meet: Makes a link for a peer that has none; `None`: it gets none.
+        dropped: What it counts in; a counter of its own if not given.
 
     Attributes:
+        options: As given.
         links: The links by peer.
         shared: Whether it outlives its links.
         dropped: What came and was not given to a link, by reason.
@@ -40,13 +42,16 @@ class UdpSocket(asyncio.DatagramProtocol):
         options: UdpOptions,
         loop: asyncio.AbstractEventLoop,
         meet: Callable[[UdpSocket, Peer], UdpLink | None],
+        dropped: Counter[str] | None = None,
     ) -> None:
         self.links: dict[Peer, UdpLink] = {}
         self.shared = True
-        self._options = options
+        self.options = options
         self._loop = loop
         self._meet = meet
         self._assembler = Assembler(options.datagrams)
+        if dropped is not None:
+            self._assembler.dropped = dropped
         self.dropped: Counter[str] = self._assembler.dropped
         self._transport: asyncio.DatagramTransport | None = None
         self._drained: asyncio.Future[None] | None = None  # while above the high water
@@ -105,10 +110,10 @@ class UdpSocket(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note the socket."""
         self._transport = made = cast(asyncio.DatagramTransport, transport)
-        cast(Any, made).set_write_buffer_limits(high=self._options.high_water)
+        cast(Any, made).set_write_buffer_limits(high=self.options.high_water)
         sock = made.get_extra_info("socket")
         with contextlib.suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.options.receive_buffer)
 
     def datagram_received(self, data: bytes, addr: Peer) -> None:
         """Put it together with what came before, and deliver what is whole."""
