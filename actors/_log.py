@@ -13,7 +13,10 @@ INTERVAL: Final = 60.0
 """Seconds between two lines of one kind."""
 
 MAX_KINDS: Final = 64
-"""Most kinds of line told apart; further ones are one kind."""
+"""Most kinds of line told apart; further ones are one kind, until one of those is long past."""
+
+OTHER: Final = "other"
+"""The kind of those that are not told apart."""
 
 LONGEST: Final = 200
 """Most characters of a text a peer had a part in."""
@@ -43,9 +46,11 @@ class SeldomLogger:
             text: The line, in the format of `logging`.
             *arguments: What goes into the line.
         """
-        if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
-            kind = "other"
         now = self._clock()
+        if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
+            self._forget_old(now)
+            if len(self._kinds) >= MAX_KINDS:
+                kind = OTHER
         due, kept_back = self._kinds.get(kind, (now, 0))
         if now < due:
             self._kinds[kind] = (due, kept_back + 1)
@@ -55,6 +60,12 @@ class SeldomLogger:
             text += " (and %d like it since the last such line)"
             arguments = (*arguments, kept_back)
         self._logger.log(level, text, *arguments)
+
+    def _forget_old(self, now: float) -> None:
+        """Drop the kinds of which a line would be logged again."""
+        for kind, (due, _) in list(self._kinds.items()):
+            if due <= now:
+                del self._kinds[kind]
 
 
 def shown(text: str) -> str:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from onward.actors._log import LONGEST, SeldomLogger, shown
+from onward.actors._log import LONGEST, MAX_KINDS, SeldomLogger, shown
 
 
 @pytest.fixture
@@ -47,6 +47,39 @@ def test_kinds_have_a_limit(
     for kind in ("a", "b", "c", "d", "a"):
         seldom.log(logging.INFO, kind, kind)
     assert [record.getMessage() for record in caplog.records] == ["a", "b", "c"]
+
+
+def test_kinds_long_past_make_room(
+    seldom: SeldomLogger, times: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(MAX_KINDS + 100):
+        seldom.log(logging.INFO, f"old {number}", "old")
+    assert len(seldom._kinds) == MAX_KINDS + 1  # and what is not told apart
+    times.append(1060.0)
+    caplog.clear()
+    for _ in range(2):
+        for number in range(MAX_KINDS):
+            seldom.log(logging.INFO, f"new {number}", f"new {number}")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"new {number}" for number in range(MAX_KINDS)
+    ]
+    assert len(seldom._kinds) == MAX_KINDS
+
+
+def test_kinds_that_are_not_past_stay(
+    seldom: SeldomLogger,
+    times: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("onward.actors._log.MAX_KINDS", 2)
+    seldom.log(logging.INFO, "past", "past")
+    times.append(1030.0)
+    seldom.log(logging.INFO, "young", "young")
+    times.append(1060.0)
+    for kind in ("new", "young"):
+        seldom.log(logging.INFO, kind, kind)
+    assert [record.getMessage() for record in caplog.records] == ["past", "young", "new"]
 
 
 def test_texts_are_one_short_line() -> None:
