@@ -11,12 +11,13 @@ from ..protocol import (
     InDoubt,
     Message,
     OnwardError,
+    Route,
     encode_error_reply,
     is_error_reply,
 )
 
 if TYPE_CHECKING:
-    from ._router import Router
+    from ._guarding import Guarding
 
 __all__ = ["ErrorReplies"]
 
@@ -25,11 +26,13 @@ class ErrorReplies:
     """Sends error replies, so many a second at most, and never one for another.
 
     So they cannot make a flood larger: one for each message at most, and that small and
-    bounded.
+    bounded. Those for what came over one link are bounded by themselves, so that who is at its
+    other end cannot have the others hear nothing; and so are those for the node's own workers.
 
     Args:
         router: The node.
         rate: Most error replies in a second; those beyond are dropped.
+        link_rate: Most of them along the way back over one link.
 
     Attributes:
         on: Whether any are sent.
@@ -37,12 +40,24 @@ class ErrorReplies:
         dropped: How many have not been sent because there were too many.
     """
 
-    __slots__ = ("_left", "_rate", "_router", "_until", "dropped", "on", "sent")
+    __slots__ = (
+        "_left",
+        "_link_rate",
+        "_rate",
+        "_router",
+        "_sent",
+        "_until",
+        "dropped",
+        "on",
+        "sent",
+    )
 
-    def __init__(self, router: Router, rate: int) -> None:
+    def __init__(self, router: Guarding, rate: int, link_rate: int) -> None:
         self._router = router
         self._rate = rate
+        self._link_rate = link_rate
         self._left = 0
+        self._sent: dict[Address | None, int] = {}  # in this second, over each link
         self._until = float("-inf")
         self.on = False
         self.sent = 0
@@ -61,7 +76,7 @@ class ErrorReplies:
         """
         if not self.on or not message[1] or is_error_reply(message):
             return False
-        if not self._may_send():
+        if not self._may_send(message[1]):
             self.dropped += 1
             return False
         self.sent += 1
@@ -70,14 +85,22 @@ class ErrorReplies:
         self._router.deliver(Message(message[1], (ERROR_SOURCE,), payload))
         return True
 
-    def _may_send(self) -> bool:
-        # Threads that send at the same instant may exceed the rate by one each.
+    def _may_send(self, back: Route) -> bool:
+        # Threads that send at the same instant may exceed the rates by one each.
         now = self._router.loop.time()
         if now >= self._until:
             self._left = self._rate
+            self._sent = {}
             self._until = now + 1.0
+        if self._left <= 0:
+            return False
+        link = self._router.link_on(back)
+        sent = self._sent.get(link, 0)
+        if sent >= self._link_rate:
+            return False
+        self._sent[link] = sent + 1
         self._left -= 1
-        return self._left >= 0
+        return True
 
 
 def _at(message: Message, error: OnwardError) -> Address:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from ..protocol import Address, AddressLike, UnknownAddress, address as address_of
+from ..protocol import Address, AddressLike, Route, UnknownAddress, address as address_of
 from ._cell import Cell
 from ._mailbox import Target
 from ._policy import NodeLimits
@@ -65,6 +65,20 @@ class Guarding(Router):
         cell = _cell_of(self.table.get(address))
         return cell is not None and not cell.worker.leaves_node
 
+    def link_on(self, back: Route) -> Address | None:
+        """Return the first link on a way back, if there is one.
+
+        It is where the message came from: what is in front of it the node's own workers put
+        there, and what is behind it is the claim of whoever sent it.
+        """
+        for address in back:
+            cell = _cell_of(self.table.get(address))
+            if cell is None:
+                return None
+            if cell.worker.leaves_node:
+                return address
+        return None
+
     def expose(self, at: AddressLike, address: AddressLike) -> None:
         """Let the other end of a link send to a worker. Safe from any thread.
 
@@ -83,7 +97,10 @@ class Guarding(Router):
         with self.lock:
             exposed = address_of(address)
             self._cell(exposed)
-            self._exposures.add(self._cell(at).address, exposed)
+            place = self._cell(at)
+            if not place.worker.leaves_node and place.address not in self._exposures.listeners:
+                raise _NoSuchPlace(address_of(at))
+            self._exposures.add(place.address, exposed)
 
     def hide(self, at: AddressLike, address: AddressLike) -> bool:
         """End what `expose` began. What a link was made to expose stays exposed.
@@ -106,6 +123,10 @@ class Guarding(Router):
     def lets_error_replies(self, at: tuple[Address, ...]) -> bool:
         """Tell whether error replies may go out at one of these. For links."""
         return any(each in self._exposures.error_replies for each in at)
+
+
+class _NoSuchPlace(UnknownAddress):
+    reason: ClassVar[str] = "no such link or listener"
 
 
 def _cell_of(target: Target | None) -> Cell | None:

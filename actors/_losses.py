@@ -15,6 +15,7 @@ from ._requests import Requests
 from ._run_queue import RunQueue
 
 if TYPE_CHECKING:
+    from ._guarding import Guarding
     from ._router import Router
 
 __all__ = ["Losses", "is_others", "words_for"]
@@ -41,7 +42,9 @@ class Losses(RunQueue):
             keep=limits.dead_letters, reasons=limits.dead_letter_reasons, clock=self.clock
         )
         self._requests = Requests(cast("Router", self))
-        self.error_replies = ErrorReplies(cast("Router", self), limits.error_replies)
+        self.error_replies = ErrorReplies(
+            cast("Guarding", self), limits.error_replies, limits.link_error_replies
+        )
 
     def fail_request(self, address: Address, error: OnwardError) -> bool:
         """Raise an error where a request waits, in place of an answer. Call it on the loop.

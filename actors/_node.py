@@ -181,6 +181,24 @@ class Node(Workers):
         """Use a transport that is not in an entry point, before any that is."""
         self._transports.add(transport_class)
 
+    def transport(self, scheme: str) -> Transport:
+        """Return the node's transport for a scheme, made and loaded if that has not been done.
+
+        So that it can be set up: for addresses in routes, which have no place for options.
+        Safe from any thread.
+
+        Args:
+            scheme: A scheme, as `tcp`, or a URI.
+
+        Raises:
+            UnknownScheme: There is no transport for the scheme.
+            NodeStopped: The node has not started, or is stopping.
+        """
+        if self.phase is not Phase.OPEN:
+            raise NodeStopped(self.name)
+        with self.lock:
+            return self._transports.for_uri(scheme)
+
     async def listen(
         self,
         uri: str,
@@ -237,9 +255,10 @@ class Node(Workers):
         error_replies: bool,
         options: Any,
     ) -> Listener:
-        listener = await self._transport(uri).listen(uri, expose=expose, **options)
+        listener = await self.transport(uri).listen(uri, expose=expose, **options)
+        self._note(listener.address, self._exposures.listeners)
         if error_replies:
-            self._let_error_replies(listener.address)
+            self._note(listener.address, self._exposures.error_replies)
         return listener
 
     async def _connect(
@@ -249,21 +268,15 @@ class Node(Workers):
         error_replies: bool,
         options: Any,
     ) -> Address:
-        address = await self._transport(uri).connect(uri, expose=expose, **options)
+        address = await self.transport(uri).connect(uri, expose=expose, **options)
         if error_replies:
-            self._let_error_replies(address)
+            self._note(address, self._exposures.error_replies)
         return address
 
-    def _let_error_replies(self, at: Address) -> None:
+    def _note(self, at: Address, places: set[Address]) -> None:
         with self.lock:
             if self.has(at):  # or it would not be forgotten when the worker stops
-                self._exposures.error_replies.add(at)
-
-    def _transport(self, uri: str) -> Transport:
-        if self.phase is not Phase.OPEN:
-            raise NodeStopped(self.name)
-        with self.lock:
-            return self._transports.for_uri(uri)
+                places.add(at)
 
     def _load_rule(self, address_type: int) -> Rule | None:
         with self.lock:

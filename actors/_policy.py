@@ -98,6 +98,8 @@ class NodeLimits:
         exposed: Addresses exposed at run time (`Node.expose`) at one link or listener. More:
             `LimitReached`.
         error_replies: Error replies sent in a second; those beyond are dropped and counted.
+        link_error_replies: Error replies sent in a second for what came over one link, and for
+            what came over none; those beyond are dropped and counted.
         payload: Size of a payload sent from this node, in bytes. More: `PayloadTooBig`.
         stop_timeout: Time a worker that stops by itself gives its children, in seconds.
     """
@@ -114,6 +116,7 @@ class NodeLimits:
     dead_letter_reasons: int = 64
     hops: int = 64
     exposed: int = 10_000
-    error_replies: int = 100
+    error_replies: int = 1000
+    link_error_replies: int = 100
     payload: int = 16 * 1024 * 1024
     stop_timeout: float = 5.0

@@ -20,15 +20,17 @@ class Exposures:
 
     Attributes:
         error_replies: The links, and listeners of links, that error replies may cross.
+        listeners: The listeners: what is exposed there is for all their links.
     """
 
-    __slots__ = ("_at", "_limit", "_where", "error_replies")
+    __slots__ = ("_at", "_limit", "_where", "error_replies", "listeners")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._at: dict[Address, set[Address]] = {}
         self._where: dict[Address, set[Address]] = {}
         self.error_replies: set[Address] = set()
+        self.listeners: set[Address] = set()
 
     def add(self, at: Address, address: Address) -> None:
         """Expose an address at a link or listener. Idempotent.
@@ -64,6 +66,7 @@ class Exposures:
         for at in self._where.pop(address, ()):
             _discard(self._at, at, address)
         self.error_replies.discard(address)
+        self.listeners.discard(address)
 
 
 def _discard(table: dict[Address, set[Address]], key: Address, member: Address) -> None:

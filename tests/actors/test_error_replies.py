@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -280,6 +281,10 @@ class Later(Worker):
         self.on_stop()
 
 
+def _same(worker: Worker) -> Worker:
+    return worker
+
+
 PASSES_ON: dict[str, Callable[[Worker, Message], object]] = {
     "forward": lambda worker, message: worker.forward(message),
     "step": lambda worker, message: worker.step(message),
@@ -439,6 +444,45 @@ async def test_an_answer_that_cannot_go_is_a_dead_letter_and_no_failure() -> Non
         assert node.dead_letters.recent[0].message.onward_route == route("nobody")
         assert node.statistics().failed == 0
         assert node.statistics().error_replies == 0  # the echo itself was told
+
+
+@virtual_time
+async def test_who_is_at_one_link_cannot_have_the_others_hear_nothing() -> None:
+    class Outside(Recorder):
+        leaves_node = True
+
+    async with node_with(limits=NodeLimits(error_replies=7, link_error_replies=3)) as node:
+        asking = await asker(node)
+        links = {name: Outside() for name in ("bad", "good", "late")}
+        for name, link in links.items():
+            await node.start(partial(_same, link), address=name)
+        node.spawn(Forwarder, address="relay")
+
+        def come(name: str, count: int) -> None:
+            for _ in range(count):
+                message = Message(route("nobody"), route(f"{name} => x"), b"")
+                node.lose(message, UnknownAddress("nobody"))  # as a link does
+
+        come("relay => bad", 100)
+        come("bad => good", 100)  # as it says, and nobody sees whether that is so
+        for _ in range(100):
+            node.deliver(Message(route("relay => nobody"), route("bad => x"), b""))
+        come("good", 2)
+        for _ in range(100):
+            node.lose(Message(route("nobody"), route("asker"), b""), UnknownAddress("nobody"))
+        come("late", 2)
+        await asyncio.sleep(0.5)
+        statistics = node.statistics()
+        counts = {name: len(link.messages) for name, link in links.items()}
+        assert counts == {"bad": 3, "good": 2, "late": 0}  # beyond what the node sends
+        assert len(asking.messages) == 2
+        assert statistics.error_replies == 7
+        assert statistics.error_replies_dropped == 300 - 3 + 100 - 2 + 2
+        await asyncio.sleep(0.6)
+        come("late", 2)
+        come("bad", 2)
+        await asyncio.sleep(0.1)
+        assert [len(link.messages) for link in links.values()] == [5, 2, 2]
 
 
 @virtual_time

@@ -383,12 +383,18 @@ async def test_requests_of_one_moment_share_a_context() -> None:
 # --- exposed at run time ------------------------------------------------------------------
 
 
+class Outside(Recorder):
+    """As a link is."""
+
+    leaves_node = True
+
+
 @virtual_time
 async def test_what_can_be_exposed() -> None:
     async with Node(limits=NodeLimits(exposed=1)) as node:
         await pair(node)
-        node.spawn(Recorder, address=["link", "alias"])
-        for at, exposed in (("link", "nobody"), ("nowhere", "a")):
+        node.spawn(Outside, address=["link", "alias"])
+        for at, exposed in (("link", "nobody"), ("nowhere", "a"), ("b", "a")):
             with pytest.raises(UnknownAddress):
                 node.expose(at, exposed)
         node.expose("alias", "a")
@@ -410,6 +416,31 @@ async def test_what_can_be_exposed() -> None:
         node.expose("link", "a")
         await node.stop_worker("link")
         assert not node.is_exposed(A, link)
+
+
+@virtual_time
+async def test_what_is_neither_a_link_nor_a_listener_exposes_nothing() -> None:
+    async with Node() as node:
+        await pair(node)
+        with pytest.raises(UnknownAddress, match="no such link or listener: 0#b"):
+            node.expose("b", "a")
+        listener = await node.listen("memory://exposes")
+        node.expose(listener.address, "a")
+        assert node.is_exposed(A, (listener.address,))
+        await listener.close()
+        assert not node._exposures.listeners
+
+
+@virtual_time
+async def test_the_link_that_a_way_back_begins_with() -> None:
+    async with Node() as node:
+        await pair(node)
+        node.spawn(Outside, address="link")
+        node.spawn(Outside, address="other")
+        link = address("link")
+        assert node.link_on(route("a => b => link => other => a")) == link
+        assert node.link_on(route("a => nobody => link")) is None  # a claim, or a request
+        assert node.link_on(route("a => b")) is None
 
 
 # --- what code outside of workers sends ---------------------------------------------------

@@ -9,7 +9,8 @@ import pytest
 
 from onward.actors import Listener, Node, UnknownScheme, _transport
 from onward.actors._transport import GROUP, Transports
-from onward.protocol import Address, Message
+from onward.protocol import Address, Message, NodeStopped
+from tests.support.virtual import virtual_time
 
 
 class Plugged:
@@ -91,6 +92,18 @@ def test_unknown_scheme() -> None:
     with pytest.raises(UnknownScheme) as raised:
         transports.for_uri("nonsense")
     assert raised.value.known == ("broken", "plugged")
+
+
+@virtual_time
+async def test_the_transport_of_a_node() -> None:
+    async with Node() as node:
+        made = node.transport("memory")
+        assert made.scheme == "memory"
+        assert node.transport("memory://anything") is made
+        with pytest.raises(UnknownScheme):
+            node.transport("nonsense")
+    with pytest.raises(NodeStopped):
+        node.transport("memory")
 
 
 def test_the_transports_of_the_project_are_found() -> None:

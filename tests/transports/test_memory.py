@@ -22,7 +22,7 @@ async def joined(a: Node, c: Node, *expose: str) -> tuple[Address, MemoryLink]:
     """Join two nodes; return the link at the first and its address."""
     listener = await c.listen(f"memory://memory-{next(_names)}", expose=expose)
     link = await a.connect(listener.uri)
-    transport = cast(MemoryTransport, a._transport("memory://"))
+    transport = cast(MemoryTransport, a.transport("memory://"))
     return link, transport.link(link)
 
 
@@ -100,7 +100,7 @@ async def test_a_window_of_messages_on_the_way_then_the_mailbox(nodes: Nodes) ->
     recorder = await Recorder.on(c, "c1")
     listener = await c.listen(f"memory://memory-{next(_names)}", expose=["c1"])
     link = await a.connect(listener.uri)
-    ours = cast(MemoryTransport, a._transport("memory://")).link(link)
+    ours = cast(MemoryTransport, a.transport("memory://")).link(link)
     ours.freeze()
     sent = 0
     with pytest.raises(NotDelivered, match="mailbox full"):  # noqa: PT012 - one of many
@@ -117,7 +117,7 @@ async def test_a_window_of_messages_on_the_way_then_the_mailbox(nodes: Nodes) ->
 async def test_a_link_is_found_by_its_address(nodes: Nodes) -> None:
     a, _, c = nodes
     _, ours = await joined(a, c)
-    transport = cast(MemoryTransport, a._transport("memory://"))
+    transport = cast(MemoryTransport, a.transport("memory://"))
     assert transport.link(ours.address) is ours
     with pytest.raises(LookupError):
         transport.link(Address(0, b"nobody"))
@@ -162,7 +162,7 @@ async def test_a_transport_stops_with_its_listeners_and_links(nodes: Nodes) -> N
     a, _, c = nodes
     link, _ = await joined(a, c)
     for node in (a, c):
-        await node._transport("memory://").stop()
+        await node.transport("memory://").stop()
     assert not a.has(link)
     with pytest.raises(LinkDown):
         await joined_to_nobody(a)

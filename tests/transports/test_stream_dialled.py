@@ -21,7 +21,7 @@ HUGE = 128 * 1024 * 1024
 
 
 def link_of(node: Node) -> LinkStatistics:
-    (link,) = cast(TcpTransport, node._transport("tcp://")).statistics()
+    (link,) = cast(TcpTransport, node.transport("tcp://")).statistics()
     return link
 
 
@@ -40,7 +40,7 @@ async def test_more_than_a_socket_takes_is_sent_as_it_takes_it(
     a, b, _ = nodes
     recorder = await Recorder.on(b, "c")
     listener = await b.listen(f"{scheme}://127.0.0.1:0", expose=["c"])
-    transport = cast("TcpTransport | WsTransport", a._transport(f"{scheme}://"))
+    transport = cast("TcpTransport | WsTransport", a.transport(f"{scheme}://"))
     transport.options = transport.options_class(max_queue_bytes=HUGE, max_pending=1_000_000)
     peer = Address(type_, listener.uri.partition("://")[2].encode())
     for number in range(1000):
@@ -56,7 +56,7 @@ async def test_what_waits_for_a_connection_is_bounded_in_bytes(nodes: Nodes) -> 
     a, b, _ = nodes
     recorder = await Recorder.on(b, "c")
     listener = await b.listen("tcp://127.0.0.1:0", expose=["c"])
-    transport = cast(TcpTransport, a._transport("tcp://"))
+    transport = cast(TcpTransport, a.transport("tcp://"))
     transport.options = transport.options_class(max_queue_bytes=5 * BIG, heartbeat=None)
     peer = Address(1, listener.uri.partition("://")[2].encode())
     for number in range(50):
@@ -115,7 +115,7 @@ async def test_what_was_not_sent_when_it_is_lost_is_sent_by_the_next(nodes: Node
 async def test_what_was_not_sent_when_it_ends_becomes_dead_letters(nodes: Nodes) -> None:
     a, *_ = nodes
     async with Server() as server:
-        transport = cast(TcpTransport, a._transport("tcp://"))
+        transport = cast(TcpTransport, a.transport("tcp://"))
         transport.options = transport.options_class(reconnect=False, heartbeat=None)
         for number in range(200):
             a.send(f"1#127.0.0.1:{server.port} => x", numbered(number))
@@ -160,4 +160,4 @@ async def test_an_error_nobody_foresaw_between_two_attempts_ends_the_link(
         await listener.close()
         await eventually(lambda: not a.has(link))
     assert "RuntimeError: no number" in caplog.text
-    assert not cast(TcpTransport, a._transport("tcp://")).statistics()
+    assert not cast(TcpTransport, a.transport("tcp://")).statistics()

@@ -49,7 +49,7 @@ def peer_of(listener: TcpListener) -> str:
 
 
 def tcp_of(node: Node) -> TcpTransport:
-    return cast(TcpTransport, node._transport("tcp://"))
+    return cast(TcpTransport, node.transport("tcp://"))
 
 
 def link_of(node: Node) -> LinkStatistics:
@@ -898,7 +898,7 @@ async def test_what_has_gone_can_be_asked_to_end_again() -> None:
     async with Node() as a, Node() as c:
         listener = await c.listen("tcp://127.0.0.1:0")
         address = await a.connect(listener.uri, reconnect=False)
-        transport = a._transport("tcp://")
+        transport = a.transport("tcp://")
         link = cast("DialledLink", a.ref(address)._actor_weakref())
         wire_socket = link._socket
         assert wire_socket is not None

@@ -77,7 +77,7 @@ def test_requests_both_ways_and_who_the_peer_is(
             (accepted,) = listener.statistics().links
             assert accepted.names == ("client.example", "Client One")
             assert accepted.state is LinkState.UP
-            (dialled,) = cast(StreamTransport, a._transport(listener.uri)).statistics()
+            (dialled,) = cast(StreamTransport, a.transport(listener.uri)).statistics()
             assert set(dialled.names) == {"localhost", "127.0.0.1", "::1"} or "uds" in uri
             assert (listener.statistics().handshakes, listener.statistics().refused) == (0, {})
             await a.stop_worker(link)
@@ -126,7 +126,7 @@ def test_a_full_mailbox_stops_the_reading_and_nothing_is_lost(
             )
             for number in range(200):
                 a.send([link, "stuck"], number.to_bytes(2) + bytes(100_000))
-            transport = cast(StreamTransport, a._transport(listener.uri))
+            transport = cast(StreamTransport, a.transport(listener.uri))
 
             def sent() -> int:
                 return transport.statistics()[0].sent
@@ -374,7 +374,7 @@ async def test_certificates_of_links_that_addresses_open(
     a, _, c = nodes
     await c.start(Echo, address="echo")
     listener = await listening(c, "tls://127.0.0.1:0", certificates.listener, expose=["echo"])
-    transport = cast(StreamTransport, a._transport("tcp://"))
+    transport = cast(StreamTransport, a.transport("tcp://"))
     transport.options = replace(transport.options, tls=TlsOptions(authority="none.pem"))
     with pytest.raises(LinkDown, match="the file of the authority cannot be read"):
         await a.request(f"1#{listener.uri[6:]} => echo", b"")

@@ -53,7 +53,7 @@ async def listening(node: Node, *expose: str, **options: Any) -> UdpListener:
 
 
 def udp_of(node: Node) -> UdpTransport:
-    return cast(UdpTransport, node._transport("udp://"))
+    return cast(UdpTransport, node.transport("udp://"))
 
 
 def link_of(node: Node) -> LinkStatistics:

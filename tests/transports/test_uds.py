@@ -41,7 +41,7 @@ def test_requests_on_each_loop(loop_factory: LoopFactory, path: Path) -> None:
                 assert (await a.request([link, "echo"], bytes(size))).payload == bytes(size)
             (accepted,) = listener.statistics().links
             assert accepted.peer == f"unix:pid={os.getpid()},uid={os.getuid()}"
-            (dialled,) = cast(UdsTransport, a._transport("uds://")).statistics()
+            (dialled,) = cast(UdsTransport, a.transport("uds://")).statistics()
             assert dialled.peer == str(path)
 
     run_on(loop_factory, main())
@@ -152,7 +152,7 @@ async def test_it_comes_back_when_the_listener_does(nodes: Nodes, path: Path) ->
     listener = await listening(c, path, "echo")
     link = await a.connect(listener.uri)
     await listener.close()
-    transport = cast(UdsTransport, a._transport("uds://"))
+    transport = cast(UdsTransport, a.transport("uds://"))
     await eventually(lambda: transport.statistics()[0].reason)
     await listening(c, path, "echo")
     await eventually(lambda: transport.statistics()[0].connects == 2)

@@ -36,7 +36,7 @@ async def listening(node: Node, uri: str = ANY, *expose: str, **options: Any) ->
 
 
 def ws_of(node: Node) -> WsTransport:
-    return cast(WsTransport, node._transport("ws://"))
+    return cast(WsTransport, node.transport("ws://"))
 
 
 def link_of(node: Node) -> LinkStatistics:
