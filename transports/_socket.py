@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, cast
 
 from ..protocol import BadPreamble
 from ..protocol.ockam import PREAMBLE, WireConnection
@@ -20,43 +20,17 @@ from ._place import endpoint_of
 from ._tls import certified_names, reason_of
 
 if TYPE_CHECKING:
-    from ..protocol import Address, Message, WireError
+    from ..protocol import Message, WireError
     from ._options import StreamOptions
+    from ._owner import Owner
 
-__all__ = ["Owner", "Unfinished", "WireSocket"]
+__all__ = ["Unfinished", "WireSocket"]
 
 # A dead host is noticed after about two minutes of silence, where the system lets us say so.
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 # RFC 8446 section 5.1: the content types `alert` and `handshake`.
 _OF_TLS: Final = frozenset({0x15, 0x16})
-
-
-class Owner(Protocol):
-    """What a socket tells the link it belongs to. All calls are on the loop."""
-
-    address: Address
-    """The link's own address."""
-
-    def socket_open(self, wire_socket: WireSocket) -> None:
-        """The socket is connected; the peer has not said anything yet."""
-        ...
-
-    def socket_ready(self, wire_socket: WireSocket) -> None:
-        """The peer has greeted us: it speaks the same."""
-        ...
-
-    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
-        """The socket is gone; called once, ready or not."""
-        ...
-
-    def not_sent(self, messages: Sequence[Message], reason: str) -> None:
-        """The socket is gone, and these messages it took were certainly not written."""
-        ...
-
-    def deliver(self, messages: Sequence[Message]) -> None:
-        """The peer has sent messages; they have the link's address on the return route."""
-        ...
 
 
 class Unfinished:
@@ -112,6 +86,7 @@ class WireSocket(asyncio.Protocol):
         "_batch",
         "_deadline",
         "_drained",
+        "_ending",
         "_flush_due",
         "_flushed",
         "_frame_began",
@@ -169,6 +144,7 @@ class WireSocket(asyncio.Protocol):
         self._written = 0
         self._unsent = 0
         self._aborted = False
+        self._ending = False  # what is left is written, and then it is over
         self._gone: asyncio.Future[None] | None = None  # while somebody waits for the end
         self.in_doubt = 0
 
@@ -250,12 +226,20 @@ class WireSocket(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """Close the socket once everything is written; at most `write_timeout` later."""
         self._reason = self._reason or reason
-        if self._transport is None or self._transport.is_closing():
+        transport = self._transport
+        if transport is None:
             return
-        self.flush()
-        self.wire.close()
-        self._transport.close()
-        self._set_deadline(self._options.write_timeout, "the peer does not read")
+        if not transport.is_closing():
+            self.flush()
+            transport.close()
+        self._end()
+
+    def _end(self) -> None:
+        """Take nothing more; what is left has so long to be written."""
+        if not self._ending:
+            self._ending = True
+            self.wire.close()
+            self._set_deadline(self._options.write_timeout, "the peer does not read")
 
     async def closed(self) -> None:
         """Wait until the socket has gone; at most `drain_timeout`, then close it at once."""
@@ -331,6 +315,7 @@ class WireSocket(asyncio.Protocol):
         self.flush()
         self.wire.receive_eof()
         self._reason = self._reason or str(self.wire.error or "the peer closed the connection")
+        self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the link."""
@@ -391,7 +376,8 @@ class WireSocket(asyncio.Protocol):
         """Note that the socket has caught up."""
         drained, self._drained = self._drained, None
         if drained is not None:
-            self._clear_deadline()
+            if not self._ending:
+                self._clear_deadline()
             if not drained.done():
                 drained.set_result(None)
 

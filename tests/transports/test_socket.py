@@ -266,3 +266,63 @@ async def test_a_socket_that_never_greeted_gives_back_too() -> None:
     wire_socket.connection_lost(None)
     await asyncio.sleep(0)
     assert owner.unsent == [MESSAGE]
+
+
+class Stubborn(Line):
+    """The transport of a peer that does not read: `close` waits for that."""
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.waiting = b""
+        asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+
+def stubborn(timeout: float) -> tuple[Teller, WireSocket, Stubborn]:
+    owner = Teller()
+    options = StreamOptions(write_timeout=timeout)
+    wire_socket = WireSocket(owner, options, asyncio.get_running_loop())
+    line = Stubborn(wire_socket)
+    wire_socket.connection_made(line)
+    wire_socket.data_received(PREAMBLE)
+    line.blocked = True
+    wire_socket.send(MESSAGE)
+    return owner, wire_socket, line
+
+
+@virtual_time
+async def test_who_sends_no_more_and_does_not_read_has_so_long() -> None:
+    owner, wire_socket, line = stubborn(3.0)
+    wire_socket.eof_received()
+    line.close()  # as the loop does
+    await asyncio.sleep(2.9)
+    assert not owner.closed
+    await asyncio.sleep(0.2)
+    assert owner.closed == ["the peer closed the connection"]
+    assert wire_socket.pending == 0
+
+
+@virtual_time
+async def test_who_reads_a_little_of_what_is_left_has_no_longer() -> None:
+    owner, wire_socket, line = stubborn(3.0)
+    wire_socket.pause_writing()
+    wire_socket.close("done")
+    await asyncio.sleep(2.0)
+    wire_socket.resume_writing()  # below the low water, and there is still something left
+    assert line.waiting
+    await asyncio.sleep(1.1)
+    assert owner.closed == ["done"]
+
+
+@virtual_time
+async def test_what_is_closing_for_another_reason_has_so_long_too() -> None:
+    owner, wire_socket, line = stubborn(3.0)
+    line.closing = True  # as a WebSocket that was broken
+    wire_socket.close("broken")
+    await asyncio.sleep(2.0)
+    wire_socket.close("again")
+    await asyncio.sleep(1.1)
+    assert owner.closed == ["broken"]
+    wire_socket.close("over")
+    assert wire_socket.pending == 0

@@ -6,9 +6,15 @@ import asyncio
 from functools import partial
 from typing import Any, cast
 
+import pytest
+
+from onward.protocol import LinkDown, Message, route
+from onward.protocol.ockam import PREAMBLE
+from onward.transports import StreamOptions
 from onward.transports._socket import WireSocket
 from onward.transports._ws_frames import FrameReader
 from onward.transports._ws_stream import WebSocketStream
+from tests.support.virtual import virtual_time
 from tests.support.websocket_peer import (
     BINARY,
     CLOSE,
@@ -18,6 +24,7 @@ from tests.support.websocket_peer import (
     ws_frame,
     ws_split,
 )
+from tests.transports.test_socket import Teller
 
 
 class Line(asyncio.Transport):
@@ -157,3 +164,30 @@ def test_what_is_asked_of_it_is_asked_of_the_socket() -> None:
     assert not stream.is_closing()
     line.close()
     assert stream.is_closing()
+
+
+class Plain(Line):
+    """One of which nothing is known."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+
+@virtual_time
+async def test_who_breaks_the_rules_and_does_not_read_has_so_long() -> None:
+    for broken in (b"\xff\xff", ws_frame(CLOSE, (1000).to_bytes(2))):
+        line, owner = Plain(), Teller()
+        options = StreamOptions(write_timeout=3.0, high_water=9)
+        wire_socket = WireSocket(owner, options, asyncio.get_running_loop())
+        stream = WebSocketStream(line, wire_socket, client=False)
+        wire_socket.connection_made(stream)
+        stream.data_received(ws_frame(BINARY, PREAMBLE) + broken)
+        assert line.state == "closed"
+        with pytest.raises(LinkDown):
+            wire_socket.send(Message(route("x"), (), b""))
+        await asyncio.sleep(2.9)
+        assert line.state == "closed"
+        await asyncio.sleep(0.2)
+        assert line.state == "aborted"
+        stream.connection_lost(None)
+        assert len(owner.closed) == 1
