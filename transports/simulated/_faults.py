@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Final, NamedTuple
 
 __all__ = ["NO_FAULTS", "Event", "Faults", "SimulationOptions", "Traffic"]
@@ -23,7 +24,7 @@ class Faults:
         reorder_by: Longest extra time of a message that may be overtaken, in seconds.
 
     Raises:
-        ValueError: A probability is not one, or a time is negative.
+        ValueError: A probability is not one, or a time is negative or without an end.
     """
 
     latency: tuple[float, float] = (0.001, 0.001)
@@ -34,13 +35,13 @@ class Faults:
 
     def __post_init__(self) -> None:
         shortest, longest = self.latency
-        if not 0 <= shortest <= longest:
+        if not (0 <= shortest <= longest and isfinite(longest)):
             raise ValueError(f"a latency of {shortest} to {longest} seconds cannot be")
         for name in ("loss", "duplicate", "reorder"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} is a probability, and {value} is none")
-        if self.reorder_by < 0:
+        if not (self.reorder_by >= 0 and isfinite(self.reorder_by)):
             raise ValueError(f"reorder_by is a time, and {self.reorder_by} seconds is none")
 
 
@@ -65,7 +66,7 @@ class SimulationOptions:
         max_links: Ends of links on one node. More: `LinkDown` for who connects.
 
     Raises:
-        ValueError: A number is not positive.
+        ValueError: A number is not positive, or has no end.
     """
 
     window: int = 1000
@@ -78,8 +79,9 @@ class SimulationOptions:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) <= 0:
-                raise ValueError(f"{field.name} has to be more than 0")
+            value = getattr(self, field.name)
+            if not (value > 0 and isfinite(value)):
+                raise ValueError(f"{field.name} has to be more than 0, and finite")
 
 
 class Event(NamedTuple):

@@ -158,14 +158,23 @@ class SimulatedLink(Link):
         if way is None or peer is None:
             return
         now = self.node.loop.time()
+        detected_at = now + self._network.options.detection
         if way.cut_off:
-            peer.will_end(now + self._network.options.detection, "the other end is silent")
+            peer.will_fall_silent(detected_at)
         else:
-            peer.will_end(max(now + way.latency(), self._not_before), "the other end closed it")
+            when = max(now + way.latency(), self._not_before)
+            self._network.clockwork.at(when, self._notice_came, way, peer, detected_at)
 
-    def will_end(self, when: float, why: str) -> None:
-        """Learn at a time of the loop's clock that the other end is gone."""
-        self._network.clockwork.at(when, self._learn_of_the_end, why)
+    def _notice_came(self, way: Way, peer: SimulatedLink, detected_at: float) -> None:
+        """Have the other end learn of the end of this one, unless that is lost on the way."""
+        if way.cut_off or self._place.crashed:
+            peer.will_fall_silent(max(detected_at, self._network.clockwork.loop.time()))
+        else:
+            peer._learn_of_the_end("the other end closed it")
+
+    def will_fall_silent(self, when: float) -> None:
+        """Notice at a time of the loop's clock that the other end is gone."""
+        self._network.clockwork.at(when, self._learn_of_the_end, "the other end is silent")
 
     def _learn_of_the_end(self, why: str) -> None:
         if self._ended or self._place.crashed:
@@ -189,7 +198,7 @@ class SimulatedLink(Link):
         """Fall silent with the node; the other end learns of it later."""
         self._ended = True
         if self._peer is not None:
-            self._peer.will_end(detected_at, "the other end is silent")
+            self._peer.will_fall_silent(detected_at)
 
 
 class DiallingLink(SimulatedLink):
@@ -220,15 +229,18 @@ class DiallingLink(SimulatedLink):
         except LinkDown as error:
             self._network.clockwork.note("refused", self._place.name, self.host)
             self.error = error
-            self._ended = True
+            self._give_up()
             self.stop()
         except BaseException:
             # Stopped meanwhile; then there is no `on_stop`.
             self._place.links.pop(self, None)
-            if not self._ended:
-                self._ended = True
-                self._tell_the_other_end()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self._tell_the_other_end()  # there may be one, that thinks the link is up
 
     def down(self) -> LinkDown:
         """Say why nothing can be sent."""
@@ -244,8 +256,8 @@ class DiallingLink(SimulatedLink):
         there = listener.place.name
         forth = network.way(here, there, self._faults)
         back = network.way(there, here, self._faults)
-        await self._until_open(forth, back)
-        await asyncio.sleep(forth.latency())
+        deadline = self.node.loop.time() + network.options.connect_timeout
+        await self._ask(forth, back, deadline)
         if network.listener(self.host) is not listener:
             raise LinkDown(self.host, "nobody listens there")
         try:
@@ -253,19 +265,35 @@ class DiallingLink(SimulatedLink):
         except OnwardError as error:
             raise LinkDown(self.host, str(error)) from error
         self.join(peer)
-        await asyncio.sleep(back.latency())
+        while not await _crossed(back):
+            await self._ask(forth, back, deadline)  # again, and is answered again
         if self._ended or peer._ended:
             raise LinkDown(self.host, "the other end closed it")
         network.clockwork.note("connected", here, there)
 
-    async def _until_open(self, forth: Way, back: Way) -> None:
+    async def _ask(self, forth: Way, back: Way, deadline: float) -> None:
+        """Get across to the other end, again and again if that is lost in a partition.
+
+        Raises:
+            LinkDown: It takes too long.
+        """
+        await self._until_open(forth, back, deadline)
+        while not await _crossed(forth):
+            await self._until_open(forth, back, deadline)
+
+    async def _until_open(self, forth: Way, back: Way, deadline: float) -> None:
         options, loop = self._network.options, self.node.loop
-        deadline = loop.time() + options.connect_timeout
         while forth.cut_off or back.cut_off:
             left = deadline - loop.time()
             if left <= 0:
                 raise LinkDown(self.host, f"no answer in {options.connect_timeout:g} s")
             await asyncio.sleep(min(left, options.connect_retry))
+
+
+async def _crossed(way: Way) -> bool:
+    """Wait as long as a message takes; tell whether it came."""
+    await asyncio.sleep(way.latency())
+    return not way.cut_off
 
 
 class SimulatedListenerWorker(Worker):

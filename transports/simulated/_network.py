@@ -97,6 +97,7 @@ class SimulatedNetwork:
         self._node_options: dict[str, dict[str, Any]] = {}
         self._ways: dict[tuple[str, str, Faults | None], Way] = {}
         self._lives: dict[str, int] = {}
+        self._announced: set[str] = set()
         _networks[id(loop)] = self
 
     async def __aenter__(self) -> Self:
@@ -133,6 +134,17 @@ class SimulatedNetwork:
         self.clockwork.note("started", name, "")
         return node
 
+    def announce(self, *names: str) -> None:
+        """Say that there will be nodes of these names, so that partitions and faults may name them.
+
+        Raises:
+            LimitReached: There are as many names as there may be nodes.
+        """
+        most = self.options.nodes
+        if len(self._announced.union(names, self._places)) > most:
+            raise LimitReached("nodes", most)
+        self._announced.update(names)
+
     @property
     def nodes(self) -> dict[str, Node]:
         """The nodes by name, those that have stopped or crashed included."""
@@ -161,6 +173,15 @@ class SimulatedNetwork:
                 raise ValueError(f"the network has a node {name!r}")
         elif len(self._places) >= self.options.nodes:
             raise LimitReached("nodes", self.options.nodes)
+
+    def _check_known(self, *names: str) -> None:
+        unknown = [name for name in names if name not in self._places]
+        unknown = sorted(set(unknown) - self._announced)
+        if unknown:
+            wrong, there = ", ".join(map(repr, unknown)), ", ".join(sorted(self._places)) or "none"
+            raise ValueError(
+                f"the network has no node {wrong}, and none is announced: it has {there}"
+            )
 
     async def crash(self, name: str) -> None:
         """End a node as `kill -9` does; see `onward.actors.testing.crash`.
@@ -230,11 +251,15 @@ class SimulatedNetwork:
         Links that were connected with faults of their own keep those.
 
         Args:
-            one: The name of a node; it need not have started.
+            one: The name of a node.
             other: The name of another.
             faults: What goes wrong.
             both: In both directions, or only from `one` to `other`.
+
+        Raises:
+            ValueError: No node of a name has been there yet or was announced.
         """
+        self._check_known(one, other)
         for source, target in _directions((one,), (other,), both):
             self.way(source, target).faults = faults
             self.clockwork.note("faults", source, target)
@@ -262,9 +287,11 @@ class SimulatedNetwork:
             both: In both directions, or only from `one` to `other`.
 
         Raises:
-            ValueError: A node is in both groups.
+            ValueError: A node is in both groups, or no node of a name has been there yet or was
+                announced.
         """
         here, there = sorted(set(one)), sorted(set(other))
+        self._check_known(*here, *there)
         if shared := sorted(set(here) & set(there)):
             raise ValueError(f"on both sides of a partition: {', '.join(shared)}")
         cut = dict.fromkeys(_directions(here, there, both))

@@ -57,6 +57,7 @@ def simulate(
     except BaseException as error:
         name = getattr(scenario, "__qualname__", repr(scenario))
         changed = "" if options == _OPTIONS else f", options={options!r}"
+        changed += "" if max_time == MAX_SIMULATED_TIME else f", max_time={max_time!r}"
         again = f"simulate({name}, seed={seed!r}, faults={faults!r}{changed})"
         error.add_note(f"the seed was {seed!r}; the same run again: {again}")
         raise

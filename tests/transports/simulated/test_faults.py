@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -16,6 +17,13 @@ from onward.transports.simulated import Faults, SimulationOptions, Traffic
         ({"duplicate": -0.1}, "duplicate is a probability"),
         ({"reorder": 2}, "reorder is a probability"),
         ({"reorder_by": -1}, "reorder_by is a time, and -1 seconds is none"),
+        ({"latency": (0, math.inf)}, "a latency of 0 to inf seconds"),
+        ({"latency": (math.inf, math.inf)}, "a latency of inf to inf seconds"),
+        ({"latency": (0, math.nan)}, "a latency of 0 to nan seconds"),
+        ({"latency": (math.nan, 1)}, "a latency of nan to 1 seconds"),
+        ({"loss": math.nan}, "loss is a probability, and nan is none"),
+        ({"reorder_by": math.nan}, "reorder_by is a time, and nan seconds is none"),
+        ({"reorder_by": math.inf}, "reorder_by is a time, and inf seconds is none"),
     ],
 )
 def test_what_cannot_be(wrong: dict[str, Any], text: str) -> None:
@@ -26,6 +34,9 @@ def test_what_cannot_be(wrong: dict[str, Any], text: str) -> None:
 def test_options_are_positive() -> None:
     with pytest.raises(ValueError, match="window has to be more than 0"):
         SimulationOptions(window=0)
+    for number in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="detection has to be more than 0, and finite"):
+            SimulationOptions(detection=number)
 
 
 def test_traffic_adds_up() -> None:

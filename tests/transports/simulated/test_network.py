@@ -270,8 +270,101 @@ async def test_closing_a_link_through_a_partition(network: SimulatedNetwork) -> 
     assert len(b.table) == 2
 
 
+HALF_A_SECOND = Faults(latency=(0.5, 0.5))
+
+
+async def _connecting(network: SimulatedNetwork, cut_at: float, *, back: bool) -> Node:
+    """Have `a` connect to `b`, with a partition from a time after that."""
+    a, b = await network.node("a"), await network.node("b")
+    await b.listen("sim://b")
+    network.clockwork.at(
+        network.clockwork.loop.time() + cut_at,
+        lambda: network.partition({"ba"[not back]}, {"ab"[not back]}, both=False),
+    )
+    return a
+
+
+@pytest.mark.parametrize(("cut_at", "back"), [(0.25, False), (0.75, True)])
+def test_connecting_when_a_partition_begins(cut_at: float, back: bool) -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        a = await _connecting(network, cut_at, back=back)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(LinkDown, match="no answer in 5 s"):
+            await a.connect("sim://b")
+        assert loop.time() == began + 5
+        await asyncio.sleep(3)
+        assert not a.table
+        assert len(network.nodes["b"].table) == 1  # the listener: no end of a link is left
+        assert kinds(network)[:2] == ["partition", "refused"]
+
+    simulate(scenario, faults=HALF_A_SECOND)
+
+
+@pytest.mark.parametrize(("cut_at", "back"), [(0.25, False), (0.75, True)])
+def test_connecting_when_a_partition_begins_and_ends(cut_at: float, back: bool) -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        a = await _connecting(network, cut_at, back=back)
+        loop = asyncio.get_running_loop()
+        network.clockwork.at(loop.time() + 3, network.heal)
+        near = await Probe.on(a, "near")
+        link = await a.connect("sim://b")
+        assert 3 < loop.time() - 1000 < 6
+        assert kinds(network) == ["partition", "heal", "connected"]
+        assert len(network.nodes["b"].table) == 2
+        near.send([link, "nobody"], b"")
+        await asyncio.sleep(1)
+        assert network.nodes["b"].dead_letters.total == 1
+
+    simulate(scenario, faults=HALF_A_SECOND)
+
+
+@simulated(faults=HALF_A_SECOND)
+async def test_a_notice_of_a_close_is_lost_too(network: SimulatedNetwork) -> None:
+    a, b, link, _, _ = await two_nodes(network)
+    await a.stop_worker(link)
+    network.partition({"a"}, {"b"})
+    await asyncio.sleep(2.9)
+    assert len(b.table) == 3
+    await asyncio.sleep(0.2)
+    assert len(b.table) == 2
+
+
+@simulated(faults=Faults(latency=(5, 5)))
+async def test_a_notice_that_is_late_and_of_a_node_that_crashed(network: SimulatedNetwork) -> None:
+    a, b, link, _, _ = await two_nodes(network)
+    await a.stop_worker(link)
+    await network.crash("a")
+    await asyncio.sleep(4.9)
+    assert len(b.table) == 3
+    await asyncio.sleep(0.2)
+    assert len(b.table) == 2
+    assert kinds(network)[-1] == "detected"
+
+
+@simulated(options=SimulationOptions(nodes=3))
+async def test_names_of_nodes_that_there_are_not(network: SimulatedNetwork) -> None:
+    with pytest.raises(ValueError, match="no node 'a', and none is announced: it has none"):
+        network.partition({"a"}, set())
+    await two_nodes(network)
+    with pytest.raises(ValueError, match="no node 'B', 'C', and none is announced: it has a, b"):
+        network.partition({"a", "C"}, {"B"})
+    with pytest.raises(ValueError, match="no node 'B'"):
+        network.set_faults("a", "B", Faults())
+    network.announce("later", "a")
+    network.partition({"a"}, {"later"})
+    network.set_faults("later", "a", Faults())
+    with pytest.raises(LimitReached, match="the limit of 3 nodes"):
+        network.announce("last")
+    later = await network.node("later")
+    await later.listen("sim://later")
+    with pytest.raises(LinkDown, match="no answer in 5 s"):
+        await network.nodes["a"].connect("sim://later")
+
+
 @simulated()
 async def test_nobody_is_on_both_sides(network: SimulatedNetwork) -> None:
+    network.announce("a", "b", "c")
     with pytest.raises(ValueError, match="on both sides of a partition: b, c"):
         network.partition({"a", "b", "c"}, {"c", "b"})
 

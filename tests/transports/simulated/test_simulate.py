@@ -58,8 +58,8 @@ def test_a_failing_run_is_repeated_by_its_note() -> None:
 def test_the_note_says_what_else_was_not_as_usual() -> None:
     options = SimulationOptions(window=7)
     with pytest.raises(AssertionError) as caught:
-        simulate(all_arrive, faults=Faults(loss=1), options=options)
-    assert f"options={options!r}" in caught.value.__notes__[0]
+        simulate(all_arrive, faults=Faults(loss=1), options=options, max_time=77.5)
+    assert f", options={options!r}, max_time=77.5)" in caught.value.__notes__[0]
 
 
 def test_a_wait_for_nothing() -> None:
