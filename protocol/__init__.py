@@ -73,7 +73,9 @@ from ._tracing import (
     MAX_TRACING,
     TraceMark,
     read_tracing,
+    reported_trace,
     trace_mark_of,
+    tracing_of_report,
     with_trace_mark,
     write_tracing,
 )
@@ -139,8 +141,10 @@ __all__ = [
     "parse_route",
     "read_error_reply",
     "read_tracing",
+    "reported_trace",
     "route",
     "trace_mark_of",
+    "tracing_of_report",
     "with_trace_mark",
     "write_tracing",
 ]

@@ -2,10 +2,11 @@
 
 It is a JSON object of texts. `traceparent` and `tracestate` are W3C's, and Rust nodes write them.
 `onward` is our own: the *mark* of a message whose hops are reported to a worker, the tracer. What
-that worker gets is in `_trace_report`.
+that worker gets is in `_trace_report`, and `onward.report` says which messages those are.
 
 ```
 {"traceparent": "00-<trace id>-<span id>-01", "onward": "<trace id>-<hop id>-<depth> 0#<tracer>"}
+{"onward.report": "<trace id>"}
 ```
 
 Anyone may write anything here. A text that is not of this form is as good as none: it is
@@ -28,7 +29,9 @@ __all__ = [
     "MAX_TRACING",
     "TraceMark",
     "read_tracing",
+    "reported_trace",
     "trace_mark_of",
+    "tracing_of_report",
     "with_trace_mark",
     "write_tracing",
 ]
@@ -41,7 +44,9 @@ MAX_MARK_DEPTH: Final = 256
 """Most hops a mark counts. A message that has come so far is not reported any more."""
 
 KEY: Final = "onward"
+REPORT: Final = "onward.report"
 
+_TRACE: Final = re.compile(r"[0-9a-f]{32}")
 _MARK: Final = re.compile(r"([0-9a-f]{32})-([0-9a-f]{16})-([0-9]{1,3}) (.{3,})", re.DOTALL)
 
 
@@ -122,3 +127,18 @@ def with_trace_mark(fields: Mapping[str, str], mark: TraceMark) -> str | None:
         The text; `None` if it would be over `MAX_TRACING` bytes.
     """
     return write_tracing({**fields, KEY: str(mark)})
+
+
+def tracing_of_report(trace: str) -> str:
+    """Return the tracing text of a report of a hop.
+
+    Args:
+        trace: The trace that it belongs to: 32 hexadecimal digits in lower case.
+    """
+    return f'{{"{REPORT}":"{trace}"}}'
+
+
+def reported_trace(fields: Mapping[str, str]) -> str | None:
+    """Return which trace a message claims to be a report of; `None` if it claims nothing."""
+    trace = fields.get(REPORT, "")
+    return trace if _TRACE.fullmatch(trace) else None

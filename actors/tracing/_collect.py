@@ -178,8 +178,8 @@ class _Collector(Worker):
         return last == ROOT
 
     def _report_in(self, message: Message) -> HopReport | None:
-        if message.context is not None and message.context.trace:
-            return None  # reports carry no tracing text
+        if _mark(message) is not None:
+            return None
         try:
             report = decode_hop_report(message.payload)
         except MalformedMessage:

@@ -10,19 +10,27 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import (
     MAX_MARK_DEPTH,
+    Context,
     HopOutcome,
     HopReport,
+    MalformedMessage,
     Message,
+    OnwardError,
     Route,
     TraceMark,
+    UnknownAddress,
+    decode_hop_report,
     encode_hop_report,
     read_tracing,
+    reported_trace,
     trace_mark_of,
+    tracing_of_report,
     with_trace_mark,
 )
 from .._observer import Tracer
 from .._thread import is_coroutine
 from ._watched import Watch, Watched
+from ._ways import Origin, Ways
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -32,6 +40,10 @@ __all__ = ["HopTracer", "HopTracerOptions", "HopTracerStatistics"]
 
 _SECOND: Final = 1.0
 _NO_STEP: Final = nullcontext()
+
+REPORT_FAILED: Final = "report failed"
+"""The reason of the dead letter that a report becomes when something raised on its way that is no
+error of Onward's, such as somebody's rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,10 @@ class HopTracerOptions:
             report, or two if its handler awaits. Those beyond are not reported, and counted.
         per_message: Hops of one message that are reported, by all nodes together; later ones
             are not, and counted.
+        remembered: Addresses in the ways back of marked messages that are remembered, and in
+            the ways of reports as many again. The oldest ways are forgotten: then reports of
+            answers that come by them are not sent, and those that pass go through handlers. With
+            addresses of the greatest length that is 8 MB.
 
     Raises:
         ValueError: One of them is less than 1, or `per_message` over `MAX_MARK_DEPTH`.
@@ -50,9 +66,11 @@ class HopTracerOptions:
 
     per_second: int = 200
     per_message: int = 64
+    remembered: int = 10_000
 
     def __post_init__(self) -> None:
-        if self.per_second < 1 or not 1 <= self.per_message <= MAX_MARK_DEPTH:
+        fewest = min(self.per_second, self.per_message, self.remembered)
+        if fewest < 1 or self.per_message > MAX_MARK_DEPTH:
             raise ValueError(f"{self} allows no hop, or more than a mark counts")
 
 
@@ -70,17 +88,31 @@ class HopTracerStatistics:
     """Hops that were not reported because a limit was reached."""
 
     unreachable: int
-    """Hops of messages of which neither way ends at the tracer they name."""
+    """Hops of messages of which no way is known to lead to the tracer they name."""
+
+    passed: int
+    """Reports of other hops that were passed on in a worker's place."""
 
 
 class HopTracer(Tracer):
     """Reports each hop of a marked message to the tracer that the mark names.
 
-    A report goes along the message's own ways only: along its return route when that ends at
-    the tracer, else along the rest of its onward route when that does, as that of an answer. So
-    nobody can have reports sent to where the message could not go. It carries the
-    names of this node and of the worker, both routes, and times: who may send marked
-    messages to the node learns those. A node has no tracer unless it is given one:
+    A report goes along the message's own ways only, and is sent as by the worker, through its
+    access control. It goes
+
+    - along the return route, when that ends at the tracer;
+    - after an answer, along the rest of the onward route, when the worker had the question,
+      and it came by just that way; or when the worker is a link;
+    - the way of the hop before, when that was on this node: so the requests are followed too that
+      a worker makes on behalf of a message, with `context=message.context`.
+
+    So nobody can have reports sent to where the message could not go. On the way back they
+    are passed on in the place of the workers that had the question: no handler sees them, and
+    what counts answers does not count them. On a node without a tracer they are messages
+    like any other.
+
+    A report carries the names of this node and of the worker, both routes, and times: who may
+    send marked messages to the node learns those. A node has no tracer unless it is given one:
 
     ```python
     node.tracer = HopTracer(node)
@@ -102,11 +134,13 @@ class HopTracer(Tracer):
         "_ignored",
         "_left",
         "_node",
+        "_passed",
         "_reported",
         "_suppressed",
         "_unreachable",
         "_until",
         "_wall_clock",
+        "_ways",
         "node_id",
         "options",
     )
@@ -130,18 +164,28 @@ class HopTracer(Tracer):
         self._ignored = 0
         self._suppressed = 0
         self._unreachable = 0
+        self._passed = 0
+        self._ways = Ways(self.options.remembered)
 
     def statistics(self) -> HopTracerStatistics:
         """Return what has been counted so far."""
         return HopTracerStatistics(
-            self._reported, self._ignored, self._suppressed, self._unreachable
+            self._reported, self._ignored, self._suppressed, self._unreachable, self._passed
         )
 
     def follow(
         self, worker: Worker, message: Message, handle: Callable[[Message], object]
     ) -> object:
         """Have a message handled, and report the hop if the message is marked."""
-        begun = self._begin(worker, message)
+        context = message.context
+        fields = read_tracing(context.trace) if context is not None and context.trace else None
+        if context is None or fields is None:
+            self._ignored += 1
+            return handle(message)
+        trace = reported_trace(fields)
+        if trace is not None and self._pass_on(worker, message, trace):
+            return None
+        begun = self._begin(worker, message, context, fields)
         if begun is None:
             return handle(message)
         hop, marked = begun
@@ -156,20 +200,35 @@ class HopTracer(Tracer):
         hop.report(HopOutcome.HANDLED)
         return result
 
-    def _begin(self, worker: Worker, message: Message) -> tuple[_Hop, Message] | None:
-        context = message.context
-        fields = read_tracing(context.trace) if context is not None and context.trace else None
-        if context is None or fields is None:
-            self._ignored += 1
-            return None
+    def _pass_on(self, worker: Worker, message: Message, trace: str) -> bool:
+        """Pass on a report that goes back by the way the marked message came to a worker.
+
+        Anybody can say that a message is a report; so it must be one, and no more.
+        """
+        way = message.onward_route[1:]
+        if not way or not self._ways.leads_back(trace, worker.address, way):
+            return False
+        try:
+            if decode_hop_report(message.payload).trace != trace:
+                return False
+        except MalformedMessage:
+            return False
+        self._passed += 1
+        self._send(worker, way, message.payload, message.context)
+        return True
+
+    def _begin(
+        self, worker: Worker, message: Message, context: Context, fields: dict[str, str]
+    ) -> tuple[_Hop, Message] | None:
         mark = trace_mark_of(fields)
         if mark is None:
             self._ignored += "onward" in fields
             return None
         if message.onward_route == (mark.tracer,):
             return None  # it is at the tracer
-        way = way_to_tracer(worker, message, mark)
-        if not way:
+        origin = self._origin_of(worker, message, mark)
+        sender = None if origin is None else self._sender(worker, origin)
+        if origin is None or sender is None:
             self._unreachable += 1
             return None
         if mark.depth >= self.options.per_message or not self._may_report():
@@ -180,9 +239,36 @@ class HopTracer(Tracer):
         if text is None:
             self._ignored += 1
             return None
+        self._ways.note_origin(here.hop, origin)
         report = self._report_of(worker, message, mark, here)
-        hop = _Hop(self, way, report, self._clock())
+        hop = _Hop(self, origin, sender, report, self._clock())
         return hop, message._replace(context=context._replace(trace=text))
+
+    def _origin_of(self, worker: Worker, message: Message, mark: TraceMark) -> Origin | None:
+        """Return how a hop is to be reported, by what is known of the message's ways."""
+        onward, back = message.onward_route, message.return_route
+        if back and back[-1] == mark.tracer:
+            self._ways.note(mark.trace, worker.address, back)
+            way = back
+        elif onward[-1] == mark.tracer and worker.leaves_node:
+            # What is behind a link is an address of another node: a report goes through it.
+            way = onward
+        elif onward[-1] == mark.tracer and self._ways.leads_back(
+            mark.trace, worker.address, onward[1:]
+        ):
+            way = onward[1:]
+        else:
+            return self._ways.origin(mark)
+        return Origin(mark.trace, mark.tracer, worker.address, way)
+
+    def _sender(self, worker: Worker, origin: Origin) -> Worker | None:
+        """Return the worker that a report is sent as; `None` if that has stopped."""
+        if origin.worker == worker.address:
+            return worker
+        try:
+            return self._node._cell(origin.worker).worker
+        except UnknownAddress:
+            return None
 
     def _report_of(
         self, worker: Worker, message: Message, mark: TraceMark, here: TraceMark
@@ -220,42 +306,45 @@ class HopTracer(Tracer):
         """Return the nanoseconds since a time of the clock."""
         return max(0, self._clock() - since)
 
-    def send(self, report: HopReport, way: Route) -> None:
+    def send(self, report: HopReport, origin: Origin, worker: Worker) -> None:
         """Send a report; if it cannot be delivered it is a dead letter."""
         self._reported += 1
-        # As if the worker had sent it on: a guard treats it no better than the message.
-        self._node.carry_or_bury(Message(way, (), encode_hop_report(report), report.worker))
+        context = Context(trace=tracing_of_report(report.trace))
+        self._send(worker, origin.way, encode_hop_report(report), context)
+
+    def _send(self, worker: Worker, way: Route, payload: bytes, context: Context | None) -> None:
+        """Send a report as by a worker: guards treat it no better than what the worker sends."""
+        message = Message(way, (), payload, worker.address, context)
+        try:
+            worker._out.carry(message)
+        except OnwardError as error:
+            self._node.dead_letter(message, error)
+        except Exception:  # noqa: BLE001 - of somebody's rule; it is no failure of the worker
+            self._node.dead_letter(message, REPORT_FAILED)
 
 
 class _Hop(Watch):
     """A hop that is under way."""
 
-    __slots__ = ("_began", "_report", "_tracer", "_way")
+    __slots__ = ("_began", "_origin", "_report", "_sender", "_tracer")
 
-    def __init__(self, tracer: HopTracer, way: Route, report: HopReport, began: int) -> None:
+    def __init__(
+        self, tracer: HopTracer, origin: Origin, sender: Worker, report: HopReport, began: int
+    ) -> None:
         self._tracer = tracer
-        self._way = way
+        self._origin = origin
+        self._sender = sender
         self._report = report
         self._began = began
 
     def report(self, outcome: HopOutcome) -> None:
         """Send what is known of it."""
         handled = None if outcome is HopOutcome.AWAITS else self._tracer.elapsed(self._began)
-        self._tracer.send(replace(self._report, handled=handled, outcome=outcome), self._way)
+        report = replace(self._report, handled=handled, outcome=outcome)
+        self._tracer.send(report, self._origin, self._sender)
 
     def step(self) -> AbstractContextManager[object]:
         return _NO_STEP
 
     def ended(self, error: BaseException | None) -> None:
         self.report(HopOutcome.HANDLED if error is None else HopOutcome.FAILED)
-
-
-def way_to_tracer(worker: Worker, message: Message, mark: TraceMark) -> Route:
-    """Return the route of a report: one that the message itself has; empty if it has none."""
-    onward, back = message.onward_route, message.return_route
-    if back and back[-1] == mark.tracer:
-        return back
-    if onward[-1] == mark.tracer:
-        # What is behind a link is an address of another node: a report goes through it.
-        return onward if worker.leaves_node else onward[1:]
-    return ()

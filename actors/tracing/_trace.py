@@ -281,6 +281,8 @@ def _gaps(
 ) -> tuple[TraceGap, ...]:
     gaps: list[TraceGap] = []
     went_on = {report.before for report in ordered}
+    # Where answers come to requests that were made on the way: there is their end.
+    asked = {report.return_route for report in ordered if _is_asked(known, report)}
     for report in ordered:
         before = known.get(report.before)
         lost = before is None and report.before != ROOT
@@ -288,7 +290,8 @@ def _gaps(
         if passed or lost:
             gaps.append(TraceGap(report.before, report.hop, passed, ()))
         due = report.onward_route[1:]
-        if due and report.hop not in went_on and report.hop != answered_after:
+        ends = report.hop == answered_after or due in asked
+        if due and report.hop not in went_on and not ends:
             gaps.append(TraceGap(report.hop, None, (), due))
     if answer is not None and answered_after is not None:
         last = known.get(answered_after)
@@ -299,6 +302,15 @@ def _gaps(
     elif not known:
         gaps.append(TraceGap(ROOT, None, (), route))
     return tuple(gaps)
+
+
+def _is_asked(known: Mapping[str, HopReport], report: HopReport) -> bool:
+    """Tell whether a hop is the first of a request that a worker made on behalf of the message.
+
+    It has a return route of one address, and that is not the worker's: so it is no answer.
+    """
+    before, back = known.get(report.before), report.return_route
+    return before is not None and len(back) == 1 and back[0] != before.worker
 
 
 def _passed(before: HopReport | None, back: Route, node_id: str, tracer: Address) -> Route:

@@ -11,7 +11,9 @@ from onward.protocol import (
     Address,
     TraceMark,
     read_tracing,
+    reported_trace,
     trace_mark_of,
+    tracing_of_report,
     with_trace_mark,
     write_tracing,
 )
@@ -108,3 +110,16 @@ def test_a_text_without_a_mark_has_none() -> None:
 def test_a_mark_may_have_any_address(value: bytes, kind: int) -> None:
     mark = TraceMark("0" * 32, "1" * 16, MAX_MARK_DEPTH, Address(kind, value))
     assert trace_mark_of({"onward": str(mark)}) == mark
+
+
+def test_a_report_says_which_trace_it_is_of() -> None:
+    fields = read_tracing(tracing_of_report("ab" * 16))
+    assert fields is not None
+    assert reported_trace(fields) == "ab" * 16
+    assert trace_mark_of(fields) is None
+
+
+@pytest.mark.parametrize("value", ["", "ab" * 15, "AB" * 16, "ab" * 17])
+def test_a_report_of_no_trace(value: str) -> None:
+    assert reported_trace({"onward.report": value}) is None
+    assert reported_trace({}) is None

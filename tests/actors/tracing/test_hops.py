@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from onward.actors import Node, Worker
+from onward.actors.access import Access, deny_all
 from onward.actors.tracing import HopTracer, HopTracerOptions, HopTracerStatistics
+from onward.actors.workers import Tap, TwoSidedWorker
 from onward.protocol import (
     MAX_TRACING,
     Address,
@@ -16,9 +18,12 @@ from onward.protocol import (
     Message,
     TraceMark,
     decode_hop_report,
+    encode_hop_report,
     format_route,
     read_tracing,
+    reported_trace,
     trace_mark_of,
+    tracing_of_report,
     with_trace_mark,
 )
 from tests.support.virtual import virtual_time
@@ -40,6 +45,15 @@ def longest() -> str:
     text = with_trace_mark({"x": "y" * room}, mark)
     assert text is not None
     return text
+
+
+def is_report(message: Message) -> bool:
+    text = message.context.trace if message.context is not None else None
+    return reported_trace(read_tracing(text or "") or {}) is not None
+
+
+def reports_among(messages: list[Message]) -> list[HopReport]:
+    return [decode_hop_report(each.payload) for each in messages if is_report(each)]
 
 
 class Clock:
@@ -65,15 +79,11 @@ class Traced:
 
     @property
     def reports(self) -> list[HopReport]:
-        return [
-            decode_hop_report(message.payload)
-            for message in self.recorder.messages
-            if message.context is None
-        ]
+        return reports_among(self.recorder.messages)
 
     @property
     def answers(self) -> list[Message]:
-        return [message for message in self.recorder.messages if message.context is not None]
+        return [message for message in self.recorder.messages if not is_report(message)]
 
     async def send(self, route: str, payload: bytes = b"hi", **context: str) -> None:
         self.node.send(route, payload, return_route=TRACER, context=marked(**context))
@@ -115,7 +125,7 @@ async def test_each_hop_there_and_back_is_reported() -> None:
         assert fields is not None
         assert fields.pop("other") == "x"
         assert trace_mark_of(fields) == TraceMark(MARK.trace, third.hop, 3, TRACER)
-        assert traced.tracer.statistics() == HopTracerStatistics(3, 0, 0, 0)
+        assert traced.tracer.statistics() == HopTracerStatistics(3, 0, 0, 0, 1)
 
 
 @virtual_time
@@ -164,19 +174,16 @@ async def test_the_report_of_an_answer_follows_it_over_a_link() -> None:
         link = Leaves()
         node.spawn(lambda: link, address="link")
         node.spawn(Forwarder, address="relay")
-        node.send("relay => link => far => tracer", b"answer", context=marked())
+        node.spawn(Echo, address="echo")
+        node.send("relay => echo", b"", return_route="link => far => tracer", context=marked())
         await asyncio.sleep(1)
-        # Both reports go where the answer goes, and no other way.
+        # The reports go where the answer goes, and no other way.
         routes = [format_route(message.onward_route) for message in link.messages]
-        assert routes == ["0#link => 0#far => 0#tracer"] * 3
+        assert routes == ["0#link => 0#far => 0#tracer"] * 5
         assert traced.recorder.messages == []
-        hops = [
-            decode_hop_report(message.payload).kind
-            for message in link.messages
-            if message.context is None
-        ]
-        assert hops == ["Forwarder", "Leaves"]
-        assert link.messages[0].source == Address(0, b"relay")
+        kinds = sorted(report.kind for report in reports_among(link.messages))
+        assert kinds == ["Echo", "Forwarder", "Forwarder", "Leaves"]
+        assert {str(message.source) for message in link.messages} == {"0#relay", "0#link"}
 
 
 @virtual_time
@@ -188,7 +195,7 @@ async def test_a_message_that_never_leads_to_its_tracer_is_not_reported() -> Non
         node.send("worker", b"", return_route="tracer => other", context=marked())
         await asyncio.sleep(1)
         assert traced.recorder.messages == []
-        assert traced.tracer.statistics() == HopTracerStatistics(0, 0, 0, 2)
+        assert traced.tracer.statistics() == HopTracerStatistics(0, 0, 0, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +234,7 @@ async def test_no_more_than_so_many_hops_a_second() -> None:
                 node.send("worker", b"", return_route=TRACER, context=marked())
             await asyncio.sleep(1)
         assert len(traced.reports) == 6
-        assert traced.tracer.statistics() == HopTracerStatistics(6, 0, 4, 0)
+        assert traced.tracer.statistics() == HopTracerStatistics(6, 0, 4, 0, 0)
 
 
 @virtual_time
@@ -240,6 +247,208 @@ async def test_no_more_than_so_many_hops_of_a_message() -> None:
         await traced.send("a => b => c => d => end")
         assert [str(report.worker) for report in traced.reports] == ["0#a", "0#b"]
         assert traced.tracer.statistics().suppressed == 3
+
+
+@virtual_time
+async def test_a_report_goes_nowhere_on_the_word_of_who_sent_the_message() -> None:
+    """One that may send to `echo` alone names a way from there on that `echo` never goes."""
+    async with Node("here") as here, Node("there") as there:
+        traced = Traced(here)
+        here.spawn(Echo, address="echo")
+        secret = Recorder()
+        here.spawn(lambda: secret, address="secret")
+        listener = await here.listen("memory://here", expose=["echo"])
+        link = await there.connect(listener.uri)
+        route = (link, *there.route_of("echo => secret => tracer"))
+        there.send(route, b"", return_route="nobody", context=marked())
+        # Nor when it says that a message is a report.
+        said = Context(trace=tracing_of_report(MARK.trace))
+        there.send(route, encode_hop_report(REPORT), return_route="nobody", context=said)
+        await asyncio.sleep(1)
+        assert secret.messages == []
+        assert traced.recorder.messages == []
+        assert traced.tracer.statistics() == HopTracerStatistics(0, 0, 0, 2, 0)
+
+
+@virtual_time
+async def test_a_report_is_sent_as_by_the_worker_s_primary_address() -> None:
+    async with Node() as node:
+        traced = Traced(node)
+        node.spawn(Echo, address=("echo", "alias"))
+        await traced.send("alias")
+        assert [str(each.source) for each in traced.recorder.messages] == ["0#echo"] * 2
+
+
+@virtual_time
+async def test_a_worker_that_may_not_send_to_the_tracer_does_not_report_to_it() -> None:
+    async with Node() as node:
+        traced = Traced(node)
+        node.spawn(Recorder, address="worker", access=Access(outgoing=deny_all))
+        await traced.send("worker")
+        assert traced.recorder.messages == []
+        assert node.dead_letters.by_reason == {"denied": 1}
+        assert node.statistics().failed == 0
+
+
+class Counting(TwoSidedWorker):
+    """Counts what comes back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back: list[Message] = []
+
+    def handle_outer(self, message: Message) -> None:
+        self.redirect(message, "echo", self.inner)
+
+    def handle_inner(self, message: Message) -> None:
+        self.back.append(message)
+        self.forward(message, self.outer)
+
+
+@virtual_time
+async def test_handlers_on_the_way_back_see_no_reports() -> None:
+    async with Node() as node:
+        traced = Traced(node)
+        worker = Counting()
+        node.spawn(lambda: worker, address="counting")
+        node.spawn(Echo, address="echo")
+        await traced.send("counting", b"hi")
+        assert [message.payload for message in worker.back] == [b"hi"]
+        assert len(traced.reports) == 3
+        assert traced.tracer.statistics().passed == 1
+
+
+@virtual_time
+async def test_reports_from_another_node_pass_handlers_by_too() -> None:
+    async with Node("near") as near, Node("far") as far:
+        traced = Traced(near)
+        far.tracer = HopTracer(far)
+        far.spawn(Echo, address="echo")
+        listener = await far.listen("memory://far", expose=["echo"])
+        link = await near.connect(listener.uri)
+        tap = Tap("observer")
+        near.spawn(lambda: tap, address="tap")
+        near.spawn(Recorder, address="observer")
+        near.send(
+            (*near.route_of("tap"), link, *near.route_of("echo")),
+            b"hi",
+            return_route=TRACER,
+            context=marked(),
+        )
+        await asyncio.sleep(1)
+        assert tap.statistics().copied == 2  # the message and its answer
+        kinds = sorted(report.kind for report in traced.reports)
+        assert kinds == ["Echo", "MemoryLink", "MemoryLink", "Tap", "Tap"]
+
+
+REPORT = HopReport(
+    trace=MARK.trace,
+    hop="1" * 16,
+    before="2" * 16,
+    depth=1,
+    node_id="3" * 16,
+    node="elsewhere",
+    worker=Address(0, b"w"),
+    kind="W",
+    taken=0,
+    handled=0,
+    outcome=HopOutcome.HANDLED,
+    onward_route=(Address(0, b"w"),),
+    return_route=(),
+    size=0,
+)
+
+
+@pytest.mark.parametrize(
+    ("route", "payload", "said"),
+    [
+        ("worker => tracer", b"no report", MARK.trace),
+        ("worker => tracer", encode_hop_report(replace(REPORT, trace="cd" * 16)), MARK.trace),
+        ("worker => tracer", encode_hop_report(REPORT), "cd" * 16),
+        ("worker => other => tracer", encode_hop_report(REPORT), MARK.trace),
+        ("worker", encode_hop_report(REPORT), MARK.trace),
+    ],
+)
+def test_only_reports_of_a_trace_pass_a_handler_by_and_on_its_way_back_alone(
+    route: str, payload: bytes, said: str
+) -> None:
+    @virtual_time
+    async def send() -> None:
+        async with Node() as node:
+            traced = Traced(node)
+            recorder = Recorder()
+            node.spawn(lambda: recorder, address="worker")
+            await traced.send("worker")
+            node.send("worker => tracer", encode_hop_report(REPORT), context=of(MARK.trace))
+            await asyncio.sleep(1)
+            assert REPORT in traced.reports
+            assert len(recorder.messages) == 1
+            node.send(route, payload, context=of(said))
+            await asyncio.sleep(1)
+            assert len(recorder.messages) == 2
+            assert traced.tracer.statistics().passed == 1
+
+    def of(trace: str) -> Context:
+        return Context(trace=tracing_of_report(trace))
+
+    send()
+
+
+class Asks(Worker):
+    async def handle_message(self, message: Message) -> None:
+        answer = await self.request("relay => echo", b"?", context=message.context)
+        self.reply(message, answer.payload)
+
+
+@virtual_time
+async def test_what_a_worker_asks_on_behalf_of_a_message_is_reported_too() -> None:
+    async with Node() as node:
+        traced = Traced(node)
+        node.spawn(Asks, address="asks")
+        node.spawn(Forwarder, address="relay")
+        node.spawn(Echo, address="echo")
+        await traced.send("asks")
+        reports = sorted(traced.reports, key=lambda report: (report.depth, report.outcome))
+        assert [report.kind for report in reports] == [
+            *("Asks", "Asks", "Forwarder", "Echo", "Forwarder"),
+        ]
+        assert reports[2].before == reports[0].hop
+        assert {str(each.source) for each in traced.recorder.messages} == {"0#asks"}
+        assert traced.tracer.statistics().unreachable == 0
+
+
+@virtual_time
+async def test_what_is_asked_on_behalf_of_nobody_any_more_is_not_reported() -> None:
+    async with Node() as node:
+        traced = Traced(node)
+        passed = Recorder()
+        node.spawn(lambda: passed, address="worker")
+        await traced.send("worker")
+        (context,) = (message.context for message in passed.messages)
+        node.spawn(Recorder, address="other")
+        node.send("other", b"", return_route="nobody", context=context)
+        await asyncio.sleep(1)
+        assert len(traced.reports) == 2
+        await node.stop_worker("worker")
+        node.send("other", b"", return_route="nobody", context=context)
+        await asyncio.sleep(1)
+        assert len(traced.reports) == 2
+        assert traced.tracer.statistics().unreachable == 1
+
+
+@virtual_time
+async def test_a_rule_that_breaks_a_report_is_no_failure_of_the_worker() -> None:
+    def broken(message: Message) -> Message:
+        raise ZeroDivisionError
+
+    async with Node() as node:
+        node.tracer = HopTracer(node)
+        node.add_rule(200, broken)
+        node.spawn(Recorder, address="worker")
+        node.send("worker", b"", return_route="200#x => tracer", context=marked())
+        await asyncio.sleep(1)
+        assert node.dead_letters.by_reason == {"report failed": 1}
+        assert node.statistics().failed == 0
 
 
 @virtual_time
@@ -262,7 +471,7 @@ async def test_nothing_is_said_without_a_tracer() -> None:
         assert [message.payload for message in traced.recorder.messages] == [b"hi"]
 
 
-@pytest.mark.parametrize(("per_second", "per_message"), [(0, 1), (1, 0), (1, 257)])
-def test_options_that_report_nothing(per_second: int, per_message: int) -> None:
+@pytest.mark.parametrize("options", [(0, 1, 1), (1, 0, 1), (1, 257, 1), (1, 1, 0)])
+def test_options_that_report_nothing(options: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="no hop"):
-        HopTracerOptions(per_second, per_message)
+        HopTracerOptions(*options)

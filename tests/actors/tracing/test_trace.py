@@ -177,6 +177,21 @@ def test_a_report_that_was_lost() -> None:
     assert gaps(trace) == [(6, None, "", "0#arrival => 0#tracer"), (7, None, "", "")]
 
 
+def test_a_request_made_on_the_way_ends_with_its_answer() -> None:
+    reports = (
+        hop(1, "near", "asks", "tracer"),
+        hop(2, "near", "relay => echo", "mailbox"),
+        hop(3, "near", "echo", "relay => mailbox"),
+        hop(4, "near", "relay => mailbox", "echo"),
+    )
+    answer = Message(route("tracer"), route("asks"), b"")
+    assert gaps(traced(*reports, answer=answer, after=1)) == []
+    # What another node did for it is not reported, and that is said.
+    link = hop(2, "near", "link => echo", "mailbox")
+    silent = traced(reports[0], link, answer=answer, after=1)
+    assert gaps(silent) == [(2, None, "", "0#echo")]
+
+
 def test_nothing_more_was_heard() -> None:
     trace = traced(*THERE_AND_BACK[:2], answer=None, after=None)
     assert gaps(trace) == [(2, None, "", "0#out => 0#echo")]
