@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context as ContextVars
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pykka
@@ -180,8 +182,18 @@ class Cell(Intake):
         return handle(message)
 
     def _look_at_mailbox(self, observer: Observer, waiting: int) -> None:
-        if waiting * NEARLY >= self.limit * (NEARLY - 1):
+        # One message that waits is nothing to tell of, even where that is the limit.
+        if waiting > 1 and waiting * NEARLY >= self.limit * (NEARLY - 1):
             observer.nearly_full(self, waiting)
+
+    def found_full(self, observer: Observer, waiting: int) -> None:
+        """Tell who looks on that a sender found no room: a worker that hangs has no turns."""
+        node = self.node
+        if get_ident() == node.thread_id:
+            observer.nearly_full(self, waiting)
+        else:
+            with suppress(RuntimeError):  # the loop is closed
+                node.call_on_loop(partial(observer.nearly_full, self, waiting))
 
     def _do_other(self, item: Any) -> None:
         if is_envelope(item):

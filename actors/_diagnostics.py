@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from ..protocol import Address, Message, Route, UnknownAddress, format_route
 from ._cell import Cell
@@ -70,7 +71,8 @@ class DiagnosticsStatistics:
     """Requests that close a circle of workers that await one another."""
 
     nearly_full: int
-    """Turns that found a mailbox at four fifths of its limit or more."""
+    """Turns that found a mailbox at four fifths of its limit or more, and senders that found no
+    room in one."""
 
     long_routes: int
     """Messages passed on with a return route near the limit."""
@@ -85,7 +87,9 @@ class Diagnostics(Observer):
 
     An await cycle is noticed when the request that closes it is made: each worker in it has a
     message in hand that the one before it sent as a request and waits for, and the route of the
-    new request names one of them. Requests that a rule or a far node leads back are not seen.
+    new request names one of them. Who asks is known of `Worker.request`, and of `Node.request` in
+    a handler itself, but not in a task that it makes, or on a thread of its own. Requests that a
+    rule or a far node leads back are not seen.
 
     Args:
         node: The node.
@@ -99,6 +103,8 @@ class Diagnostics(Observer):
         self._seldom_blocked: Final = SeldomLogger(_logger)  # for the watchdog's thread alone
         self._asking: dict[Address, Address] = {}  # mailbox of a request: who asks
         self._since: dict[Cell, float] = {}  # who awaits, since when; the oldest first
+        # Which worker a task belongs to; a task that is done is forgotten by itself.
+        self._workers: WeakKeyDictionary[asyncio.Task[Any], Cell] = WeakKeyDictionary()
         self._timer: asyncio.TimerHandle | None = None
         self._held = 0
         self._blocked = 0
@@ -123,6 +129,8 @@ class Diagnostics(Observer):
     def suspended(self, cell: Cell) -> None:
         """Note since when a worker awaits."""
         self._since[cell] = self.node.loop.time()
+        if cell.task is not None:
+            self._workers[cell.task] = cell
         if self._timer is None:
             self._timer = self.node.loop.call_later(self.options.hold, self._look)
 
@@ -162,11 +170,11 @@ class Diagnostics(Observer):
 
     def asks(self, source: Address | None, reply: Address, onward: Route) -> None:
         """Note who asks, and whether that closes a circle."""
-        if source is None:
+        asker = self._asker() if source is None else self._cell(source)
+        if asker is None:
             return
-        self._asking[reply] = source
-        asker = self._cell(source)
-        if asker is None or asker.task is None:
+        self._asking[reply] = asker.address
+        if asker.task is None:
             return  # it asks beside its messages, and goes on with them
         asked = {cell for cell in map(self._cell, self._local(onward)) if cell is not None}
         awaiting = [asker]
@@ -184,6 +192,12 @@ class Diagnostics(Observer):
             self.node.name,
             " awaits ".join(map(str, circle)),
         )
+
+    def _asker(self) -> Cell | None:
+        """Return the worker whose code is running, if it is that of a coroutine."""
+        task = asyncio.current_task()
+        cell = None if task is None else self._workers.get(task)
+        return cell if cell is not None and cell.task is task else None
 
     def asked(self, reply: Address) -> None:
         """Forget a request."""

@@ -31,6 +31,7 @@ from ._state import STOPPED
 if TYPE_CHECKING:
     from ._cell import Cell
     from ._node import Node
+    from ._observer import Observer
 
 __all__ = ["Intake", "RoomLater", "Target", "Turn", "is_envelope"]
 
@@ -158,6 +159,9 @@ class Intake(Target):
         queue = self.queue
         if queue is None or len(queue) < self.limit:
             return True
+        observer = self.node.observer
+        if observer is not None:
+            self.found_full(observer, len(queue))
         if self.overflow is Overflow.DROP_NEWEST:
             self._drop(item)
             return False
@@ -168,6 +172,10 @@ class Intake(Target):
         if self.overflow is Overflow.WAIT and isinstance(item, Message):
             raise RoomLater(self, item)
         raise MailboxFull(self.address, f"{self.limit} messages wait")
+
+    def found_full(self, observer: Observer, waiting: int) -> None:
+        """Tell who looks on that there was no room in the mailbox."""
+        raise AssertionError(f"unexpected {observer} of {waiting} messages")
 
     def _drop_oldest(self, queue: deque[Any]) -> None:
         # Only messages are dropped; the start, the stop and due timers keep their places.

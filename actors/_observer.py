@@ -35,7 +35,7 @@ class Observer:
         """Hear that a worker that awaited has finished with it, or has been given up."""
 
     def nearly_full(self, cell: Cell, waiting: int) -> None:
-        """Hear at the start of a turn that a mailbox is near its limit."""
+        """Hear that a mailbox is near its limit: as a turn starts, or as a sender finds no room."""
 
     def long_route(self, message: Message) -> None:
         """Hear of a message that is forwarded with a return route near the limit."""

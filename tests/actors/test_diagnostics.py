@@ -18,7 +18,7 @@ from onward.actors import (
     ThreadWorker,
     Worker,
 )
-from onward.protocol import MAX_ROUTE_LENGTH, Message, RequestTimeout, address
+from onward.protocol import MAX_ROUTE_LENGTH, MailboxFull, Message, RequestTimeout, address
 from tests.support.virtual import Deadlock, run_virtual, virtual_time
 from tests.support.workers import Echo, Forwarder, Gate, Recorder
 
@@ -165,10 +165,11 @@ def test_a_wait_that_nothing_ends_is_still_found() -> None:
 class Asks(Worker):
     """Asks along a route for the first message, and answers it with the answer."""
 
-    def __init__(self, route: str, timeout: float = 1.0) -> None:
+    def __init__(self, route: str, timeout: float = 1.0, *, by_node: bool = False) -> None:
         super().__init__()
         self.route_to = route
         self.timeout = timeout
+        self.by_node = by_node
         self.has_asked = False
 
     async def handle_message(self, message: Message) -> None:
@@ -176,12 +177,14 @@ class Asks(Worker):
             return
         self.has_asked = True
         try:
-            answer = await self.request(self.route_to, b"", timeout=self.timeout)
+            by = self.node if self.by_node else self
+            answer = await by.request(self.route_to, b"", timeout=self.timeout)
         except RequestTimeout:
             return
         self.reply(message, answer.payload)
 
 
+@pytest.mark.parametrize("by_node", [False, True], ids=["by itself", "by its node"])
 @pytest.mark.parametrize(
     ("routes", "circle"),
     [
@@ -195,14 +198,14 @@ class Asks(Worker):
     ],
 )
 def test_workers_that_await_one_another(
-    routes: dict[str, str], circle: str, lines: list[str]
+    routes: dict[str, str], circle: str, by_node: bool, lines: list[str]
 ) -> None:
     async def main() -> None:
         async with Node() as node:
             diagnostics = watched(node)
             node.spawn(Forwarder, address="hop")
             for name, route in routes.items():
-                node.spawn(partial(Asks, route), address=name)
+                node.spawn(partial(Asks, route, by_node=by_node), address=name)
             with pytest.raises(RequestTimeout):
                 await node.request("a", b"", timeout=3)
             assert diagnostics.statistics().await_cycles == 1
@@ -273,6 +276,53 @@ async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
             await asyncio.sleep(1)
         assert lines == ["node 'node': 8 messages wait for Recorder 0#small, whose limit is 10"]
         assert diagnostics.statistics().nearly_full == 2
+
+
+@virtual_time
+async def test_a_mailbox_that_fills_behind_a_worker_that_hangs(lines: list[str]) -> None:
+    async with Node() as node:
+        diagnostics = watched(node)
+        node.spawn(Gate, address="hangs", mailbox=Mailbox(10))
+        node.send("hangs", b"in hand")
+        await asyncio.sleep(0)
+        for _ in range(10):
+            node.send("hangs", b"")
+        assert diagnostics.statistics().nearly_full == 0
+        for _ in range(2):
+            with pytest.raises(MailboxFull):
+                node.send("hangs", b"")
+        assert lines == ["node 'node': 10 messages wait for Gate 0#hangs, whose limit is 10"]
+        assert diagnostics.statistics().nearly_full == 2
+
+
+def test_a_sender_on_another_thread_that_finds_no_room() -> None:
+    async def main() -> Node:
+        async with Node() as node:
+            diagnostics = watched(node)
+            node.spawn(Gate, address="hangs", mailbox=Mailbox(1))
+            node.send("hangs", b"")
+            with pytest.raises(MailboxFull):
+                await asyncio.to_thread(node.send, "hangs", b"")
+            await asyncio.sleep(0)
+            assert diagnostics.statistics().nearly_full == 1
+            return node
+
+    asyncio.run(main())
+
+
+@virtual_time
+async def test_one_message_is_nothing_to_tell_of() -> None:
+    async with Node() as node:
+        diagnostics = watched(node)
+        for limit in (1, 2):
+            node.spawn(Recorder, address=f"small {limit}", mailbox=Mailbox(limit))
+            node.send(f"small {limit}", b"")
+        await asyncio.sleep(0)
+        assert diagnostics.statistics().nearly_full == 0
+        node.send("small 2", b"")
+        node.send("small 2", b"")
+        await asyncio.sleep(0)
+        assert diagnostics.statistics().nearly_full == 1
 
 
 @virtual_time
