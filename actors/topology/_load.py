@@ -16,6 +16,7 @@ from ...protocol.topology import (
     SupervisionPlan,
     TopologyError,
     TopologyLimits,
+    TransportOptions,
     WorkerPlan,
     read_topology,
 )
@@ -23,6 +24,7 @@ from .._cell import Factory
 from .._policy import Mailbox, OnFailure, Overflow, Supervision
 from .._worker import Worker
 from ._kinds import KINDS, Kind
+from ._transport_options import transport_options
 
 __all__ = ["Factories", "factories", "mailbox_of", "read", "supervision_of"]
 
@@ -37,21 +39,24 @@ def read(
     file: str = "topology",
     *,
     kinds: Mapping[str, Kind] = KINDS,
+    transports: TransportOptions = transport_options,
     limits: TopologyLimits = _LIMITS,
 ) -> Plan:
-    """Read a topology file, with the kinds of workers there are.
+    """Read a topology file, with the kinds of workers there are, and the transports.
 
     Args:
         text: What is in it; bytes are UTF-8.
         file: What errors call it.
         kinds: The kinds of worker, by name; `{**KINDS, "mine": Kind(...)}` adds one.
+        transports: What the transport of a scheme understands. By default those that are
+            installed are asked; see `Transport`.
         limits: How much may be in it.
 
     Raises:
         TopologyError: Something is wrong; it says all that is.
     """
     options = {name: kind.options for name, kind in kinds.items()}
-    return read_topology(text, file, kinds=options, limits=limits)
+    return read_topology(text, file, kinds=options, transports=transports, limits=limits)
 
 
 def factories(

@@ -130,7 +130,8 @@ class RunningNode:
                     uri, expose=listener.expose, **self._options(listener)
                 )
                 self.node.add_address(made.address, listener.address)
-            except (OnwardError, OSError, ValueError, TypeError) as error:
+            except Exception as error:
+                # A transport may be anybody's, which may raise anything.
                 raise _failed(listener.place, f"cannot listen at {uri}", error) from error
             uris[listener.id] = made.uri
         return uris
@@ -169,7 +170,7 @@ class RunningNode:
             try:
                 own = await self._connect(uri, link.expose, self._options(link), patience)
                 self.node.add_address(own, link.address)
-            except (OnwardError, OSError, ValueError, TypeError) as error:
+            except Exception as error:
                 raise _failed(link.place, f"cannot connect to {uri}", error) from error
 
     async def _connect(

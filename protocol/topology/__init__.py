@@ -22,6 +22,7 @@ and key. `onward.actors.topology` runs plans.
 
 from ._errors import Problem, TopologyError
 from ._kinds import KindOptions, Option, OptionType
+from ._options import TransportOptions
 from ._plan import (
     FaultsPlan,
     LinkPlan,
@@ -57,6 +58,7 @@ __all__ = [
     "SupervisionPlan",
     "TopologyError",
     "TopologyLimits",
+    "TransportOptions",
     "WorkerPlan",
     "read_topology",
 ]

@@ -138,6 +138,10 @@ class Table:
             else:
                 self._problems.add(path, f"{shown(each)} is not a table")
 
+    def peek(self, key: str) -> object:
+        """Return a value as it stands in the file, without taking it; `None` if there is none."""
+        return self._values.get(key)
+
     def keys(self) -> tuple[str, ...]:
         """Return the keys not taken yet."""
         return tuple(self._values)

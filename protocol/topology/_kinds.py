@@ -1,7 +1,7 @@
-"""What a topology file may say about workers: the kinds there are, and their options.
+"""What a topology file may say: the kinds of worker there are, and options of all sorts.
 
-Which kinds there are is the runtime's affair; whoever reads a file passes them in, so that a
-name that is wrong is found where it stands in the file.
+Which kinds there are, and what transports understand, is the runtime's affair; whoever reads a file
+passes it in, so that what is wrong is found where it stands in the file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from .._address import Address, Route
 from . import _values as values
@@ -29,8 +29,17 @@ class OptionType(Enum):
     SECONDS = "seconds"
     """A number of at least 0."""
 
+    SIZE = "size"
+    """A whole number of at least 0."""
+
     FLAG = "flag"
     """A truth value."""
+
+    TEXTS = "texts"
+    """A list of texts that becomes a tuple."""
+
+    TABLE = "table"
+    """A table of further options, `Option.table`."""
 
     ADDRESS = "address"
     """Text that becomes an `Address`."""
@@ -52,7 +61,10 @@ _READERS: Final[dict[OptionType, Callable[[object], object]]] = {
     OptionType.TEXT: values.text,
     OptionType.COUNT: values.count,
     OptionType.SECONDS: values.seconds,
+    OptionType.SIZE: values.size,
     OptionType.FLAG: values.flag,
+    OptionType.TEXTS: values.texts,
+    OptionType.TABLE: values.table,
     OptionType.ADDRESS: values.address,
     OptionType.ADDRESSES: values.addresses,
     OptionType.ROUTE: values.route,
@@ -63,31 +75,40 @@ _READERS: Final[dict[OptionType, Callable[[object], object]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a kind.
+    """One option of a kind of worker, of a transport, or in a table of those.
 
     Attributes:
         type: What it is.
-        required: Whether a worker of the kind has to have it.
+        required: Whether it has to be there.
         choices: For a TEXT: what it can be; empty: anything.
+        can_be_off: Whether `false` may stand in its place, which becomes `None`.
+        table: For a TABLE: what is in it.
+        convert: What makes of it what it becomes; what it is read as by default.
     """
 
     type: OptionType
     required: bool = False
     choices: tuple[str, ...] = ()
+    can_be_off: bool = False
+    table: KindOptions | None = None
+    convert: Callable[[Any], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KindOptions:
-    """What a kind of worker understands.
+    """What a kind of worker understands, or a transport.
 
     Attributes:
         options: Its options, by name.
         passes_on: Whether what comes to it goes on along the rest of the onward route, so that
             the next address has to be known where it is.
+        make: What is made of all options, called with them by name: a `ValueError` of it is a
+            problem of the file, with the option that its text names. By default nothing is.
     """
 
     options: Mapping[str, Option] = field(default_factory=dict[str, Option])
     passes_on: bool = False
+    make: Callable[..., object] | None = None
 
 
 def read_option(option: Option, value: object) -> object:
@@ -96,9 +117,11 @@ def read_option(option: Option, value: object) -> object:
     Raises:
         ValueError: It is of another type, or out of range; an `AddressError` is one too.
     """
-    if option.choices:
-        return values.one_of(*option.choices)(value)
-    return _READERS[option.type](value)
+    if option.can_be_off and value is False:
+        return None
+    reader = values.one_of(*option.choices) if option.choices else _READERS[option.type]
+    read = reader(value)
+    return read if option.convert is None else option.convert(read)
 
 
 def local_heads(option: Option, value: object) -> tuple[Address, ...]:

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from . import _values as values
 from ._fields import Table
 from ._nearest import suggestion
+from ._options import TransportOptions, read_transport_options
 from ._plan import FaultsPlan, LinkPlan, ListenerPlan, NodePlan, RequestPlan, SimulationPlan
 
 __all__ = ["read_link", "read_request", "read_simulation"]
 
 
-def read_link(table: Table, nodes: Sequence[NodePlan]) -> LinkPlan | None:
+def read_link(
+    table: Table, nodes: Sequence[NodePlan], transports: TransportOptions
+) -> LinkPlan | None:
     """Read one link; `None` if it does not say from where to where."""
     node = table.need("from", values.text)
     to = table.need("to", values.text)
@@ -29,7 +32,8 @@ def read_link(table: Table, nodes: Sequence[NodePlan]) -> LinkPlan | None:
     elif uri:
         table.add("", "as is missing: a link to outside has to be given a name")
     expose = table.maybe("expose", values.addresses) or ()
-    options = table.table("options").rest()
+    goes_to = uri if listener is None else listener.uri
+    options = read_transport_options(table, goes_to, transports)
     faults = _faults(table.table("simulation"))
     table.finish()
     if node is None or address is None:

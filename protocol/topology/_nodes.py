@@ -8,8 +8,9 @@ from typing import Final
 
 from . import _values as values
 from ._fields import Table
-from ._kinds import KindOptions, Option, read_option
+from ._kinds import KindOptions
 from ._nearest import suggestion
+from ._options import TransportOptions, read_options, read_transport_options
 from ._plan import ListenerPlan, MailboxPlan, NodePlan, SupervisionPlan, WorkerPlan
 
 __all__ = ["read_node"]
@@ -20,7 +21,9 @@ ON_FAILURE: Final = ("resume", "restart", "stop", "escalate")
 _CLASS: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def read_node(nodes: Table, name: str, kinds: Mapping[str, KindOptions]) -> NodePlan:
+def read_node(
+    nodes: Table, name: str, kinds: Mapping[str, KindOptions], transports: TransportOptions
+) -> NodePlan:
     """Read one node."""
     _check_name(nodes, name)
     table = nodes.table(name)
@@ -35,7 +38,7 @@ def read_node(nodes: Table, name: str, kinds: Mapping[str, KindOptions]) -> Node
             if (worker := _worker(workers, key, kinds)) is not None
         ),
         listeners=tuple(
-            _listener(listeners, key, name)
+            _listener(listeners, key, name, transports)
             for key in listeners.keys()  # noqa: SIM118
         ),
         error_replies=table.take("error_replies", values.flag, False),
@@ -94,18 +97,7 @@ def _options(worker: Table, kind: str, kinds: Mapping[str, KindOptions]) -> dict
         near = suggestion(kind, names)
         worker.add("kind", f"no kind {kind!r}; there are: {', '.join(names)}{near}")
         return {}
-    read: dict[str, object] = {}
-    for name, option in kinds[kind].options.items():
-
-        def convert(value: object, option: Option = option) -> object:
-            return read_option(option, value)
-
-        take = table.need if option.required else table.maybe
-        value = take(name, convert)
-        if value is not None:
-            read[name] = value
-    table.finish()
-    return read
+    return read_options(table, kinds[kind])
 
 
 def _mailbox(table: Table) -> MailboxPlan:
@@ -127,17 +119,18 @@ def _supervision(table: Table) -> SupervisionPlan:
     return plan
 
 
-def _listener(listeners: Table, name: str, node: str) -> ListenerPlan:
+def _listener(listeners: Table, name: str, node: str, transports: TransportOptions) -> ListenerPlan:
     _check_name(listeners, name)
     # `main = "tcp://..."` is short for `main = { uri = "tcp://..." }`.
     table = listeners.table(name, short="uri")
+    uri = table.need("uri", values.uri) or ""
     plan = ListenerPlan(
         place=table.place,
         node=node,
         name=name,
-        uri=table.need("uri", values.uri) or "",
+        uri=uri,
         expose=table.take("expose", values.addresses, ()),
-        options=table.table("options").rest(),
+        options=read_transport_options(table, uri, transports),
     )
     table.finish()
     return plan

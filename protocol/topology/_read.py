@@ -13,6 +13,7 @@ from ._kinds import KindOptions
 from ._links import read_link, read_request, read_simulation
 from ._locate import deep_key, deep_path
 from ._nodes import read_node
+from ._options import TransportOptions, any_options
 from ._plan import Plan, TopologyLimits
 from ._references import check_references
 
@@ -27,6 +28,7 @@ def read_topology(
     file: str = "topology",
     *,
     kinds: Mapping[str, KindOptions],
+    transports: TransportOptions = any_options,
     limits: TopologyLimits = _LIMITS,
 ) -> Plan:
     """Read a topology file.
@@ -35,6 +37,8 @@ def read_topology(
         text: What is in it; bytes are UTF-8.
         file: What errors call it.
         kinds: The kinds of worker there are, by name.
+        transports: What the transport of a scheme understands, `None` if nobody knows; options
+            of listeners and links are passed on unseen then, which is the default.
         limits: How much may be in it.
 
     Returns:
@@ -46,7 +50,7 @@ def read_topology(
     problems = Problems(file, limits.problems)
     document = _parse(text, problems, limits)
     problems.check()
-    plan = _plan(file, Table(problems, (), document), kinds)
+    plan = _plan(file, Table(problems, (), document), kinds, transports)
     _check_limits(plan, problems, limits)
     check_references(plan, kinds, problems)
     problems.check()
@@ -89,13 +93,15 @@ def _where(told: str, raw: bytes) -> tuple[int, str]:
     return line, told[:1].lower() + told[1:]
 
 
-def _plan(file: str, top: Table, kinds: Mapping[str, KindOptions]) -> Plan:
+def _plan(
+    file: str, top: Table, kinds: Mapping[str, KindOptions], transports: TransportOptions
+) -> Plan:
     title = top.take("title", values.text, file)
     table = top.table("nodes")
-    nodes = tuple(read_node(table, name, kinds) for name in table.keys())  # noqa: SIM118
+    nodes = tuple(read_node(table, name, kinds, transports) for name in table.keys())  # noqa: SIM118
     if not nodes:
         top.add("", "there are no nodes; write [nodes.NAME]")
-    links = [read_link(each, nodes) for each in top.tables("links")]
+    links = [read_link(each, nodes, transports) for each in top.tables("links")]
     requests = [read_request(each, nodes) for each in top.tables("requests")]
     plan = Plan(
         file=file,

@@ -32,7 +32,10 @@ __all__ = [
     "seconds",
     "seed",
     "shown",
+    "size",
+    "table",
     "text",
+    "texts",
     "uri",
 ]
 
@@ -77,6 +80,20 @@ def count(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     raise ValueError(f"{shown(value)} is not a whole number of at least 1")
+
+
+def table(value: object) -> dict[str, object]:
+    """Return a table."""
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value)
+    raise ValueError(f"{shown(value)} is not a table")
+
+
+def size(value: object) -> int:
+    """Return a number of at least 0."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise ValueError(f"{shown(value)} is not a whole number of at least 0")
 
 
 def seed(value: object) -> int:
@@ -192,6 +209,11 @@ def listener_address(listener: str) -> Address:
 def listeners(value: object) -> tuple[Address, ...]:
     """Return a list of names of listeners, as the addresses that they have by them."""
     return tuple(listener_address(name(each)) for each in _texts(value))
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """Return a list of texts."""
+    return tuple(_texts(value))
 
 
 def _texts(value: object) -> Sequence[str]:

@@ -157,8 +157,12 @@ async def test_it_stops_in_the_reverse_order() -> None:
             "t.toml:6: nodes.b.listeners.x: cannot listen at gopher://a: no transport for",
         ),
         (
-            '[nodes.b.listeners.x]\nuri = "tcp://127.0.0.1:0"\noptions.colour = "red"',
-            "t.toml:5: nodes.b.listeners.x: cannot listen at tcp://127.0.0.1:0: ",
+            '[nodes.b.listeners.x]\nuri = "memory://topology-b"\noptions.colour = "red"',
+            "t.toml:5: nodes.b.listeners.x: cannot listen at memory://topology-b: no such option",
+        ),
+        (
+            '[nodes.b.listeners]\nx = "tls://127.0.0.1:0"',
+            "t.toml:6: nodes.b.listeners.x: cannot listen at tls://127.0.0.1:0: a listener with",
         ),
         (
             '[nodes.b.listeners]\nx = "tcp://nothing"',

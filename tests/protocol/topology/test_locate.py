@@ -221,7 +221,8 @@ def test_it_is_found_in_one_pass(text: str) -> None:
 def test_paths_that_are_too_deep() -> None:
     assert deep_path({"a": {"b": [1, {"c": 2}]}}, 4) is None
     assert deep_path({"a": {"b": [1, {"c": 2}]}}, 3) == ("a", "b", 1, "c")
-    assert deep_path({"x": 1, "a": [[[[]]]]}, 3) == ("a", 0, 0, 0)
+    nested: dict[str, object] = {"x": 1, "a": [[[[]]]]}
+    assert deep_path(nested, 3) == ("a", 0, 0, 0)
 
 
 def test_what_is_too_deep_has_the_line_of_what_it_is_in() -> None:

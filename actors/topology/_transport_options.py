@@ -1,0 +1,80 @@
+"""What a topology file may say to transports: the fields of the class that has their options.
+
+A transport is found by its entry point, as a node finds it, and its attribute `options_class` is
+that dataclass. So what can be written, of what type and in what range, is never said twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass, replace
+from enum import Enum
+from functools import cache
+from importlib.metadata import entry_points
+from types import NoneType, UnionType
+from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
+
+from ...protocol.topology import KindOptions, Option, OptionType
+from .._transport import GROUP
+
+__all__ = ["options_of", "transport_options"]
+
+_PLAIN: Final[dict[object, OptionType]] = {
+    bool: OptionType.FLAG,
+    int: OptionType.SIZE,
+    float: OptionType.SECONDS,
+    str: OptionType.TEXT,
+    tuple[str, ...]: OptionType.TEXTS,
+}
+
+
+def transport_options(scheme: str) -> KindOptions | None:
+    """Return what the transport of a scheme understands; `None` if it does not say."""
+    for entry in entry_points(group=GROUP, name=scheme):
+        try:
+            found = getattr(entry.load(), "options_class", None)
+            return None if found is None else options_of(found)
+        except Exception:  # noqa: BLE001 - it is told of when the node wants to use it
+            return None
+    return None
+
+
+@cache
+def options_of(options: type) -> KindOptions:
+    """Return what a file may say of a dataclass.
+
+    Fields that TOML has nothing for, such as functions, are left out. One that may be `None` is
+    `false` then. Those that are dataclasses themselves are tables.
+    """
+    hints = get_type_hints(options)
+    known: dict[str, Option] = {}
+    for field in fields(options):
+        option = _option(hints[field.name])
+        if option is not None and field.init:
+            has_default = field.default is not MISSING or field.default_factory is not MISSING
+            known[field.name] = replace(option, required=not has_default)
+    return KindOptions(known, make=options)
+
+
+def _option(hint: object) -> Option | None:
+    """Return the option that is of a type; `None` if TOML has nothing for it."""
+    if get_origin(hint) in (Union, UnionType):
+        parts = get_args(hint)
+        found = [option for part in parts if (option := _option(part)) is not None]
+        # What can be written in several ways is written in the most telling one.
+        found.sort(key=lambda option: option.type is not OptionType.TABLE)
+        return replace(found[0], can_be_off=NoneType in parts) if found else None
+    if hint in _PLAIN:
+        return Option(_PLAIN[hint])
+    if not isinstance(hint, type):
+        return None
+    made = cast("type[Any]", hint)
+    if issubclass(made, Enum):
+        members = {each.name.lower().replace("_", "-"): each for each in made}
+        return Option(OptionType.TEXT, choices=tuple(members), convert=members.__getitem__)
+    if is_dataclass(made):
+
+        def convert(read: dict[str, Any]) -> object:
+            return made(**read)
+
+        return Option(OptionType.TABLE, table=options_of(made), convert=convert)
+    return None
