@@ -75,8 +75,8 @@ class Transport(ABC):
     address_type: ClassVar[int | None] = None
     """The type of the addresses `resolve` takes, or `None` if it takes none."""
 
-    # `options_class`, if a transport has it, is a dataclass whose fields are the options of `listen`
-    # and `connect`: topology files are checked against it before anything is started.
+    # `options_class`, if a transport has it, is a dataclass whose fields are the options of
+    # `listen` and `connect`: topology files are checked against it before anything is started.
 
     def __init__(self, node: Node) -> None:
         self.node = node

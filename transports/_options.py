@@ -163,7 +163,9 @@ def parse_websocket_uri(uri: str, scheme: str) -> tuple[str, int, str]:
         parts = urlsplit(uri)
     except ValueError:  # brackets that do not match
         raise ValueError(f"{uri!r} is not {scheme}://host:port/path") from None
-    if parts.scheme != scheme or parts.query or parts.fragment or "@" in parts.netloc:
+    wrong = parts.scheme != scheme or parts.query or parts.fragment or "@" in parts.netloc
+    # A request for a path is a line of words, so it can have neither.
+    if wrong or " " in uri or not uri.isprintable():
         raise ValueError(f"{uri!r} is not {scheme}://host:port/path")
     host, port = parse_endpoint(parts.netloc)
     return host, port, "" if parts.path == "/" else parts.path

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
-from urllib.parse import unquote
+from typing import Any, ClassVar, Final
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ..protocol import UDS, AddressError
 from ._early import Early
@@ -16,6 +17,9 @@ from ._stream import StreamTransport
 from ._unix_file import bind, check_path, peer_name, unbind
 
 __all__ = ["UdsOptions", "UdsTransport"]
+
+_PLAIN: Final = "/:@!$&'()*+,;="
+"""What need not be escaped in the path of a URI, besides letters and the like (RFC 3986 3.3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,8 @@ class UdsPlace(Place):
             raise
 
     def where(self, server: asyncio.Server) -> str:
-        """Return the path."""
-        return self.peer
+        """Return the path, with what a URI cannot have in it escaped."""
+        return quote_from_bytes(os.fsencode(self.peer), _PLAIN)
 
     def left(self) -> None:
         """Remove the file, if it is still ours."""
@@ -100,7 +104,7 @@ class UdsTransport(StreamTransport):
 
     def place(self, uri: str, scheme: str, options: Any) -> UdsPlace:
         """Read `uds:///path`."""
-        path = unquote(uri.partition("://")[2])
+        path = os.fsdecode(unquote_to_bytes(uri.partition("://")[2]))
         if not path.strip("/.") or any(each in uri for each in "?#") or "\0" in path:
             raise ValueError(f"{uri!r} is not uds:///path")
         return UdsPlace(path, options)

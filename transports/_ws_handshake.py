@@ -130,14 +130,17 @@ class Handshake(asyncio.Protocol):
     def _may_come(self, headers: Headers) -> bool:
         """Say whether the page that connects, if it is one, is of an origin that may.
 
-        Some programs, Java's clients among them, name the listener itself as origin. It serves no
-        pages, so no page has that origin, unless the name of the host was made to lead here:
-        such a name is believed only if nobody can do that to it.
+        Some programs, Java's clients among them, name the listener itself as origin, with the
+        scheme that it is reached by. It serves no pages, so no page has that origin, unless the
+        name of the host was made to lead here: such a name is believed only if nobody can do that
+        to it.
         """
         allowed = self._web.origins
         if "*" in allowed:
             return True
-        own = [f"http://{host}" for host in headers.get_all("Host") if _is_no_name(host)]
+        secure = self._transport is not None and self._transport.get_extra_info("ssl_object")
+        scheme = "https" if secure else "http"
+        own = [f"{scheme}://{host}" for host in headers.get_all("Host") if _is_no_name(host)]
         return all(origin in allowed or origin in own for origin in headers.get_all("Origin"))
 
     def _open(self, wire: ServerProtocol, response: Response, opener: Opener, rest: bytes) -> None:

@@ -21,7 +21,7 @@ class WebSocketOptions:
             port if it is not the usual one (`https://shop.example`). `*`: all pages. Others get
             403. Browsers always send an origin; whoever sends none is no browser, and may
             connect. So may who names as origin the listener itself by its IP address or as
-            `localhost`, as programs in Java do.
+            `localhost`, with `https` if it has TLS, as programs in Java do.
         max_handshake: Most bytes of the request that opens a WebSocket, with its headers. Over
             it: 431, and close.
         handshake_timeout: How long that request may take to come, in seconds. Then the socket

@@ -5,7 +5,7 @@ import pytest
 from onward.protocol import AddressError
 from onward.protocol.ockam import MAX_FRAME, WireLimits
 from onward.transports import Backoff, TcpOptions, parse_uri
-from onward.transports._options import format_endpoint, parse_endpoint
+from onward.transports._options import format_endpoint, parse_endpoint, parse_websocket_uri
 
 
 def test_waits_double_up_to_the_longest() -> None:
@@ -79,6 +79,12 @@ def test_no_endpoints(text: str) -> None:
 def test_no_uris(uri: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         parse_uri(uri, "tcp")
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\tb", "/a\r\nb", "/a\x7f", "/\u2028", "/a?b", "/a#b"])
+def test_paths_that_cannot_be_asked_for(path: str) -> None:
+    with pytest.raises(ValueError, match=r"is not ws://host:port/path"):
+        parse_websocket_uri(f"ws://h:1{path}", "ws")
 
 
 def test_the_scheme_of_a_uri_may_have_a_plus() -> None:

@@ -8,6 +8,7 @@ import socket
 import stat
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+from urllib.parse import quote
 
 import pytest
 
@@ -70,6 +71,25 @@ async def test_an_address_of_type_5_that_is_no_path(nodes: Nodes, value: str) ->
 async def test_what_is_no_uri(nodes: Nodes, uri: str) -> None:
     with pytest.raises(ValueError, match="is not uds:///path"):
         await nodes[0].listen(uri)
+
+
+@pytest.mark.parametrize(
+    "name", ["plain-name_1.~", "a%41", "q?x", "a#b", "a b", "é", "100%", "\udcff"]
+)
+async def test_what_a_listener_says_of_itself_can_be_connected_to(
+    nodes: Nodes, path: Path, name: str
+) -> None:
+    a, _, c = nodes
+    await c.start(Echo, address="echo")
+    where = path.with_name(name)
+    named = f"uds://{path.parent}/{quote(os.fsencode(name))}"
+    listener = cast(StreamListener, await c.listen(named, expose=["echo"]))
+    assert where.exists()
+    assert listener.uri == named
+    link = await a.connect(listener.uri)
+    assert (await a.request([link, "echo"], b"hi")).payload == b"hi"
+    (dialled,) = cast(UdsTransport, a.transport("uds")).statistics()
+    assert dialled.peer == str(where)
 
 
 async def test_a_path_that_is_too_long(nodes: Nodes) -> None:
