@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from ._tls import NAME_KINDS
+
 if TYPE_CHECKING:
     from ..actors import Node
     from ..protocol import Address, Message
@@ -36,8 +38,18 @@ def from_certificate(node: Node, *names: str) -> Callable[[Message], bool]:
 
     Args:
         node: The node of the worker.
-        *names: Names, as `LinkStatistics.names` has them; one of them must be in the certificate.
+        *names: Names, as `LinkStatistics.names` has them, each with its kind: `URI:`, `DNS:`,
+            `IP:`, `email:`, or `CN:` of certificates that have no others. One of them must be in
+            the certificate.
+
+    Raises:
+        ValueError: A name has no kind.
     """
+    for name in names:
+        kind, mark, _ = name.partition(":")
+        if not mark or kind not in NAME_KINDS:
+            kinds = ", ".join(NAME_KINDS)
+            raise ValueError(f"a name is like DNS:…, with one of {kinds} before it, not {name!r}")
     wanted = frozenset(names)
 
     def certified(message: Message) -> bool:

@@ -81,5 +81,5 @@ class LinkStatistics:
     """Why the last connection or attempt ended; empty if none has."""
 
     names: tuple[str, ...] = ()
-    """The names in the peer's certificate, if there is one that was verified: URIs, DNS names, IP
-    and mail addresses, then the common name."""
+    """The names in the peer's certificate, if there is one that was verified, each with its kind:
+    `URI:…`, `DNS:…`, `IP:…` and `email:…`; `CN:…`, the common name, only if it has no others."""

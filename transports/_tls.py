@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from typing import Any, Final, cast
 
 __all__ = [
+    "NAME_KINDS",
     "NO_TLS",
     "TlsOptions",
     "certified_names",
@@ -34,8 +35,11 @@ _OF_NO_TLS: Final = frozenset(
 """What OpenSSL says of bytes that are no TLS."""
 
 _IP: Final = "IP Address"
-_KINDS: Final = ("URI", "DNS", _IP, "email")
-"""The names of a certificate that are shown, in this order, before its common name."""
+_KINDS: Final = {"URI": "URI", "DNS": "DNS", _IP: "IP", "email": "email"}
+"""The names of a certificate that are shown, in this order, and what is put before each."""
+
+NAME_KINDS: Final = (*_KINDS.values(), "CN")
+"""What the names of a certificate begin with, before a colon."""
 
 MAX_NAMES: Final = 16
 """Most names of a peer's certificate that are kept; further ones are not seen."""
@@ -155,6 +159,10 @@ def _try(what: str, path: str, load: Callable[[], object]) -> None:
 def certified_names(certificate: Any) -> tuple[str, ...]:
     """Return the names in a peer's certificate that was verified: at most `MAX_NAMES`.
 
+    Each has its kind before it, so that none is taken for one of another: an authority that hands
+    out names of hosts may not have looked whether one of them reads like a URI. The common name
+    counts only if there are no others (RFC 6125 section 6.4.4).
+
     Args:
         certificate: As `getpeercert` gives it: `None` or empty if there is none.
     """
@@ -163,11 +171,13 @@ def certified_names(certificate: Any) -> tuple[str, ...]:
 
 def _names(certificate: dict[str, Any]) -> Iterator[str]:
     alternatives = cast("tuple[tuple[str, str], ...]", certificate.get("subjectAltName", ()))
-    for kind in _KINDS:
+    for kind, shown in _KINDS.items():
         found = (value for each, value in alternatives if each == kind)
-        yield from map(_usual, found) if kind == _IP else found
+        yield from (f"{shown}:{_usual(each) if kind == _IP else each}" for each in found)
+    if alternatives:
+        return
     for parts in cast("tuple[tuple[tuple[str, str], ...], ...]", certificate.get("subject", ())):
-        yield from (value for key, value in parts if key == "commonName")
+        yield from (f"CN:{value}" for key, value in parts if key == "commonName")
 
 
 def _usual(address: str) -> str:

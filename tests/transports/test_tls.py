@@ -75,10 +75,10 @@ def test_requests_both_ways_and_who_the_peer_is(
                 answer = await a.request([link, "echo"], bytes(size))
                 assert answer.payload == bytes(size)
             (accepted,) = listener.statistics().links
-            assert accepted.names == ("client.example", "Client One")
+            assert accepted.names == ("DNS:client.example",)
             assert accepted.state is LinkState.UP
             (dialled,) = cast(StreamTransport, a.transport(listener.uri)).statistics()
-            assert set(dialled.names) == {"localhost", "127.0.0.1", "::1"} or "uds" in uri
+            assert set(dialled.names) == {"DNS:localhost", "IP:127.0.0.1", "IP:::1"} or "uds" in uri
             assert (listener.statistics().handshakes, listener.statistics().refused) == (0, {})
             await a.stop_worker(link)
             await eventually(lambda: not listener.statistics().links)
@@ -330,7 +330,7 @@ async def test_a_link_with_tls_serves_addresses_of_type_1(
 
 async def test_a_worker_for_peers_of_a_name(nodes: Nodes, certificates: Certificates) -> None:
     a, b, c = nodes
-    only = from_certificate(c, "client.example")
+    only = from_certificate(c, "DNS:client.example")
     recorder = await Recorder.on(c, "c1")
     listener = await listening(c, "tls://127.0.0.1:0", certificates.strict, expose=["c1"])
     plain = await c.listen("tcp://127.0.0.1:0", expose=["c1"])
@@ -343,8 +343,8 @@ async def test_a_worker_for_peers_of_a_name(nodes: Nodes, certificates: Certific
     c.send("c1", b"")
     local = await recorder.next()
     assert [only(each) for each in (certified, other, local)] == [True, False, False]
-    assert not from_certificate(c, "Nobody")(certified)
-    assert not from_certificate(a, "client.example")(certified)
+    assert not from_certificate(c, "URI:client.example", "CN:Client One")(certified)
+    assert not from_certificate(a, "DNS:client.example")(certified)
     await a.stop_worker(near)
     await eventually(lambda: not listener.statistics().links)
     assert not only(certified)
@@ -469,6 +469,37 @@ async def test_a_client_that_does_not_go_on(nodes: Nodes, certificates: Certific
     assert listener.statistics().refused == {"no TLS handshake within 0.05 s": 1}
 
 
+@pytest.mark.parametrize("name", ["client.example", "dns:client.example", "", "spiffe://a/b"])
+async def test_a_name_without_its_kind(nodes: Nodes, name: str) -> None:
+    with pytest.raises(ValueError, match=r"a name is like DNS:…, with one of"):
+        from_certificate(nodes[0], "URI:spiffe://a/b", name)
+
+
+@pytest.mark.parametrize(("scheme", "expected"), [("https", 101), ("http", 403)])
+async def test_programs_that_name_the_listener_as_origin(
+    nodes: Nodes, certificates: Certificates, scheme: str, expected: int
+) -> None:
+    _, _, c = nodes
+    listener = await listening(c, "wss://127.0.0.1:0", certificates.listener)
+    host, port = parse_uri(listener.uri, "wss")
+    context = client_context(certificates.anonymous)
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    asked = (
+        "GET / HTTP/1.1",
+        f"Host: {host}:{port}",
+        f"Origin: {scheme}://{host}:{port}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "Sec-WebSocket-Version: 13",
+    )
+    writer.write("\r\n".join((*asked, "", "")).encode())
+    assert int((await reader.readline()).split()[1]) == expected
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
 def test_names_of_a_certificate() -> None:
     certificate = {
         "subject": ((("countryName", "AQ"),), (("commonName", "one"),)),
@@ -482,16 +513,27 @@ def test_names_of_a_certificate() -> None:
         ),
     }
     assert certified_names(certificate) == (
-        "spiffe://a/b",
-        "a.example",
-        "one",
-        "10.0.0.1",
-        "<invalid>",
+        "URI:spiffe://a/b",
+        "DNS:a.example",
+        "DNS:one",
+        "IP:10.0.0.1",
+        "IP:<invalid>",
     )
     assert certified_names(None) == ()
     assert certified_names({}) == ()
     many = {"subjectAltName": tuple(("DNS", str(number)) for number in range(100))}
     assert len(certified_names(many)) == 16
+
+
+def test_the_common_name_counts_only_if_there_are_no_others() -> None:
+    subject = ((("commonName", "spiffe://shop/admin"),),)
+    assert certified_names({"subject": subject}) == ("CN:spiffe://shop/admin",)
+    others = (("DNS", "user-7.example"),)
+    assert certified_names({"subject": subject, "subjectAltName": others}) == (
+        "DNS:user-7.example",
+    )
+    unread = (("othername", "<unsupported>"),)
+    assert certified_names({"subject": subject, "subjectAltName": unread}) == ()
 
 
 def ssl_error(reason: str) -> ssl.SSLError:
