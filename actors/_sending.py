@@ -31,7 +31,8 @@ _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUn
 LONG_ROUTE: Final = MAX_ROUTE_LENGTH * 3 // 4
 """Addresses of a return route from which on who looks on is told of each further one."""
 
-ONE_HOP: Final = Context(hops=1)
+COUNTED: Final = tuple(Context(hops=hops) for hops in range(MAX_ROUTE_LENGTH + 1))
+"""Contexts with nothing but a count of hops; to make one takes as long as half a hop."""
 
 
 class Sending(Actor):
@@ -172,12 +173,14 @@ class Sending(Actor):
         """
         context = message[4]
         if context is None:
-            return None if message[3] is None else ONE_HOP
-        deadline, trace, meta, hops = context
+            return None if message[3] is None else COUNTED[1]
+        hops = context[3]
         if hops >= self.node.limits.hops:
             raise RoutingLoop(message.to, f"passed on {hops} times without a trace")
+        if hops < MAX_ROUTE_LENGTH and context is COUNTED[hops]:
+            return COUNTED[hops + 1]
         # Not `_replace`, which takes longer than all the rest of a hop.
-        return _new(Context, (deadline, trace, meta, hops + 1))
+        return _new(Context, (context[0], context[1], context[2], hops + 1))
 
     def reply(self, message: Message, payload: bytes, own: Address | None = None) -> None:
         """Answer a message along its return route.

@@ -124,16 +124,21 @@ async def test_who_asked_hears_of_the_loop(loop: str) -> None:
         assert node.dead_letters.by_reason == {reason: 1}
 
 
+@pytest.mark.parametrize("hops", [5, MAX_ROUTE_LENGTH + 6])
 @virtual_time
-async def test_the_bound_on_hops_is_the_nodes() -> None:
+async def test_the_bound_on_hops_is_the_nodes(hops: int) -> None:
     does, _, _ = LOOPS["steps"]
-    async with Node(limits=NodeLimits(hops=5)) as node:
+    async with Node(limits=NodeLimits(hops=hops)) as node:
         a, b = Hop(does), Hop(does)
         node.spawn(lambda: a, address="a")
         node.spawn(lambda: b, address="b")
-        with pytest.raises(RoutingLoop, match="passed on 5 times without a trace"):
+        with pytest.raises(RoutingLoop, match=f"passed on {hops} times without a trace"):
             await node.request("a", b"")
-        assert a.count + b.count == 6
+        assert a.count + b.count == hops + 1
+        node.send("a", b"without a deadline")
+        await asyncio.sleep(1)
+        assert node.dead_letters.by_reason == {"rerouted too often": 2}
+        assert a.count + b.count == 2 * hops + 3
 
 
 @virtual_time
