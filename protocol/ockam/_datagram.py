@@ -49,6 +49,7 @@ PART_COST: Final = 128
 """Bytes that a part counts for besides its own: about what the objects take that hold it."""
 
 _MAX_U16: Final = 0xFFFF
+_HALF: Final = 0x8000
 _MAX_U32: Final = 0xFFFF_FFFF
 
 
@@ -211,7 +212,9 @@ class Assembler:
     """Puts the messages of many peers together.
 
     A part that cannot be of the same message as others with its number is of a newer one: numbers
-    come again after 65536 messages, and after a restart. What was there is given up.
+    come again after 65536 messages, and after a restart. What was there is given up. So is a
+    message whose peer is 32768 numbers ahead of it by now, before its number comes again. That a
+    number has come again cannot be told if hardly anything came in between.
 
     Args:
         limits: What may be kept.
@@ -219,16 +222,18 @@ class Assembler:
     Attributes:
         dropped: What came for nothing, by reason: datagrams that are `malformed`, parts that are
             `duplicate`s, messages `too big`, and messages given up: `contradicted`, `not whole in
-            time`, `too many of the peer`, `too many`, `too many bytes`.
+            time`, `overtaken` by 32768 others, `too many of the peer`, `too many`, `too many
+            bytes`.
     """
 
-    __slots__ = ("_bytes", "_order", "_peers", "dropped", "limits")
+    __slots__ = ("_bytes", "_latest", "_order", "_peers", "dropped", "limits")
 
     def __init__(self, limits: DatagramLimits = DatagramLimits()) -> None:
         self.limits = limits
         self.dropped: Counter[str] = Counter()
         self._order: dict[tuple[Hashable, int], _Unfinished] = {}  # the oldest first
         self._peers: dict[Hashable, dict[int, None]] = {}  # the oldest of each first
+        self._latest: dict[Hashable, int] = {}  # the number that is furthest ahead, of the same
         self._bytes = 0
 
     @property
@@ -258,12 +263,26 @@ class Assembler:
         except MalformedMessage:
             self.dropped["malformed"] += 1
             return None
+        if peer in self._peers:
+            self._note(peer, part.number)
         key = (peer, part.number)
         if part.end > self.limits.max_message:
             self.dropped["too big"] += 1
             self._give_up(key)
             return None
         return self._take(key, part, now)
+
+    def _note(self, peer: Hashable, number: int) -> None:
+        """Note how far a peer is, and give up what is so far behind that it never comes."""
+        if not 0 < (number - self._latest[peer]) & _MAX_U16 < _HALF:
+            return
+        self._latest[peer] = number
+        numbers = self._peers[peer]
+        while numbers:
+            oldest = next(iter(numbers))
+            if (number - oldest) & _MAX_U16 < _HALF:
+                return
+            self._give_up((peer, oldest), "overtaken")
 
     def _take(self, key: tuple[Hashable, int], part: Part, now: float) -> bytes | None:
         message = self._order.get(key)
@@ -318,6 +337,7 @@ class Assembler:
             self._give_up(next(iter(self._order)), "too many")
         message = self._order[key] = _Unfinished(now)
         self._peers.setdefault(peer, {})[number] = None
+        self._latest.setdefault(peer, number)
         return message
 
     def _give_up(self, key: tuple[Hashable, int], reason: str = "") -> None:
@@ -330,5 +350,6 @@ class Assembler:
         del numbers[number]
         if not numbers:
             del self._peers[peer]
+            del self._latest[peer]
         if reason:
             self.dropped[reason] += 1

@@ -172,6 +172,34 @@ def test_of_two_parts_that_contradict_each_other_the_newer_counts(name: str) -> 
         assert assembler.get_timer() == 6.0
 
 
+@pytest.mark.parametrize("step", [7, 1000, 32_767])
+def test_a_message_is_given_up_before_its_number_comes_again(step: int) -> None:
+    assembler = Assembler()
+    first = 65_000
+    assembler.receive("p", split_message(b"A" * 600, first)[0], 0.0)
+    for ahead in range(step, 65_536, step):
+        whole = split_message(b"x", (first + ahead) % 65_536)[0]
+        assert assembler.receive("p", whole, 0.0) == b"x"
+        assert assembler.unfinished == (ahead < 32_768)
+    assert assembler.receive("p", split_message(b"B" * 600, first)[1], 0.0) is None
+    assert assembler.dropped == {"overtaken": 1}
+
+
+def test_messages_of_a_peer_that_overtake_one_another_stay() -> None:
+    assembler = Assembler()
+    parts = {number: split_message(bytes([number]) * 600, number) for number in (3, 1, 2)}
+    for first, _ in parts.values():
+        assembler.receive("p", first, 0.0)
+    # As after a restart: there is no telling how far that is ahead.
+    assert assembler.receive("p", split_message(b"x", 40_000)[0], 0.0) == b"x"
+    # Another peer's numbers are its own.
+    assert assembler.receive("q", split_message(b"x", 32_770)[0], 0.0) == b"x"
+    assert assembler.receive("p", split_message(b"x", 32_769)[0], 0.0) == b"x"
+    assert assembler.unfinished == 3
+    assert assembler.receive("p", split_message(b"x", 32_771)[0], 0.0) == b"x"
+    assert (assembler.unfinished, assembler.held) == (0, 0)
+
+
 def test_the_same_part_again_is_a_duplicate() -> None:
     assembler = Assembler()
     for part in (Part(1, 4, True, b"aaaa"), Part(1, 4, True, b"aaaa"), Part(1, 8, True, b"a")):
