@@ -28,7 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             changes[name] = getattr(given, name)
     logging.getLogger("onward").addHandler(logging.NullHandler())
     report = run_suite(
-        given.uri, replace(claims, **changes), transport=given.transport, cases=given.case or CASES
+        given.uri,
+        replace(claims, **changes),
+        transport=given.transport,
+        loop_factory=given.loop,
+        cases=given.case or CASES,
     )
     sys.stdout.write(f"{report}\n")
     return 0 if report.passed else 1
@@ -45,7 +49,13 @@ def _parser() -> argparse.ArgumentParser:
         help="where to listen; {n} stands for a number that is new each time, {tmp} for a folder",
     )
     parser.add_argument(
-        "--transport", type=_transport, metavar="MODULE:CLASS", help="a class without entry point"
+        "--transport", type=_thing, metavar="MODULE:CLASS", help="a class without entry point"
+    )
+    parser.add_argument(
+        "--loop",
+        type=_thing,
+        metavar="MODULE:FUNCTION",
+        help="what makes the event loop, as uvloop:new_event_loop",
     )
     parser.add_argument(
         "--claims", nargs="+", choices=_YES_OR_NO, default=(), metavar="CLAIM", help="it claims"
@@ -69,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _transport(text: str) -> Any:
+def _thing(text: str) -> Any:
     module, _, name = text.partition(":")
     try:
         return getattr(importlib.import_module(module), name)

@@ -9,7 +9,9 @@ from typing import Any, Final, TypeAlias
 __all__ = ["Claims", "Raw"]
 
 Raw: TypeAlias = Callable[[str, bytes], Awaitable[None]]
-"""Writes bytes to where the listener of a URI takes them, as a stranger could, and goes away."""
+"""Writes bytes to where the listener of a URI takes them, as a stranger could, and goes away.
+
+If there are handshakes it does that instead of each, and after it."""
 
 
 def _no_options() -> Mapping[str, Any]:

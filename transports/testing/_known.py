@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from ...protocol import TCP, UDP, UDS, WEBSOCKET
 from ...protocol.ockam import MAX_FRAME
-from .._options import parse_endpoint, parse_uri
 from ..simulated import SIMULATED
 from ._claims import DEFAULT, Claims
+from ._strangers import to_datagrams, to_stream
 
 __all__ = ["known_claims"]
 
 
-async def _to_stream(uri: str, data: bytes) -> None:
-    """Connect to a socket as a stranger would, write, and go away."""
-    scheme, _, rest = uri.partition("://")
-    if scheme == "uds":
-        _, writer = await asyncio.open_unix_connection(rest)
-    else:
-        _, writer = await asyncio.open_connection(*parse_endpoint(rest.partition("/")[0]))
-    with suppress(OSError):
-        writer.write(data)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-
-
-async def _to_datagrams(uri: str, data: bytes) -> None:
-    """Send a datagram, of what fits into one."""
-    where = parse_uri(uri, "udp")
-    loop = asyncio.get_running_loop()
-    sender, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=where)
-    sender.sendto(data[:_DATAGRAM])
-    sender.close()
-
-
-_DATAGRAM: Final = 60_000
-_STREAM: Final = Claims(reconnects=True, too_large=MAX_FRAME, raw=_to_stream)
+_STREAM: Final = Claims(reconnects=True, too_large=MAX_FRAME, raw=to_stream)
 
 _KNOWN: Final[dict[str, Claims]] = {
     "memory": Claims(),
@@ -58,7 +32,7 @@ _KNOWN: Final[dict[str, Claims]] = {
         ephemeral=True,
         address_type=UDP,
         max_payload=32 * 1024,
-        raw=_to_datagrams,
+        raw=to_datagrams,
     ),
 }
 

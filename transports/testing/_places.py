@@ -99,7 +99,10 @@ async def nodes_of_different_threads(stage: Stage) -> None:
         stage.equip(background.node)
         with background:
             link = background.connect(listener.uri, **stage.claims.connect_options)
-            asked = [background.request([link, "echo"], b"%d" % each) for each in range(20)]
+            asked = [
+                background.request([link, "echo"], b"%d" % each, timeout=stage.claims.patience)
+                for each in range(20)
+            ]
         return [answer.payload for answer in asked]
 
     answers = await asyncio.to_thread(far)

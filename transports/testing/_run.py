@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...actors.testing import VirtualLoop
 from ._case import Case
@@ -22,7 +22,10 @@ from ._stage import Stage
 if TYPE_CHECKING:
     from .._base import Transport
 
-__all__ = ["CASES", "Outcome", "Report", "conformance", "run_case", "run_suite"]
+__all__ = ["CASES", "LoopFactory", "Outcome", "Report", "conformance", "run_case", "run_suite"]
+
+LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
+"""What makes the event loop of a case, as `uvloop.new_event_loop`."""
 
 CASES: Final[tuple[Case, ...]] = (*DELIVERY, *GATES, *PRESSURE, *ENDS, *PLACES)
 """All cases, in the order they are run."""
@@ -90,6 +93,7 @@ def run_case(
     claims: Claims | None = None,
     *,
     transport: type[Transport] | None = None,
+    loop_factory: LoopFactory | None = None,
 ) -> None:
     """Run one case, on an event loop of its own.
 
@@ -98,6 +102,8 @@ def run_case(
         uri: Where to listen; see `run_suite`.
         claims: What the transport claims.
         transport: Its class, if it has no entry point.
+        loop_factory: What makes the event loop; by default it is asyncio's, or a virtual one for
+            a transport that claims to run on that.
 
     Raises:
         AssertionError: The claim does not hold.
@@ -116,8 +122,8 @@ def run_case(
                 raise AssertionError(text) from error
             raise
 
-    factory = VirtualLoop if known.virtual else asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    usual = VirtualLoop if known.virtual else asyncio.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory or usual) as runner:
         runner.run(play())
 
 
@@ -126,6 +132,7 @@ def run_suite(
     claims: Claims | None = None,
     *,
     transport: type[Transport] | None = None,
+    loop_factory: LoopFactory | None = None,
     cases: Iterable[Case] = CASES,
 ) -> Report:
     """Run every case that is claimed.
@@ -136,6 +143,7 @@ def run_suite(
         claims: What the transport claims; by default what is known of those of this package, and
             for others what is usual.
         transport: Its class, if it has no entry point.
+        loop_factory: As for `run_case`.
         cases: Which cases; all by default.
 
     Returns:
@@ -151,7 +159,7 @@ def run_suite(
         began = time.perf_counter()
         failure = ""
         try:
-            run_case(case, uri, known, transport=transport)
+            run_case(case, uri, known, transport=transport, loop_factory=loop_factory)
         except AssertionError as error:
             failure = str(error) or "it does not hold"
         except Exception as error:  # noqa: BLE001 - whatever a transport raises
@@ -165,6 +173,7 @@ def conformance(
     claims: Claims | None = None,
     *,
     transport: type[Transport] | None = None,
+    loop_factory: LoopFactory | None = None,
 ) -> Callable[[Case], None]:
     """Make a test for pytest of the suite: one line in a test file.
 
@@ -176,6 +185,7 @@ def conformance(
         uri: As for `run_suite`.
         claims: As for `run_suite`.
         transport: As for `run_suite`.
+        loop_factory: As for `run_case`.
 
     Returns:
         A test with a parameter: each case that is claimed.
@@ -187,6 +197,6 @@ def conformance(
 
     @pytest.mark.parametrize("case", claimed, ids=[each.name for each in claimed])
     def test_conformance(case: Case) -> None:
-        run_case(case, uri, known, transport=transport)
+        run_case(case, uri, known, transport=transport, loop_factory=loop_factory)
 
     return test_conformance
