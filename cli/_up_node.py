@@ -33,25 +33,35 @@ def run_node(plan: Plan, arguments: argparse.Namespace) -> None:
     except LookupError as error:
         raise CommandError(str(error), Status.USAGE) from error
     if arguments.led:
-        run(lambda stop: lead(stop, plan, name))
+        run(lambda stop: _led(stop, plan, name))
     else:
         run(lambda stop: _alone(stop, plan, name, arguments))
 
 
-async def lead(stop: Stop, plan: Plan, name: str, file: int = 0) -> None:
-    """Do what the lines of the standard input say, until their end or a signal."""
-    steps = Steps(file)
+async def _led(stop: Stop, plan: Plan, name: str) -> None:
+    await lead(stop, plan, name, Steps())
+
+
+async def lead(stop: Stop, plan: Plan, name: str, steps: Steps) -> None:
+    """Do one step after the other, until their end or a signal; then close them."""
     try:
         led = _Led(plan, name)
+        is_alone = False
         try:
             while True:
                 step = await stop.unless(steps.next())
-                if step is None or not await stop.unless(led.do(step)):
+                is_alone = step is None
+                if step is None or step["do"] == "end":
+                    return
+                steps.folder = step.get("directory", steps.folder)
+                if not await stop.unless(led.do(step)):
                     return
         except Interrupted:
             return
         finally:
             await led.stop()
+            if is_alone:
+                steps.remove_folder()
     finally:
         steps.close()
 

@@ -18,7 +18,7 @@ from ._run import Interrupted, Stop, run
 from ._show import printable
 from ._status import CommandError, Status
 from ._up import judge
-from ._up_steps import GRACE, Said, decode, encode
+from ._up_steps import FOLDER, GRACE, Said, decode, encode
 
 __all__ = ["run_processes"]
 
@@ -51,7 +51,7 @@ def run_processes(plan: Plan, arguments: argparse.Namespace) -> None:
 
 
 async def _run(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory(prefix="onward-") as directory:
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as directory:
         children = _Children(plan, arguments, directory)
         try:
             await stop.unless(children.start())
@@ -114,8 +114,10 @@ class _Child:
         return answer
 
     async def end(self, timeout: float) -> None:
-        """End it by the end of its input, or, when it does not within the time, kill it."""
-        self._input.close()
+        """Tell it to end, or, when it does not within the time, kill it."""
+        if not self._input.is_closing():
+            self.tell("end")
+            self._input.close()
         try:
             await asyncio.wait_for(self._process.wait(), timeout)
         except TimeoutError:

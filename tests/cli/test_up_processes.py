@@ -153,13 +153,18 @@ def test_a_signal_ends_all(tmp_path: Path, number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
-def test_nobody_is_left_when_the_command_is_killed(tmp_path: Path) -> None:
+def test_nothing_is_left_when_the_command_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with running(tmp_path) as run:
         process = run.process
         lines_until(process, "two.toml")
         run.nodes()
+        assert len(list(tmp_path.glob("onward-*"))) == 1
         process.kill()
         assert run.all_end()
+        assert not list(tmp_path.glob("onward-*"))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,15 +15,16 @@ import pytest
 from onward.cli._run import Stop
 from onward.cli._up import read_file
 from onward.cli._up_node import lead
-from onward.cli._up_steps import Said, Steps, decode, encode
+from onward.cli._up_steps import FOLDER, Said, Steps, decode, encode
 from tests.support.commands import TIMEOUT, Output, printed
 
 BLOCKED = """
-import asyncio, time
+import asyncio, sys, time
 from onward.cli._up_steps import Steps
 
 async def main():
     steps = Steps(grace=0.05)
+    steps.folder = sys.argv[1]
     print("blocks", flush=True)
     time.sleep(60)
 
@@ -46,15 +47,42 @@ payload = "x"
 """
 
 
+class Fed:
+    """Steps that come by a pipe. Each end of it is closed once, the reading one after its thread.
+
+    A number that is closed twice, or while somebody reads it, may be another file's by then.
+    """
+
+    def __init__(self) -> None:
+        self._from, to = os.pipe()
+        self._to: int | None = to
+        self.steps = Steps(self._from)
+
+    def write(self, data: bytes) -> None:
+        assert self._to is not None
+        os.write(self._to, data)
+
+    def end(self) -> None:
+        """Close the writing end. Idempotent."""
+        if self._to is not None:
+            to, self._to = self._to, None
+            os.close(to)
+
+    def close(self) -> None:
+        """Have the thread end, and close the rest."""
+        self.steps.close()
+        self.end()
+        assert self.steps.join(TIMEOUT)
+        os.close(self._from)
+
+
 @contextmanager
-def pipe() -> Generator[tuple[int, int]]:
-    ends = os.pipe()
+def fed() -> Generator[Fed]:
+    made = Fed()
     try:
-        yield ends
+        yield made
     finally:
-        for end in ends:
-            with suppress(OSError):
-                os.close(end)
+        made.close()
 
 
 class Leader:
@@ -63,11 +91,11 @@ class Leader:
     def __init__(self, path: Path, name: str, output: Output) -> None:
         self.stop = Stop()
         self._output = output
-        self._from, self._to = os.pipe()
-        self.over = asyncio.create_task(lead(self.stop, read_file(str(path)), name, self._from))
+        self.fed = Fed()
+        self.over = asyncio.create_task(lead(self.stop, read_file(str(path)), name, self.fed.steps))
 
     def tell(self, **step: object) -> None:
-        os.write(self._to, f"{encode(step)}\n".encode())
+        self.fed.write(f"{encode(step)}\n".encode())
 
     async def answer(self) -> Said:
         while True:
@@ -80,9 +108,12 @@ class Leader:
         return await self.answer()
 
     async def end(self) -> None:
-        os.close(self._to)
-        await asyncio.wait_for(self.over, TIMEOUT)
-        os.close(self._from)
+        """Be killed, as it were."""
+        self.fed.end()
+        try:
+            await asyncio.wait_for(self.over, TIMEOUT)
+        finally:
+            self.fed.close()
 
 
 async def test_a_node_does_one_step_after_the_other(tmp_path: Path) -> None:
@@ -138,6 +169,35 @@ async def test_a_node_that_is_to_stop_does(tmp_path: Path) -> None:
         await near.end()
 
 
+@pytest.mark.parametrize("left", [True, False])
+async def test_the_last_to_know_a_folder_removes_it(left: bool, tmp_path: Path) -> None:
+    file = tmp_path / "t.toml"
+    file.write_text(TWO)
+    folder = tmp_path / f"{FOLDER}x"
+    folder.mkdir()
+    with printed() as output:
+        far = Leader(file, "far", output)
+        await far.do(do="listen", token="token", directory=str(folder))
+        assert (folder / "far").exists()
+        if not left:
+            # The command lives, and removes it itself.
+            far.tell(do="end")
+            await asyncio.wait_for(far.over, TIMEOUT)
+            assert not (folder / "far").exists()
+        await far.end()
+    assert folder.exists() is not left
+
+
+async def test_no_other_folder_is_removed(tmp_path: Path) -> None:
+    file = tmp_path / "t.toml"
+    file.write_text(TWO)
+    with printed() as output:
+        far = Leader(file, "far", output)
+        await far.do(do="listen", token="token", directory=str(tmp_path))
+        await far.end()
+    assert file.exists()
+
+
 @pytest.mark.parametrize("first", [{"do": "link", "uris": {}}, None])
 async def test_steps_that_nobody_sends(tmp_path: Path, first: Said | None) -> None:
     file = tmp_path / "t.toml"
@@ -155,15 +215,14 @@ async def test_steps_that_nobody_sends(tmp_path: Path, first: Said | None) -> No
 
 
 async def test_lines_come_whole_whatever_they_are_read_in() -> None:
-    with pipe() as (source, sink):
-        steps = Steps(source)
+    with fed() as made:
         for part in (b'{"a"', b": 1}\n{", b'"b": 2}\n'):
-            os.write(sink, part)
-        assert await steps.next() == {"a": 1}
-        assert await steps.next() == {"b": 2}
-        steps.close()
-        os.close(sink)
-        assert await steps.next() is None
+            made.write(part)
+        assert await made.steps.next() == {"a": 1}
+        assert await made.steps.next() == {"b": 2}
+        made.steps.close()
+        made.end()
+        assert await made.steps.next() is None
 
 
 async def test_a_file_that_cannot_be_read_is_the_end(tmp_path: Path) -> None:
@@ -172,13 +231,16 @@ async def test_a_file_that_cannot_be_read_is_the_end(tmp_path: Path) -> None:
         steps = Steps(folder)
         steps.close()
         assert await steps.next() is None
+        assert steps.join(TIMEOUT)
     finally:
         os.close(folder)
 
 
-def test_a_node_that_blocks_ends_all_the_same() -> None:
+def test_a_node_that_blocks_ends_all_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / f"{FOLDER}x"
+    folder.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", BLOCKED],
+        [sys.executable, "-c", BLOCKED, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -189,17 +251,19 @@ def test_a_node_that_blocks_ends_all_the_same() -> None:
         process.stdin.close()
         try:
             assert process.wait(TIMEOUT) == 1
+            assert not folder.exists()
         finally:
             process.kill()
 
 
 def test_a_loop_that_is_closed_wants_no_lines() -> None:
-    with pipe() as (source, sink):
+    async def begin() -> Fed:
+        return Fed()
 
-        async def begin() -> Steps:
-            return Steps(source)
-
-        steps = asyncio.run(begin())
-        os.write(sink, b"{}\n")
-        os.close(sink)
-        assert steps._over.wait(TIMEOUT)
+    made = asyncio.run(begin())
+    try:
+        made.write(b"{}\n")
+        made.end()
+        assert made.steps._over.wait(TIMEOUT)
+    finally:
+        made.close()
