@@ -11,6 +11,7 @@ async with Node("near") as node:
 Nothing is told by a node that has no tracer, and none has one unless it is given one.
 """
 
+from ._chain import TracerChain
 from ._collect import TraceOptions, trace
 from ._hops import HopTracer, HopTracerOptions, HopTracerStatistics
 from ._otel import OpenTelemetryTracer
@@ -26,5 +27,6 @@ __all__ = [
     "TraceGap",
     "TraceHop",
     "TraceOptions",
+    "TracerChain",
     "trace",
 ]

@@ -21,7 +21,7 @@ from ...protocol import (
     with_trace_mark,
 )
 from .._worker import Worker
-from ._hops import HopTracer
+from ._chain import hop_tracer_of
 from ._trace import ROOT, Trace, analyse
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ async def trace(
     address = await node.start(lambda: collector)
     unsubscribe = node.dead_letters.subscribe(collector.dead)
     text = with_trace_mark({}, TraceMark(made, ROOT, 0, address))
+    own = hop_tracer_of(node.tracer)
     started = clock()
     try:
         collector.send(steps, payload, context=Context(trace=text))
@@ -107,7 +108,7 @@ async def trace(
         ended,
         answer=collector.answer,
         answered_after=collector.answered_after,
-        own_node=node.tracer.node_id if isinstance(node.tracer, HopTracer) else "",
+        own_node="" if own is None else own.node_id,
         lost=collector.lost,
     )
 

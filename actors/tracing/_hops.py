@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import (
     MAX_MARK_DEPTH,
+    Address,
     Context,
     HopOutcome,
     HopReport,
@@ -214,7 +215,7 @@ class HopTracer(Tracer):
         except MalformedMessage:
             return False
         self._passed += 1
-        self._send(worker, way, message.payload, message.context)
+        self._send(worker, message.to, way, message.payload, message.context)
         return True
 
     def _begin(
@@ -259,7 +260,7 @@ class HopTracer(Tracer):
             way = onward[1:]
         else:
             return self._ways.origin(mark)
-        return Origin(mark.trace, mark.tracer, worker.address, way)
+        return Origin(mark.trace, mark.tracer, worker.address, message.to, way)
 
     def _sender(self, worker: Worker, origin: Origin) -> Worker | None:
         """Return the worker that a report is sent as; `None` if that has stopped."""
@@ -310,13 +311,15 @@ class HopTracer(Tracer):
         """Send a report; if it cannot be delivered it is a dead letter."""
         self._reported += 1
         context = Context(trace=tracing_of_report(report.trace))
-        self._send(worker, origin.way, encode_hop_report(report), context)
+        self._send(worker, origin.own, origin.way, encode_hop_report(report), context)
 
-    def _send(self, worker: Worker, way: Route, payload: bytes, context: Context | None) -> None:
+    def _send(
+        self, worker: Worker, own: Address, way: Route, payload: bytes, context: Context | None
+    ) -> None:
         """Send a report as by a worker: guards treat it no better than what the worker sends."""
         message = Message(way, (), payload, worker.address, context)
         try:
-            worker._out.carry(message)
+            worker._out.carry_from(own, message)
         except OnwardError as error:
             self._node.dead_letter(message, error)
         except Exception:  # noqa: BLE001 - of somebody's rule; it is no failure of the worker

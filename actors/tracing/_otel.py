@@ -13,6 +13,7 @@ from ...protocol import Context, Message, format_route, read_tracing, write_trac
 from .._observer import Tracer
 from .._thread import is_coroutine
 from .._typed import MissingExtra
+from ._sends import Sends
 from ._watched import Watch, Watched
 
 if TYPE_CHECKING:
@@ -35,13 +36,16 @@ class OpenTelemetryTracer(Tracer):
     The span is the child of the one that the message names, and the message as the worker gets
     it names the span: what the worker forwards, or answers, is part of the same trace, over
     any link and through nodes that do not trace, as Rust nodes can. While the worker's own code
-    runs, the span is the current one; code on the thread of a `ThreadWorker` sees none.
+    runs, the span is the current one, and what the worker sends or asks by its own methods is
+    part of the trace without being told to be. Code on the thread of a `ThreadWorker` sees none.
 
     ```python
     node.tracer = tracer = OpenTelemetryTracer()
     with opentelemetry.trace.get_tracer("app").start_as_current_span("ask"):
         await node.request("relay => echo", b"hi", context=tracer.context())
     ```
+
+    Beside a `HopTracer` it goes into a `TracerChain`.
 
     Names and attributes follow the semantic conventions for messaging: a span is a
     `process` of kind CONSUMER, its destination the worker's address. A handler that raises sets
@@ -99,7 +103,7 @@ class OpenTelemetryTracer(Tracer):
         text = self._written(fields, within)
         if text is not None:
             message = message._replace(context=context._replace(trace=text))
-        hop = _SpannedHop(self, span, within)
+        hop = _SpannedHop(self, span, within, Sends(worker, self.context))
         try:
             with hop.step():
                 result = handle(message)
@@ -163,31 +167,36 @@ class OpenTelemetryTracer(Tracer):
 class _SpannedHop(Watch):
     """A hop within a span."""
 
-    __slots__ = ("_span", "_tracer", "_within")
+    __slots__ = ("_sends", "_span", "_tracer", "_within")
 
-    def __init__(self, tracer: OpenTelemetryTracer, span: Span, within: SpanContext) -> None:
+    def __init__(
+        self, tracer: OpenTelemetryTracer, span: Span, within: SpanContext, sends: Sends
+    ) -> None:
         self._tracer = tracer
         self._span = span
         self._within = within
+        self._sends = sends
 
     def step(self) -> AbstractContextManager[object]:
-        return _Current(self._tracer, self._within)
+        return _Current(self._tracer, self._within, self._sends)
 
     def ended(self, error: BaseException | None) -> None:
         self._tracer.end(self._span, error)
 
 
 class _Current:
-    """Makes a span the current one for a while."""
+    """Makes a span the current one for a while, and that of what the worker sends."""
 
-    __slots__ = ("_token", "_tracer", "_within")
+    __slots__ = ("_sends", "_token", "_tracer", "_within")
 
-    def __init__(self, tracer: OpenTelemetryTracer, within: SpanContext) -> None:
+    def __init__(self, tracer: OpenTelemetryTracer, within: SpanContext, sends: Sends) -> None:
         self._tracer = tracer
         self._within = within
+        self._sends = sends
 
     def __enter__(self) -> None:
         self._token = self._tracer.enter(self._within)
+        self._sends.enter()
 
     def __exit__(
         self,
@@ -195,4 +204,5 @@ class _Current:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
+        self._sends.leave()
         self._tracer.leave(self._token)

@@ -20,13 +20,15 @@ class Origin:
     Attributes:
         trace: Of which trace.
         tracer: Where to in the end.
-        worker: The address of the worker that it was sent as.
+        worker: The primary address of the worker that it was sent as.
+        own: The address of that worker that the message came to.
         way: Along which route.
     """
 
     trace: str
     tracer: Address
     worker: Address
+    own: Address
     way: Route
 
 

@@ -158,6 +158,27 @@ async def test_what_this_node_drops_is_said() -> None:
 
 
 @virtual_time
+async def test_ends_that_come_after_the_answer_are_waited_for() -> None:
+    class Lingers(Worker):
+        async def handle_message(self, message: Message) -> None:
+            if len(message.onward_route) > 1:
+                self.step(message)
+                await asyncio.sleep(0.1)
+            else:
+                self.reply(message, b"done")
+                await asyncio.sleep(0.2)
+
+    async with Node() as node:
+        traces(node)
+        node.spawn(Lingers, address="first")
+        node.spawn(Lingers, address="last")
+        began = node.loop.time()
+        result = await traced(node, "first => last")
+        assert [hop.handled for hop in result.hops] == pytest.approx([0.1, 0.2])
+        assert node.loop.time() - began == pytest.approx(0.2)
+
+
+@virtual_time
 async def test_only_reports_of_this_trace_are_reports() -> None:
     class Pretends(Recorder):
         """Answers with reports: of other traces, and too many of this one."""

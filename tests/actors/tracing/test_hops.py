@@ -283,11 +283,14 @@ async def test_a_report_is_sent_as_by_the_worker_s_primary_address() -> None:
 async def test_a_worker_that_may_not_send_to_the_tracer_does_not_report_to_it() -> None:
     async with Node() as node:
         traced = Traced(node)
-        node.spawn(Recorder, address="worker", access=Access(outgoing=deny_all))
-        await traced.send("worker")
+        access = {"alias": Access(outgoing=deny_all)}
+        node.spawn(Recorder, address=("worker", "alias"), access=access)
+        await traced.send("alias")
         assert traced.recorder.messages == []
         assert node.dead_letters.by_reason == {"denied": 1}
         assert node.statistics().failed == 0
+        await traced.send("worker")
+        assert len(traced.reports) == 1
 
 
 class Counting(TwoSidedWorker):

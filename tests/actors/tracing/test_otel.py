@@ -12,8 +12,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from onward.actors import MissingExtra, Node, ThreadWorker, Worker
-from onward.actors.tracing import OpenTelemetryTracer
-from onward.protocol import Context, Message, WorkerFailed, read_tracing
+from onward.actors.access import Access, to_next
+from onward.actors.tracing import (
+    HopTracer,
+    OpenTelemetryTracer,
+    TraceOptions,
+    TracerChain,
+    trace as follow,
+)
+from onward.protocol import Context, Message, WorkerFailed, address, read_tracing
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Forwarder, Recorder
 
@@ -91,13 +98,11 @@ async def test_each_hop_is_a_span_below_the_one_before() -> None:
 
 
 class Asks(Worker):
-    """Asks the echo, within the current span, after a while."""
-
-    tracer: OpenTelemetryTracer
+    """Asks the echo after a while."""
 
     async def handle_message(self, message: Message) -> None:
         await asyncio.sleep(1)
-        answer = await self.request("echo", b"", context=self.tracer.context())
+        answer = await self.request("echo", b"")
         self.reply(message, answer.payload)
 
 
@@ -105,7 +110,7 @@ class Asks(Worker):
 async def test_a_handler_that_awaits_is_within_its_span() -> None:
     spans = Spans()
     async with Node() as node:
-        Asks.tracer = node.tracer = spans.tracer
+        node.tracer = spans.tracer
         node.spawn(Asks, address="asks")
         node.spawn(Echo, address="echo")
         await node.request("asks", b"", context=Context(trace=PARENT))
@@ -115,6 +120,73 @@ async def test_a_handler_that_awaits_is_within_its_span() -> None:
     assert asks.end_time is not None
     assert asks.start_time is not None
     assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+class Begins(Worker):
+    """Sends in each way there is, and lets others send later."""
+
+    async def handle_message(self, message: Message) -> None:
+        self.send("end", b"send")
+        await self.send_wait("end", b"send_wait")
+        self.send("end", b"other", context=Context(trace="other"))
+        self.route(Message((address("end"),), (), b"route"))
+        later = [
+            self.request("end", b"request", timeout=1, context=Context(meta="kept")),
+            self.request("end", b"other", timeout=1, context=Context(trace="other")),
+        ]
+        message = Message((address("begins"), address("end")), (), b"forward")
+        self.forward(message)
+        self.step(Message(message.onward_route, (), b"step"))
+        self.after(2, lambda: self.send("end", b"timer"))
+        await asyncio.gather(*later, return_exceptions=True)
+
+
+@pytest.mark.parametrize("access", [None, Access(outgoing=to_next("end"))])
+def test_what_a_worker_sends_within_its_span_is_part_of_the_trace(access: Access | None) -> None:
+    spans = Spans()
+
+    @virtual_time
+    async def send() -> None:
+        async with Node() as node:
+            node.tracer = spans.tracer
+            end = Recorder()
+            node.spawn(lambda: end, address="end")
+            node.spawn(Begins, address="begins", access=access)
+            node.send("begins", b"", context=Context(trace=PARENT))
+            await asyncio.sleep(60)
+            *_, begins = spans.finished
+            *others, unrelated = [m.payload for m in end.messages if not has_parent(m)]
+            assert (others, unrelated) == ([b"other"] * 2, b"timer")
+            ours = [span for span in spans.finished if span.name == "process 0#end"]
+            assert {traced_from(span) for span in ours} == {span_id(begins)}
+            assert len(ours) == 6
+            (asked,) = (m for m in end.messages if m.payload == b"request")
+            assert asked.context is not None
+            assert asked.context.meta == "kept"
+
+    def has_parent(message: Message) -> bool:
+        return message.context is not None and TRACE in (message.context.trace or "")
+
+    send()
+
+
+@virtual_time
+async def test_a_chain_of_tracers() -> None:
+    spans = Spans()
+    async with Node() as node:
+        hops = HopTracer(node)
+        node.tracer = TracerChain(spans.tracer, TracerChain(hops))
+        node.spawn(Asks, address="asks")
+        node.spawn(Echo, address="echo")
+        traced = await follow(node, "asks", b"")
+        assert [hop.report.kind for hop in traced.hops] == ["Asks"]
+        assert {clock.error for clock in traced.clocks} == {0.0}
+        assert spans.finished == ()
+        await node.request("asks", b"", context=Context(trace=PARENT))
+        assert spans.names == ["process 0#echo", "process 0#asks"]
+        node.tracer = TracerChain(spans.tracer)
+        traced = await follow(node, "echo", b"", options=TraceOptions(settle=0))
+        assert traced.hops == ()
 
 
 async def test_a_thread_s_handler_has_a_span() -> None:
