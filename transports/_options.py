@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from ..actors import Mailbox
 from ..protocol import AddressError
 from ..protocol.ockam import MAX_FRAME, WireLimits
+from ._checks import check_counts, check_kind, check_times
 from ._tls import TlsOptions
 
 __all__ = [
@@ -35,11 +36,17 @@ class Backoff:
         first: Upper end of the first wait, in seconds.
         longest: Upper end of any wait, in seconds.
         random: Gives numbers from 0 up to 1; inject it for repeatable waits.
+
+    Raises:
+        ValueError: A time is not more than 0.
     """
 
     first: float = 0.1
     longest: float = 30.0
     random: Callable[[], float] = field(default=random.random, repr=False)
+
+    def __post_init__(self) -> None:
+        check_times(self, "first", "longest")
 
     def wait(self, attempt: int) -> float:
         """Return the wait after this many failed attempts in a row, in seconds."""
@@ -101,6 +108,11 @@ class StreamOptions:
             right side; `None`: it is not, unless the scheme says so (`tls`, `wss`), which then
             means `TlsOptions()`.
         tls_timeout: Time for the handshake of TLS; the connection is closed then.
+
+    Raises:
+        ValueError: A number is negative, or 0 where that makes no sense: only what is kept or
+            waits, `drain_timeout` and `stall_timeout` may be 0. Or `max_frame` is more than the
+            wire has room for, or something is of another kind.
     """
 
     max_frame: int = MAX_FRAME
@@ -126,6 +138,23 @@ class StreamOptions:
     max_returns: int = 10_000
     tls: TlsOptions | ssl.SSLContext | None = None
     tls_timeout: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_counts(
+            self, 1, "max_frame", "max_connections", "max_unfinished", "max_pending", "max_returns"
+        )
+        check_counts(
+            self, 0, "queue", "max_queue_bytes", "high_water", "arrivals", "max_arrival_bytes"
+        )
+        check_times(self, "preamble_timeout", "connect_timeout", "frame_timeout")
+        check_times(self, "write_timeout", "tls_timeout")
+        check_times(self, "drain_timeout", "stall_timeout", may_be_zero=True)
+        check_times(self, "idle_timeout", "heartbeat", may_be_none=True)
+        check_kind(self, "reconnect", bool)
+        check_kind(self, "backoff", Backoff)
+        check_kind(self, "mailbox", Mailbox)
+        check_kind(self, "tls", TlsOptions, ssl.SSLContext, type(None))
+        WireLimits(max_frame=self.max_frame)
 
     @property
     def wire_limits(self) -> WireLimits:

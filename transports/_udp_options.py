@@ -7,8 +7,12 @@ from typing import Final
 
 from ..actors import Mailbox
 from ..protocol.ockam import DatagramLimits
+from ._checks import check_counts, check_kind, check_times
 
 __all__ = ["UdpOptions"]
+
+MAX_BUFFER: Final = 2**31 - 1
+"""Most bytes that a system can be asked to keep."""
 
 _MAILBOX: Final = Mailbox()
 _DATAGRAMS: Final = DatagramLimits()
@@ -45,7 +49,9 @@ class UdpOptions:
             give less.
 
     Raises:
-        ValueError: `max_peers` is not at least 1.
+        ValueError: A number is negative, or 0 where that makes no sense: only what is kept or
+            waits and `stall_timeout` may be 0. Or `receive_buffer` is more than a system takes, or
+            something is of another kind.
     """
 
     datagrams: DatagramLimits = _DATAGRAMS
@@ -64,5 +70,14 @@ class UdpOptions:
     receive_buffer: int = 1024 * 1024
 
     def __post_init__(self) -> None:
-        if self.max_peers < 1:
-            raise ValueError(f"max_peers must be at least 1, not {self.max_peers}")
+        check_counts(self, 1, "max_peers", "max_returns", "receive_buffer")
+        check_counts(
+            self, 0, "queue", "max_queue_bytes", "high_water", "arrivals", "max_arrival_bytes"
+        )
+        check_times(self, "resolve_timeout")
+        check_times(self, "stall_timeout", may_be_zero=True)
+        check_times(self, "idle_timeout", "heartbeat", may_be_none=True)
+        check_kind(self, "datagrams", DatagramLimits)
+        check_kind(self, "mailbox", Mailbox)
+        if self.receive_buffer > MAX_BUFFER:
+            raise ValueError(f"receive_buffer must be at most {MAX_BUFFER}")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ..protocol import UDS, AddressError
+from ._checks import check_counts
 from ._early import Early
 from ._options import StreamOptions
 from ._place import Inlet, Place
@@ -31,13 +32,15 @@ class UdsOptions(StreamOptions):
             Default 600 octal: the user the node runs as, and root.
 
     Raises:
-        ValueError: The mode is not of 0 to 777 octal.
+        ValueError: The mode is not of 0 to 777 octal, or another option is wrong.
     """
 
     mode: int = 0o600
 
     def __post_init__(self) -> None:
-        if not 0 <= self.mode <= 0o777:
+        StreamOptions.__post_init__(self)  # `super()` is of the class before it had slots
+        check_counts(self, 0, "mode")
+        if self.mode > 0o777:
             raise ValueError(f"mode must be 0 to 0o777, not {self.mode:#o}")
 
 

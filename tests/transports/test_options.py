@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+import re
+from typing import Any, cast
+
 import pytest
 
 from onward.protocol import AddressError
 from onward.protocol.ockam import MAX_FRAME, WireLimits
-from onward.transports import Backoff, TcpOptions, parse_uri
+from onward.transports import (
+    Backoff,
+    StreamOptions,
+    TcpOptions,
+    UdpOptions,
+    UdsOptions,
+    WsOptions,
+    parse_uri,
+)
 from onward.transports._options import format_endpoint, parse_endpoint, parse_websocket_uri
 
 
@@ -91,6 +102,87 @@ def test_the_scheme_of_a_uri_may_have_a_plus() -> None:
     assert parse_uri("rsocket+tcp://[::1]:7000", "rsocket+tcp") == ("::1", 7000)
     with pytest.raises(ValueError, match=r"not rsocket\+tcp://host:port"):
         parse_uri("tcp://h:1", "rsocket+tcp")
+
+
+WRONG = [
+    ({"max_returns": 0}, "max_returns must be at least 1, not 0"),
+    ({"queue": -1}, "queue must be at least 0, not -1"),
+    ({"queue": 1.5}, "queue must be a whole number, not 1.5"),
+    ({"queue": True}, "queue must be a whole number, not True"),
+    ({"max_queue_bytes": -1}, "max_queue_bytes must be at least 0"),
+    ({"high_water": -1}, "high_water must be at least 0"),
+    ({"high_water": None}, "high_water must be a whole number, not None"),
+    ({"arrivals": -1}, "arrivals must be at least 0"),
+    ({"max_arrival_bytes": -1}, "max_arrival_bytes must be at least 0"),
+    ({"stall_timeout": -0.1}, "stall_timeout must be at least 0, not -0.1"),
+    ({"idle_timeout": 0}, "idle_timeout must be more than 0, not 0"),
+    ({"heartbeat": -1.0}, "heartbeat must be more than 0, not -1.0"),
+    ({"heartbeat": "soon"}, "heartbeat must be a number of seconds, not 'soon'"),
+    ({"heartbeat": float("nan")}, "heartbeat must be a number of seconds, not nan"),
+    ({"heartbeat": float("inf")}, "heartbeat must be a number of seconds, not inf"),
+    ({"heartbeat": False}, "heartbeat must be a number of seconds, not False"),
+    ({"mailbox": 5}, "mailbox must be Mailbox, not 5"),
+]
+WRONG_OF_STREAMS = [
+    ({"max_frame": 0}, "max_frame must be at least 1, not 0"),
+    ({"max_frame": MAX_FRAME + 1}, "max_frame is 16777217, not 1 to 16777216"),
+    ({"max_connections": 0}, "max_connections must be at least 1"),
+    ({"max_unfinished": 0}, "max_unfinished must be at least 1"),
+    ({"max_pending": 0}, "max_pending must be at least 1"),
+    ({"preamble_timeout": 0}, "preamble_timeout must be more than 0"),
+    ({"connect_timeout": -1}, "connect_timeout must be more than 0"),
+    ({"frame_timeout": None}, "frame_timeout must be a number of seconds, not None"),
+    ({"write_timeout": 0.0}, "write_timeout must be more than 0"),
+    ({"tls_timeout": 0.0}, "tls_timeout must be more than 0"),
+    ({"drain_timeout": -1}, "drain_timeout must be at least 0"),
+    ({"reconnect": 1}, "reconnect must be bool, not 1"),
+    ({"backoff": 3}, "backoff must be Backoff, not 3"),
+    ({"tls": True}, "tls must be TlsOptions or SSLContext or None, not True"),
+]
+
+
+@pytest.mark.parametrize("kind", [TcpOptions, UdsOptions, WsOptions])
+@pytest.mark.parametrize(("wrong", "text"), WRONG + WRONG_OF_STREAMS)
+def test_options_of_streams_that_make_no_sense(
+    kind: type[StreamOptions], wrong: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        kind(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        *WRONG,
+        ({"max_peers": 0}, "max_peers must be at least 1, not 0"),
+        ({"resolve_timeout": 0}, "resolve_timeout must be more than 0"),
+        ({"receive_buffer": 0}, "receive_buffer must be at least 1"),
+        ({"receive_buffer": 2**31}, "receive_buffer must be at most 2147483647"),
+        ({"datagrams": 5}, "datagrams must be DatagramLimits, not 5"),
+    ],
+)
+def test_options_of_udp_that_make_no_sense(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        UdpOptions(**wrong)
+
+
+def test_options_of_one_transport_that_make_no_sense() -> None:
+    with pytest.raises(ValueError, match="mode must be a whole number, not '0600'"):
+        UdsOptions(mode=cast(Any, "0600"))
+    with pytest.raises(ValueError, match="mode must be at least 0"):
+        UdsOptions(mode=-1)
+    with pytest.raises(ValueError, match="websocket must be WebSocketOptions"):
+        WsOptions(websocket=cast(Any, None))
+    for name in ("first", "longest"):
+        with pytest.raises(ValueError, match=f"{name} must be more than 0"):
+            Backoff(**cast(Any, {name: 0.0}))
+
+
+def test_what_may_be_nothing() -> None:
+    none: dict[str, Any] = {"queue": 0, "max_queue_bytes": 0, "arrivals": 0, "max_arrival_bytes": 0}
+    for kind in (TcpOptions, UdpOptions):
+        kind(**none, high_water=0, stall_timeout=0, idle_timeout=None, heartbeat=None)
+    assert TcpOptions(drain_timeout=0).drain_timeout == 0
 
 
 def test_the_options_have_the_limits_of_the_wire() -> None:
