@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from urllib.parse import quote
 
 from ...protocol import Address, DeliveryError, LinkDown, OnwardError
 from ...protocol.topology import LinkPlan, ListenerPlan, OptionValue, Place, Plan, RequestPlan
@@ -139,7 +140,7 @@ class RunningNode:
     def _uri(self, listener: ListenerPlan) -> str:
         if self._simulated:
             return f"sim://{listener.id}"
-        return listener.uri.replace("{dir}", self._directory)
+        return listener.uri.replace("{dir}", quote(self._directory))
 
     def _options(self, plan: ListenerPlan | LinkPlan) -> dict[str, OptionValue]:
         """Return the options; those of a transport that is not used are left out."""

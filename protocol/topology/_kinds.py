@@ -39,7 +39,7 @@ class OptionType(Enum):
     """A list of texts that becomes a tuple."""
 
     TABLE = "table"
-    """A table of further options, `Option.table`."""
+    """A table: of further options, which are in `Option.table`, or of anything."""
 
     ADDRESS = "address"
     """Text that becomes an `Address`."""
@@ -82,7 +82,7 @@ class Option:
         required: Whether it has to be there.
         choices: For a TEXT: what it can be; empty: anything.
         can_be_off: Whether `false` may stand in its place, which becomes `None`.
-        table: For a TABLE: what is in it.
+        table: For a TABLE: what is in it; by default anything, which is left as it is.
         convert: What makes of it what it becomes; what it is read as by default.
     """
 

@@ -210,6 +210,21 @@ async def test_classes_are_looked_for_before_anything_starts() -> None:
     assert Tells.events == []
 
 
+async def test_the_folder_of_a_run_may_have_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "50% of #1?"
+    folder.mkdir()
+    text = TWO.replace("memory://topology-far", "uds://{dir}/far")
+    plan = read(text)
+    far = RunningNode(plan, "far", factories(plan), directory=str(folder))
+    near = RunningNode(plan, "near", factories(plan))
+    for each in (far, near):
+        await each.open()
+    await near.link(await far.listen())
+    assert [path.name for path in folder.iterdir()] == ["far"]
+    for each in (near, far):
+        await each.stop()
+
+
 async def test_nobody_knows_where_a_listener_will_be() -> None:
     plan = read(TWO, "t.toml")
     running = RunningNode(plan, "near", factories(plan))

@@ -45,6 +45,7 @@ OUTER = KindOptions(
         "size": Option(OptionType.SIZE),
         "wait": Option(OptionType.SECONDS, can_be_off=True),
         "names": Option(OptionType.TEXTS),
+        "more": Option(OptionType.TABLE),
         "way": Option(OptionType.TEXT, choices=("in", "out"), convert=str.upper),
         "inner": Option(
             OptionType.TABLE, can_be_off=True, table=INNER, convert=lambda read: Inner(**read)
@@ -90,6 +91,7 @@ def plan_of(listener: str = "", link: str = "", outside: str = "") -> Plan:
         ("inner = {}", {"inner": Inner()}),
         ("inner = { high = 5 }", {"inner": Inner(1, 5)}),
         ("inner = false", {"inner": None}),
+        ("more = { a = { b = 1 } }", {"more": {"a": {"b": 1}}}),
         ("error_replies = true", {"error_replies": True}),
         ("error_replies = true, size = 2", {"error_replies": True, "size": 2}),
     ],
@@ -115,6 +117,7 @@ def test_options_are_read_as_what_they_are(written: str, read: dict[str, object]
         ("names = 'a'", ["names: 'a' is not a list of texts"]),
         ("way = 'up'", ["way: 'up' is not one of in, out"]),
         ("inner = 3", ["inner: 3 is not a table"]),
+        ("more = 3", ["more: 3 is not a table"]),
         ("inner = true", ["inner: true is not a table"]),
         ("inner = { low = 0 }", ["inner.low: low must be at least 1, not 0"]),
         ("inner = { low = 3 }", ["inner: there is nothing between"]),
@@ -122,7 +125,7 @@ def test_options_are_read_as_what_they_are(written: str, read: dict[str, object]
         ("error_replies = 1", ["error_replies: 1 is not true or false"]),
         (
             "expose = ['x']",
-            ["expose: unknown key; there are: error_replies, inner, names, size, wait, way"],
+            ["expose: unknown key; there are: error_replies, inner, more, names, size, wait, way"],
         ),
     ],
 )
