@@ -39,7 +39,7 @@ exit status:
   0  the answer came
   1  certainly not delivered
   2  the command line is wrong
-  3  in doubt: no answer in time
+  3  in doubt: no answer in time, or the drawing could not be written
 
 example:
   onward node --worker relay=forward --worker echo=echo --expose relay --trace
@@ -78,15 +78,17 @@ def _command(arguments: argparse.Namespace) -> None:
     via = via_of(arguments)
 
     async def trace_it(stop: Stop) -> None:
+        if arguments.svg is not None:
+            _open(arguments.svg)
         route: Route = arguments.route
         work = follow(route, payload, arguments.timeout, via)
         traced = await stop.unless(work)
-        if arguments.svg is not None:
-            _write(arguments.svg, draw(picture_of(traced, OWN)))
         if arguments.json:
             print(json.dumps(told(traced), indent=2))
         else:
             print(show(traced, arguments.form))
+        if arguments.svg is not None:
+            _write(arguments.svg, draw(picture_of(traced, OWN)))
         raise_for(traced, arguments.timeout)
 
     with no_log("onward"):
@@ -112,11 +114,21 @@ async def follow(route: Route, payload: bytes, timeout: float, via: Via | None) 
         return await trace(node, route, payload, options=TraceOptions(timeout=timeout))
 
 
+def _open(name: str) -> None:
+    """See that a file can be written before anything is sent; what is in it stays."""
+    try:
+        with Path(name).open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise CommandError(f"cannot write {name}: {error.strerror}") from error
+
+
 def _write(name: str, text: str) -> None:
     try:
         Path(name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"cannot write {name}: {error.strerror}") from error
+        # The message has been sent: to do it again is to send it twice.
+        raise CommandError(f"cannot write {name}: {error.strerror}", Status.IN_DOUBT) from error
 
 
 def raise_for(traced: Trace, timeout: float) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..actors.tracing import Trace, TraceGap, TraceHop
+from ..actors.tracing._trace import another_name
 from ..protocol import Address, HopOutcome, Route
 from ._show import printable
 
@@ -51,11 +52,13 @@ class TracePicture:
         title: What was traced.
         columns: The nodes, that of the trace first, and `SILENT` last if there is need of it.
         steps: The rows.
+        silent: The column of `SILENT`, if there is one.
     """
 
     title: str
     columns: tuple[str, ...]
     steps: tuple[Step, ...]
+    silent: int | None = None
 
 
 def brief(address: Address) -> str:
@@ -78,22 +81,27 @@ def picture_of(trace: Trace, own: str) -> TracePicture:
         trace: The trace.
         own: Name of the node that traced.
     """
-    names = [clock.name for clock in trace.clocks]
-    columns = [own, *(printable(name) for name in names if name != own)]
-    if trace.gaps:
-        columns.append(SILENT)
+    # By their ids: what nodes are called is up to them.
+    columns = {trace.own_node: own}
+    taken = {own, SILENT}
+    for clock in trace.clocks:
+        if clock.node_id not in columns:
+            columns[clock.node_id] = another_name(printable(clock.name), taken)
+            taken.add(columns[clock.node_id])
+    silent = len(columns) if trace.gaps else None
     return TracePicture(
         title=f"onward trace {brief_route(trace.route)}",
-        columns=tuple(columns),
-        steps=tuple(_Rows(trace, columns).rows()),
+        columns=(*columns.values(), *(() if silent is None else (SILENT,))),
+        steps=tuple(_Rows(trace, list(columns)).rows()),
+        silent=silent,
     )
 
 
 class _Rows:
-    def __init__(self, trace: Trace, columns: list[str]) -> None:
+    def __init__(self, trace: Trace, nodes: list[str]) -> None:
         self._trace = trace
-        self._silent = len(columns) - 1
-        self._place = {hop.report.hop: columns.index(printable(hop.node)) for hop in trace.hops}
+        self._silent = len(nodes)
+        self._place = {hop.report.hop: nodes.index(hop.report.node_id) for hop in trace.hops}
         self._gaps: dict[str | None, list[TraceGap]] = {}
         for gap in trace.gaps:
             self._gaps.setdefault(gap.before, []).append(gap)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Final
 
-from ._trace_picture import SILENT, Step, TracePicture
+from ._trace_picture import Step, TracePicture
 
 __all__ = ["draw"]
 
@@ -59,8 +59,8 @@ def _svg(picture: TracePicture) -> Iterator[str]:
     yield f"<style>{_STYLE}</style>"
     yield f'<rect class="page" width="{width}" height="{height}"/>'
     yield f'<text class="title" x="{MARGIN}" y="{MARGIN + 12}">{title}</text>'
-    for name, x in zip(picture.columns, across, strict=True):
-        yield from _node(name, x, height - MARGIN)
+    for column, name in enumerate(picture.columns):
+        yield from _node(name, across[column], height - MARGIN, column == picture.silent)
     for number, step in enumerate(picture.steps):
         yield from _step(step, picture, across, top + ROW * number + ROW // 2)
     yield "</svg>"
@@ -78,10 +78,9 @@ def _across(picture: TracePicture) -> list[int]:
     return across
 
 
-def _node(name: str, x: int, bottom: int) -> Iterator[str]:
+def _node(name: str, x: int, bottom: int, silent: bool) -> Iterator[str]:
     top = MARGIN + TITLE
     half = LEAST // 2 - 10
-    silent = name == SILENT
     dashed = " dashed" if silent else ""
     yield f'<path class="life{dashed}" d="M{x} {top + HEAD}V{bottom}"/>'
     yield (
@@ -96,10 +95,10 @@ def _node(name: str, x: int, bottom: int) -> Iterator[str]:
 
 def _step(step: Step, picture: TracePicture, across: list[int], y: int) -> Iterator[str]:
     x = across[step.column]
-    silent = picture.columns[step.column] == SILENT
+    silent = step.column == picture.silent
     if step.source is not None:
         start = across[step.source]
-        dashed = " dashed" if silent or picture.columns[step.source] == SILENT else ""
+        dashed = " dashed" if silent or step.source == picture.silent else ""
         back = -9 if start < x else 9
         end = x + (-6 if start < x else 6)
         yield f'<path class="way{dashed}" d="M{start} {y}H{end + back}"/>'

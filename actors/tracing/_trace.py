@@ -7,7 +7,7 @@ node before the message was sent, nor, if it led to the answer, after that came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...protocol import Address, HopOutcome, HopReport, Message, Route
@@ -111,6 +111,9 @@ class Trace:
     lost: str | None
     """Why the node that traced dropped the message, if it did."""
 
+    own_node: str = ""
+    """The id of the node that traced, if it has a tracer."""
+
 
 def analyse(
     trace: str,
@@ -158,7 +161,7 @@ def analyse(
     )
     gaps = _gaps(route, ordered, known, answer, answered_after, own_node, tracer)
     took = (ended - started) / _SECOND
-    return Trace(trace, route, hops, gaps, clocks, answer, answered_after, took, lost)
+    return Trace(trace, route, hops, gaps, clocks, answer, answered_after, took, lost, own_node)
 
 
 def _latest(reports: Iterable[HopReport]) -> dict[str, HopReport]:
@@ -211,17 +214,31 @@ def _clocks(
     for report in ordered:
         of_node.setdefault(report.node_id, []).append(report)
     clocks: list[TraceClock] = []
-    seen: dict[str, int] = {}
+    names = _names({node_id: of_node[node_id][0].node for node_id in of_node}, own_node)
     for node_id, reports in of_node.items():
-        name = reports[0].node
-        seen[name] = number = seen.get(name, 0) + 1
-        shown = name if number == 1 else f"{name} ({number})"
         offset, error = 0.0, 0.0 if node_id == own_node else None
         if node_id != own_node:
             sent = min(r.taken - _last_on(own_node, r, known, started) for r in reports)
             offset, error = _offset(sent, reports, led, ended)
-        clocks.append(TraceClock(node_id, shown, offset, error))
+        clocks.append(TraceClock(node_id, names[node_id], offset, error))
     return tuple(clocks)
+
+
+def _names(given: Mapping[str, str], own_node: str) -> dict[str, str]:
+    """Return a name of its own for each node; ours keeps the one it has."""
+    names: dict[str, str] = {}
+    for node_id in sorted(given, key=lambda each: each != own_node):
+        names[node_id] = another_name(given[node_id], names.values())
+    return names
+
+
+def another_name(name: str, taken: Collection[str]) -> str:
+    """Return a name, or the name with a number behind it if it is taken."""
+    made, number = name, 1
+    while made in taken:
+        number += 1
+        made = f"{name} ({number})"
+    return made
 
 
 def _last_on(

@@ -255,8 +255,45 @@ def test_it_draws_a_picture(
     assert "3 0#echo Echo" in texts
     circles = list(root.iter(f"{space}circle"))
     assert len(circles) == 1 + 5 + 2 + 1  # sent, five hops, two parts in silence, answered
+
+
+def test_a_picture_that_cannot_be_written_costs_no_trace(
+    chain: Chain,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Before anything is sent.
     assert main(["trace", chain.route(), "--svg", str(tmp_path)]) == Status.FAILED
     assert f"cannot write {tmp_path}: " in capsys.readouterr().err
+    assert chain.middle.node.statistics().handled == 0
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    file = tmp_path / "trace.svg"
+    assert main(["trace", chain.route(), "--svg", str(file)]) == Status.IN_DOUBT
+    out, error = capsys.readouterr()
+    assert out.startswith("HOP")
+    assert error == f"onward trace: cannot write {file}: No space left on device\n"
+
+
+@pytest.mark.parametrize("name", ["trace", "(no report)"])
+def test_a_node_may_be_called_what_it_likes(
+    name: str, chain: Chain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Node.in_background(name) as odd:
+        odd.node.tracer = HopTracer(odd.node)
+        odd.start(Echo, address="echo")
+        where = odd.listen("tcp://127.0.0.1:0", expose=["echo"]).uri[6:]
+        _, drawing, *_ = told(capsys, f"1#{where} => echo").split("\n\n")
+        assert drawing.splitlines()[0].split("  ")[-1].strip() == f"{name} (2)"
+        assert [line.strip()[0] for line in drawing.splitlines()[1:]] == list("●●├│││●")
+        # Beside a node that is silent.
+        drawing = told(capsys, f"1#{chain.where[0]} => relay => 1#{where} => echo")
+        heads = drawing.split("\n\n")[1].splitlines()[0]
+        assert re.split("   +", heads.strip()) == ["trace", f"{name} (2)", "(no report)"]
 
 
 def test_names_are_escaped_in_a_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -263,6 +263,14 @@ def test_nodes_of_one_name_are_told_apart() -> None:
     trace = traced(*reports)
     assert [clock.name for clock in trace.clocks] == ["node", "node (2)", "node (3)"]
     assert [hop.node for hop in trace.hops][:4] == ["node", "node (2)", "node (2)", "node (3)"]
+    assert trace.own_node == trace.clocks[0].node_id
+    # Also from one whose name is what another is called, and ours keeps its own.
+    reports = [replace(report, node="node") for report in THERE_AND_BACK]
+    reports[3] = replace(reports[3], node="node (2)")
+    assert [clock.name for clock in traced(*reports).clocks] == ["node", "node (2)", "node (2) (2)"]
+    later = [replace(report, before=f"{9:016x}") for report in reports[:1]]
+    named = {hop.report.hop: hop.node for hop in traced(*reports[1:], *later).hops}
+    assert named[reports[0].hop] == "node"
 
 
 def test_reports_that_point_at_each_other_end() -> None:
