@@ -259,7 +259,7 @@ class Cell(Intake):
     def turn_done(self, task: asyncio.Task[Any]) -> None:
         if self.resumed(task):
             message, self.in_hand = self.in_hand, None
-            error = task_error(task)
+            error = lifecycle.task_error(task)
             if error is not None:
                 self.raised(error, message)
             if self.state == RUNNING:
@@ -287,7 +287,7 @@ class Cell(Intake):
             if future is None:
                 raise
             self._answer_error(future, error)
-            if is_fatal(error):
+            if lifecycle.is_fatal(error):
                 raise
         else:
             if future is not None:
@@ -295,14 +295,14 @@ class Cell(Intake):
 
     def _envelope_done(self, future: pykka.Future[Any] | None, task: asyncio.Task[Any]) -> None:
         alive = self.resumed(task)
-        error = task_error(task)
+        error = lifecycle.task_error(task)
         if error is None:
             if future is not None:
                 future.set(task.result())
         elif future is not None:
             self._answer_error(future, error)
         if alive:
-            if error is not None and (future is None or is_fatal(error)):
+            if error is not None and (future is None or lifecycle.is_fatal(error)):
                 self.raised(error)
             if self.state == RUNNING:
                 self.turn()
@@ -310,7 +310,7 @@ class Cell(Intake):
     def _answer_error(self, future: pykka.Future[Any], error: BaseException) -> None:
         self.settle(error)  # what was lost is not the caller's loss
         future.set_exception((type(error), error, error.__traceback__))
-        if not is_fatal(error):
+        if not lifecycle.is_fatal(error):
             self.failed += 1
             lifecycle.log_returned(self, error)
 
@@ -329,7 +329,7 @@ class Cell(Intake):
         if lost is not None and is_others(lost, self.addresses):
             return
         self.failed += 1
-        if is_fatal(error):
+        if lifecycle.is_fatal(error):
             lifecycle.fatal(self, error)
         elif self.supervision.on_failure is OnFailure.RESUME:
             lifecycle.log_failure(self, error)
@@ -391,15 +391,3 @@ class Cell(Intake):
             children=len(self.children or ()),
             timers=len(self.timers or ()),
         )
-
-
-def task_error(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return what a task raised; cancelling a handler fails that one message."""
-    if task.cancelled():
-        return asyncio.CancelledError("the handler was cancelled")
-    return task.exception()
-
-
-def is_fatal(error: BaseException) -> bool:
-    """Tell whether an error is meant for the whole program."""
-    return not isinstance(error, Exception | asyncio.CancelledError)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from ..protocol import Address, Message, Route, UnknownAddress, format_route
@@ -129,8 +129,7 @@ class Diagnostics(Observer):
     def suspended(self, cell: Cell) -> None:
         """Note since when a worker awaits."""
         self._since[cell] = self.node.loop.time()
-        if cell.task is not None:
-            self._workers[cell.task] = cell
+        self._workers[cast("asyncio.Task[Any]", cell.task)] = cell
         if self._timer is None:
             self._timer = self.node.loop.call_later(self.options.hold, self._look)
 

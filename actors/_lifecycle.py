@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pykka
 
 from ..protocol import Message, WorkerStopped
-from . import _cell as cells
 from ._policy import OnFailure
 from ._pykka import adopt_identity, join_inbox, mark_stopped
 from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
@@ -64,7 +63,7 @@ def start(cell: Cell) -> None:
 def _start_done(cell: Cell, task: asyncio.Task[Any]) -> None:
     if not cell.resumed(task):
         return
-    error = cells.task_error(task)
+    error = task_error(task)
     if error is not None:
         _start_failed(cell, error)
         return
@@ -86,7 +85,7 @@ def _start_failed(cell: Cell, error: BaseException) -> None:
     else:
         log_failure(cell, error, "did not start")
     stop(cell, error, hook=False)
-    if cells.is_fatal(error):
+    if is_fatal(error):
         _spread(cell, error)
 
 
@@ -192,7 +191,7 @@ async def _restart(cell: Cell, factory: Factory, error: BaseException) -> None:
 def _restart_done(cell: Cell, task: asyncio.Task[Any]) -> None:
     if not cell.resumed(task):
         return
-    error = cells.task_error(task)
+    error = task_error(task)
     if error is not None:
         cell.failed += 1
         cell.settle(error)
@@ -243,7 +242,7 @@ def _wind_down(cell: Cell, work: Coroutine[Any, Any, None]) -> None:
 
 def _stop_done(cell: Cell, task: asyncio.Task[Any]) -> None:
     if cell.resumed(task):
-        error = cells.task_error(task)
+        error = task_error(task)
         if error is not None and not isinstance(error, asyncio.CancelledError):
             _last_words_failed(cell, error)
         close(cell)
@@ -288,7 +287,7 @@ def _last_words_failed(cell: Cell, failure: BaseException) -> None:
     cell.failed += 1
     cell.settle(failure)
     log_failure(cell, failure, "failed to stop")
-    if cells.is_fatal(failure):
+    if is_fatal(failure):
         _spread(cell, failure)
 
 
@@ -379,3 +378,15 @@ async def _stopped_in_half(cell: Cell, deadline: float) -> bool:
         left = max(0.0, deadline - cell.node.loop.time())
         await asyncio.wait([cell.when_done()], timeout=left / 2)
     return cell.state == STOPPED
+
+
+def task_error(task: asyncio.Task[Any]) -> BaseException | None:
+    """Return what a task raised; cancelling a handler fails that one message."""
+    if task.cancelled():
+        return asyncio.CancelledError("the handler was cancelled")
+    return task.exception()
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Tell whether an error is meant for the whole program."""
+    return not isinstance(error, Exception | asyncio.CancelledError)

@@ -142,6 +142,20 @@ async def test_the_bound_on_hops_is_the_nodes(hops: int) -> None:
 
 
 @virtual_time
+async def test_steps_of_one_turn() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        await node.start(lambda: recorder, address="b", mailbox=Mailbox(2))
+        await node.start(lambda: Hop(lambda hop, m: hop.step(m)), address="a")
+        for number in range(4):
+            node.send("a => b" if number else "a", b"%d" % number, return_route="x")
+        await asyncio.sleep(1)
+        assert recorder.messages == [Message((B,), route("x"), each, A) for each in (b"1", b"2")]
+        assert node.dead_letters.by_reason == {"empty route": 1, "mailbox full": 1}
+        assert node.statistics().failed == 0
+
+
+@virtual_time
 async def test_an_answer_begins_a_way_of_its_own() -> None:
     seen: list[int] = []
 
@@ -468,9 +482,10 @@ async def test_what_is_routed_from_outside_has_no_source() -> None:
         node.add_rule(200, lambda message: message.redirect(A))
         await node.start(Recorder, address="b")
         node.route(Message((B,), (), b""))
+        node.route(Message((A,), (B,), b"another in the same pass"))
         node.route(Message((Address(200, b"x"),), (B,), b"6"))
         await asyncio.sleep(0)
-        payloads = (b"1", b"2", b"5", b"6")
+        payloads = (b"1", b"2", b"5", b"another in the same pass", b"6")
         assert recorder.messages == [Message((A,), (B,), each) for each in payloads]
 
 
