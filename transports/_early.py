@@ -169,6 +169,7 @@ class SecureTransport(asyncio.Transport):
         super().__init__()
         self._secured = secured
         self._plain = plain
+        self._protocol = secured.get_protocol()
         # What each message comes by has no detour.
         self.write = secured.write  # type: ignore[method-assign]
         self.is_closing = secured.is_closing  # type: ignore[method-assign]
@@ -183,11 +184,12 @@ class SecureTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Give what comes to another protocol."""
+        self._protocol = protocol
         self._secured.set_protocol(protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return who is given what comes."""
-        return self._secured.get_protocol()
+        """Return who is given what comes, or was: a connection that is closed knows no more."""
+        return self._protocol
 
     def pause_reading(self) -> None:
         """Read nothing more for now."""

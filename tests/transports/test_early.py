@@ -195,3 +195,20 @@ async def test_what_is_no_failure_of_tls_is_raised_as_it_is(
     with pytest.raises(TypeError, match="not a transport"):
         await secure(early, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), 1.0)
     assert line.called == ["abort"]
+
+
+def test_who_had_a_connection_is_known_when_it_is_closed() -> None:
+    class Closed(Line):
+        """As asyncio's with TLS, once it has been closed twice."""
+
+        def get_protocol(self) -> Any:
+            if "close" in self.called:
+                raise AttributeError
+            return super().get_protocol()
+
+    secured, teller = Closed(), Teller()
+    transport = SecureTransport(secured, Line())
+    transport.set_protocol(teller)
+    transport.close()
+    assert transport.get_protocol() is teller
+    assert secured.protocol is teller
