@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -21,6 +22,8 @@ from ._claims import Claims
 __all__ = ["Echo", "Relay", "Stage", "Stuck", "expect"]
 
 _numbers: Final = count(1)
+
+_UNCAUGHT: Final = 5  # errors that nobody caught, in the text of a failure
 
 
 def expect(condition: object, text: str) -> None:
@@ -84,9 +87,11 @@ class Stage:
         self._folder = tempfile.TemporaryDirectory(prefix="onward-")
         self._nodes: list[Node] = []
         self._stuck: list[Stuck] = []
+        self._uncaught: deque[str] = deque(maxlen=_UNCAUGHT)
         self.may_fail = False
 
     async def __aenter__(self) -> Self:
+        asyncio.get_running_loop().set_exception_handler(self._not_caught)
         self._tasks = asyncio.all_tasks()
         self._sockets = _open_sockets()
         self._timers = _timers()
@@ -109,8 +114,13 @@ class Stage:
                         self.may_fail or not number,
                         f"{number} times a worker of node {name} failed",
                     )
+                uncaught = ", ".join(self._uncaught)
+                expect(not uncaught, f"nobody caught what was raised: {uncaught}")
         finally:
             self._folder.cleanup()
+
+    def _not_caught(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._uncaught.append(f"{context['message']} {context.get('exception', '')!r}")
 
     async def stop(self) -> None:
         """Stop the nodes, the last first. Idempotent."""

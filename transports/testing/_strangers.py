@@ -15,13 +15,13 @@ from struct import pack
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from ...protocol.ockam import PREAMBLE
+from ...protocol.ockam import PREAMBLE, split_message
 from .._options import parse_endpoint, parse_uri
 
 __all__ = ["to_datagrams", "to_stream"]
 
 _DATAGRAM: Final = 60_000
-_SHUTDOWN: Final = 1.0  # seconds for TLS to say goodbye
+_GOODBYE: Final = 1.0  # seconds for the other side to close too
 
 _REQUEST: Final = (
     "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -60,14 +60,22 @@ async def _write(uri: str, data: bytes, *, secure: bool, web: bool) -> None:
 
     Raises:
         AssertionError: The answer to an opening handshake is another than it should be.
+        OSError: Nobody listens.
     """
-    with suppress(OSError, EOFError):
+    try:
         reader, writer = await _open(uri, secure=secure)
+    except ssl.SSLError:
+        return
+    with suppress(OSError, EOFError):
         try:
             if web:
                 await _shake_hands(uri, reader, writer)
             writer.write(data)
             await writer.drain()
+            if writer.can_write_eof():  # who is gone when the other side writes is not read
+                writer.write_eof()
+                async with asyncio.timeout(_GOODBYE):
+                    await reader.read()
         finally:
             writer.close()
             await writer.wait_closed()
@@ -80,10 +88,10 @@ async def _open(uri: str, *, secure: bool) -> tuple[asyncio.StreamReader, asynci
     host, port = parse_endpoint(rest.partition("/")[0])
     if not secure:
         return await asyncio.open_connection(host, port)
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # a stranger does not care whom it harms
-    return await asyncio.open_connection(host, port, ssl=context, ssl_shutdown_timeout=_SHUTDOWN)
+    return await asyncio.open_connection(host, port, ssl=context, ssl_shutdown_timeout=_GOODBYE)
 
 
 async def _shake_hands(
@@ -97,9 +105,11 @@ async def _shake_hands(
 
 
 async def to_datagrams(uri: str, data: bytes) -> None:
-    """Send a datagram, of what fits into one."""
+    """Send what fits into a datagram as one, and as a message in parts."""
     where = parse_uri(uri, "udp")
     loop = asyncio.get_running_loop()
     sender, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=where)
-    sender.sendto(data[:_DATAGRAM])
+    data = data[:_DATAGRAM]
+    for datagram in (data, *split_message(data, 0)):
+        sender.sendto(datagram)
     sender.close()
