@@ -74,6 +74,7 @@ def test_options_are_those_of_the_transport(
         ("wss", "websocket.max_handshake = 0", "websocket.max_handshake: max_handshake must be at"),
         ("uds", "mode = '0600'", "mode: '0600' is not a whole number of at least 0"),
         ("uds", "mode = 0o1000", "mode: mode must be 0 to 0o777, not 0o1000"),
+        ("tcp", "max_connections = 0", "max_connections: max_connections must be at least 1, not"),
         ("udp", "max_peers = 0", "max_peers: max_peers must be at least 1, not 0"),
         ("udp", "datagrams.max_age = 0", "datagrams.max_age: max_age must be more than 0, not 0"),
         ("tcp", "expose = ['x']", "expose: unknown key; there are: "),
