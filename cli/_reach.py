@@ -137,8 +137,8 @@ async def reach(
 async def _connect(node: Node, uri: str, timeout: float, tls: TlsOptions | None) -> Address:
     options: dict[str, Any] = {}
     if not uri.startswith("udp:"):
-        # The socket itself gives up on a peer that does not read.
-        options.update(reconnect=False, write_timeout=timeout, tls=tls)
+        # The socket itself gives up on a peer that does not read; for it no time is no value.
+        options.update(reconnect=False, write_timeout=max(timeout, 0.001), tls=tls)
     try:
         async with asyncio.timeout(timeout):
             return await node.connect(uri, **options)
