@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ..protocol import BadPreamble
 from ..protocol.ockam import PREAMBLE, WireConnection
+from ._owner import Owner
 from ._place import endpoint_of
 from ._tls import certified_names, reason_of
 
 if TYPE_CHECKING:
     from ..protocol import Message, WireError
     from ._options import StreamOptions
-    from ._owner import Owner
 
 __all__ = ["Unfinished", "WireSocket"]
 

@@ -161,6 +161,13 @@ class DialledLink(StreamLink):
             await asyncio.sleep(self.options.backoff.wait(self._failures))
             self.state = LinkState.CONNECTING
 
+    def _write(self, wire_socket: WireSocket, message: Message) -> Awaitable[None] | None:
+        try:
+            return wire_socket.send(message)
+        except OnwardError as error:
+            self.undelivered(message, error)
+            return None
+
     async def _send_queued(self, wire_socket: WireSocket) -> None:
         """Send what has been kept, as fast as the peer reads it; if it is lost, the rest stays."""
 

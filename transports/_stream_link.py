@@ -83,11 +83,8 @@ class StreamLink(Link):
         outlet = self._outlet
         if outlet is None:
             return self.keep(message)
-        return self._write(outlet, message)
-
-    def _write(self, wire_socket: WireSocket, message: Message) -> Awaitable[None] | None:
         try:
-            return wire_socket.send(message)
+            return outlet.send(message)
         except OnwardError as error:
             self.undelivered(message, error)
             return None

@@ -98,6 +98,32 @@ async def test_what_comes_while_it_is_sent_comes_after_it(nodes: Nodes) -> None:
         assert (link_of(a).queued, a.dead_letters.total) == (0, 0)
 
 
+async def test_what_waits_for_its_turn_waits_for_the_peer_too(nodes: Nodes) -> None:
+    a, *_ = nodes
+    async with Server() as server:
+        link = await kept(a, server, 200)
+        peer = await (await server.next()).greeted()
+        await eventually(lambda: 0 < link_of(a).queued < 200)
+        a.send([link, "x"], bytes(12_000_000))  # more than a system keeps
+        a.send([link, "x"], b"last")
+        sizes = [len((await peer.receive()).payload) for _ in range(202)]
+        assert sizes == [BIG] * 200 + [12_000_000, 4]
+
+
+async def test_what_does_not_fit_into_a_frame_costs_nothing_else(nodes: Nodes) -> None:
+    a, b, _ = nodes
+    recorder = await Recorder.on(b, "c")
+    listener = await b.listen("tcp://127.0.0.1:0", expose=["c"])
+    transport = cast(TcpTransport, a.transport("tcp"))
+    transport.options = transport.options_class(max_frame=1000, heartbeat=None)
+    peer = Address(1, listener.uri.partition("://")[2].encode())
+    for size in (1, 1000, 2):  # the second has no room for its routes
+        a.send([peer, "c"], bytes(size))
+    await eventually(lambda: len(recorder.messages) == 2)
+    assert [len(each.payload) for each in recorder.messages] == [1, 2]
+    assert dict(a.dead_letters.by_reason) == {"payload too big": 1}
+
+
 async def test_what_was_not_sent_when_it_is_lost_is_sent_by_the_next(nodes: Nodes) -> None:
     a, *_ = nodes
     async with Server() as server:
