@@ -30,8 +30,14 @@ from onward.actors.services import (
     StaticRelayService,
     Subscriber,
 )
-from onward.protocol import Address, Message, RouteLike
-from onward.protocol.services import DISCOVERY, PUB_SUB, STATIC_FORWARDING_SERVICE
+from onward.actors.sessions import way_over
+from onward.protocol import Message
+from onward.protocol.services import (
+    DISCOVERY,
+    PUB_SUB,
+    STATIC_FORWARDING_API,
+    STATIC_FORWARDING_SERVICE,
+)
 from onward.protocol.sessions import LivenessOptions
 
 
@@ -51,7 +57,8 @@ def went_down(relay: RelayClient) -> None:
 async def offer_services(hub: Node) -> str:
     """Start the three services of the hub; return where it listens."""
     listener = await hub.listen(
-        "tcp://127.0.0.1:0", expose=[STATIC_FORWARDING_SERVICE, PUB_SUB, DISCOVERY]
+        "tcp://127.0.0.1:0",
+        expose=[STATIC_FORWARDING_SERVICE, STATIC_FORWARDING_API, PUB_SUB, DISCOVERY],
     )
     # Relays and topics are made while the node runs; this is through what they can be reached.
     at = [listener.address]
@@ -65,12 +72,8 @@ async def main() -> None:
     async with Node("hub") as hub, Node("device") as device, Node("phone") as phone:
         uri = await offer_services(hub)
         await device.start(Printer, address="print")
-        links: list[Address] = []
 
-        async def way() -> RouteLike:
-            links.append(await device.connect(uri, expose=["print"]))
-            return [links[-1], STATIC_FORWARDING_SERVICE]
-
+        way = way_over(device, uri, STATIC_FORWARDING_SERVICE, expose=["print"])
         relay = await RelayClient.on(
             device,
             way,
@@ -84,7 +87,7 @@ async def main() -> None:
         answer = await phone.request([to_hub, "forward_to_printer", "print"], b"page", timeout=5)
         print(f"the phone asked: {answer.payload.decode()}")
 
-        await device.stop_worker(links[0])  # the connection is lost
+        await device.stop_worker(relay.relay[0])  # the connection is lost
         await relay.until_down()
         await relay.until_up(5)
         answer = await phone.request([to_hub, "forward_to_printer", "print"], b"page", timeout=5)
@@ -100,11 +103,12 @@ async def main() -> None:
         # A request to the service comes behind the subscription: then there is the topic.
         book = DiscoveryClient(phone, [to_hub, DISCOVERY])
         await book.list()
-        device.send([links[-1], "pub_sub_t_trouble"], b"out of paper")
+        link = relay.relay[0]
+        device.send([link, "pub_sub_t_trouble"], b"out of paper")
         await shown.wait()
 
         announcer = await Announcer.on(
-            device, [links[-1], DISCOVERY], "printer-1", "print", {"takes": b"A4"}
+            device, [link, DISCOVERY], "printer-1", "print", {"takes": b"A4"}
         )
         await announcer.until_announced(5)
         found = await DiscoveryClient(hub, DISCOVERY).get("printer-1")

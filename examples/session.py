@@ -17,6 +17,8 @@ It prints:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from onward.actors import Node, Worker
 from onward.actors.sessions import (
@@ -25,6 +27,7 @@ from onward.actors.sessions import (
     SessionOptions,
     SessionService,
     SessionServiceOptions,
+    way_over,
 )
 from onward.protocol import Address, Message, RouteLike
 from onward.protocol.sessions import LivenessOptions
@@ -53,9 +56,12 @@ async def main() -> None:
         listener = await there.listen("tcp://127.0.0.1:0", expose=["sessions"])
         links: list[Address] = []
 
-        async def way() -> RouteLike:
-            links.append(await here.connect(listener.uri))
-            return [links[-1], "sessions"]
+        @asynccontextmanager
+        async def way() -> AsyncGenerator[RouteLike]:
+            # With nothing to be noted `way_over(here, listener.uri, "sessions")` does it.
+            async with way_over(here, listener.uri, "sessions")() as route:
+                links.append(here.route_of(route)[0])
+                yield route
 
         def came_up(session: SessionClient) -> None:
             if len(links) == 1:

@@ -42,7 +42,11 @@ class DiscoveryService(Service):
     Requests are those of Ockam's API: `GET` with an empty path lists all, `GET` with a name gives
     one. `PUT` with a name announces one: the route to it is the request's return route, the
     body what else is to be known. It expires unless it is announced again. `DELETE` with a
-    name takes it back, for whoever announced it.
+    name takes it back.
+
+    A name is theirs who announced it, which is whoever comes the same way up to the last address:
+    nobody else takes it back, nor announces it (`CONFLICT`) before it has expired or the link that
+    it came over has stopped. With the option `takeover` whoever announces it last has it.
 
     Args:
         expose_at: The listeners and links through which what is known here can be reached: the
@@ -98,6 +102,10 @@ class DiscoveryService(Service):
     def _put(self, request: ApiRequest, route: Route) -> tuple[Status, bytes]:
         name = check_name(request.path, "a service's name")
         info = ServiceInfo(name, route, decode_metadata(request.body))
+        known = self._known(name)
+        if known is not None and not self._options.takeover and self._has_owner(known, route):
+            self.refused += 1
+            return Status.CONFLICT, b""
         if name not in self._services and len(self._services) >= self._options.max_services:
             self.refused += 1
             return Status.CONFLICT, b""
@@ -108,16 +116,29 @@ class DiscoveryService(Service):
         self._services[name] = info, self._now() + self._expire_after
         return Status.OK, b""
 
+    def _has_owner(self, known: ServiceInfo, route: Route) -> bool:
+        """Tell whether what is known is somebody else's, who is still there."""
+        return not _same_way(known.route, route) and self.node.has(known.route[0])
+
     def _expose(self, first: Address) -> bool:
-        try:
-            for each in self._expose_at:
+        for each in self._expose_at:
+            try:
                 self.node.expose(each, first)
-        except UnknownAddress:
-            pass  # the mailbox of a request, or a link that is gone: there is nothing to expose
-        except LimitReached:
-            return False
+            except UnknownAddress:
+                # The mailbox of a request, or a link that is gone: there is nothing to expose. Or
+                # there is nobody to expose it to, but at the others there may be.
+                continue
+            except LimitReached:
+                if not self._exposed[first]:
+                    self._hide(first)
+                return False
         self._exposed[first] += 1
         return True
+
+    def _hide(self, first: Address) -> None:
+        del self._exposed[first]
+        for each in self._expose_at:
+            self.node.hide(each, first)
 
     def _drop(self, name: str) -> None:
         info, _ = self._services.pop(name, (None, 0.0))
@@ -126,16 +147,13 @@ class DiscoveryService(Service):
         first = info.route[0]
         self._exposed[first] -= 1
         if not self._exposed[first]:
-            del self._exposed[first]
-            for each in self._expose_at:
-                self.node.hide(each, first)
+            self._hide(first)
 
     def _delete(self, name: str, route: Route) -> tuple[Status, bytes]:
         info = self._known(name)
         if info is None:
             return Status.NOT_FOUND, b""
-        # Whose it is: what comes the same way, up to the worker that announced it.
-        if info.route[:-1] != route[:-1]:
+        if not _same_way(info.route, route):
             return Status.FORBIDDEN, b""
         self._drop(name)
         return Status.OK, b""
@@ -147,3 +165,8 @@ class DiscoveryService(Service):
                 break
             self._drop(name)
             self.expired += 1
+
+
+def _same_way(one: Route, other: Route) -> bool:
+    """Tell whether two routes are the same but for the worker at the end."""
+    return one[:-1] == other[:-1]

@@ -80,6 +80,8 @@ class DiscoveryOptions:
             first, and the rest is left out.
         expire_after: How long a service is known that is not announced again, in seconds:
             by default, three times as long as an `Announcer` waits.
+        takeover: Whether who announces a name gets it also when it leads elsewhere so far.
+            If not, the one who has it keeps it until it expires or its link stops.
 
     Raises:
         ValueError: A limit is less than 1, or the time not more than 0.
@@ -88,6 +90,7 @@ class DiscoveryOptions:
     max_services: int = 10_000
     max_listed: int = 1000
     expire_after: float = 30.0
+    takeover: bool = False
 
     def __post_init__(self) -> None:
         _check(self)

@@ -56,7 +56,8 @@ class RelayClient(Alive):
     ```
 
     Args:
-        way: The route to the service, the service's own address last; or what gives it.
+        way: The route to the service, the service's own address last; or what gives it, as
+            `way_over` does.
         alias: For a static relay service; `None`: it is a dynamic one, and the relay has another
             address each time.
         api: Where the service takes relays away, beside the service; by default, at the names
@@ -186,7 +187,7 @@ class RelayClient(Alive):
         if not actions:
             self.node.dead_letter(message, "late answer")
             return
-        self._finder.stop()
+        self._finder.taken()
         self.name = name
         # By the way that was asked by, as relays on it leave no trace on return routes.
         self.relay = (*self._trying, back[-1])
@@ -231,7 +232,7 @@ class RelayClient(Alive):
         self.stop()
 
     async def on_stop(self) -> None:
-        """Have the relay taken away, if the service has an API for it."""
+        """Have the relay taken away, if the service has an API for it; then leave the way."""
         relay, self.relay = self.relay, ()
         if self.state is not SessionState.CLOSED:
             self._opener.close(self._now(), "stopped")
@@ -242,6 +243,7 @@ class RelayClient(Alive):
             self._tell_waiting()
         if relay and self._api is not None:
             await self._deregister((*relay[:-1], self._api))
+        await self._finder.close()
 
     async def _deregister(self, route: Route) -> None:
         request = encode_request(ApiRequest(self._opener.epoch, self.name, Method.DELETE))

@@ -13,7 +13,7 @@ from ._alive import Alive, Hook
 from ._client import SessionClient
 from ._end import BAD_FRAME, FOREIGN_FRAME, SessionEnd
 from ._errors import SessionClosed, SessionDown, SessionLost
-from ._finder import Way
+from ._finder import MAX_LEAVE_TIME, Found, Way, way_over
 from ._options import SessionOptions, SessionServiceOptions, WhileDown
 from ._service import AcceptedSession, SessionService
 from ._statistics import SessionServiceStatistics, SessionStatistics
@@ -21,8 +21,10 @@ from ._statistics import SessionServiceStatistics, SessionStatistics
 __all__ = [
     "BAD_FRAME",
     "FOREIGN_FRAME",
+    "MAX_LEAVE_TIME",
     "AcceptedSession",
     "Alive",
+    "Found",
     "Hook",
     "SessionClient",
     "SessionClosed",
@@ -36,4 +38,5 @@ __all__ = [
     "SessionStatistics",
     "Way",
     "WhileDown",
+    "way_over",
 ]

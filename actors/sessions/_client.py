@@ -50,7 +50,8 @@ class SessionClient(SessionEnd):
     ```
 
     Args:
-        way: The route to the service, the service's own address last; or what gives it.
+        way: The route to the service, the service's own address last; or what gives it, as
+            `way_over` does.
         expose: The local addresses that the other end can send to of its own accord; none by
             default. Answers come in always.
         options: What it may use.
@@ -109,10 +110,11 @@ class SessionClient(SessionEnd):
         self._machine = self._opener = Opener(self._options.liveness, random.random)
         self._act(self._opener.start(self._now()))
 
-    def on_stop(self) -> None:
-        """Tell the other end, once, if the session is not over yet."""
+    async def on_stop(self) -> None:
+        """Tell the other end, once, if the session is not over yet; then leave the way."""
         self._finder.stop()
-        super().on_stop()
+        self._end()
+        await self._finder.close()
 
     def _do(self, action: Action) -> None:
         if action is Action.PING:
@@ -170,7 +172,7 @@ class SessionClient(SessionEnd):
         if not actions:
             self._too_late(message)
             return
-        self._finder.stop()
+        self._finder.taken()
         self.resumed = frame.token == known
         if known and not self.resumed:
             self._fail_waiting("the other end was lost")

@@ -9,7 +9,7 @@ between the two ends sees one address of each.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Final
 
 from ...protocol import (
@@ -282,8 +282,12 @@ class SessionEnd(Alive):
         for mailbox in self._ways.take_waiting():
             self.node.fail_request(mailbox, SessionLost(self.address, detail))
 
-    def on_stop(self) -> None:
+    def on_stop(self) -> Awaitable[None] | None:
         """Tell the other end, once, if the session is not over yet."""
+        self._end()
+        return None
+
+    def _end(self) -> None:
         self._stopping = True
         if self.state is not SessionState.CLOSED:
             actions = self._machine.close(self._now(), "stopped")

@@ -13,7 +13,7 @@ from onward.actors.services import (
     RequestRefused,
 )
 from onward.actors.testing import Probe
-from onward.protocol import Message, NotDelivered, RequestTimeout, route
+from onward.protocol import Address, Message, NotDelivered, RequestTimeout, Route, route
 from onward.protocol.services import (
     ApiRequest,
     ApiResponse,
@@ -116,6 +116,62 @@ async def test_no_more_links_are_exposed_than_may_be() -> None:
         # An announcement by the mailbox of a request is of no use, and of no harm.
         assert (await ask(node, Method.PUT, "three")).status is Status.OK
         assert (list(service.services), service.refused) == (["one", "three"], 1)
+
+
+async def test_what_cannot_be_exposed_everywhere_is_exposed_nowhere() -> None:
+    async with Node(limits=NodeLimits(exposed=1)) as node:
+        one, two = [await node.listen(f"memory://discovery-{name}") for name in ("one", "two")]
+        service = DiscoveryService(expose_at=[one.address, two.address])
+        await node.start(lambda: service, address="discovery")
+        probe = await Probe.on(node, "worker")
+        announcement = encode_request(ApiRequest(1, "name", Method.PUT))
+        node.expose(two.address, "discovery")  # no room for more
+        probe.send("discovery", announcement)
+        assert decode_response((await probe.next()).payload).status is Status.CONFLICT
+        node.expose(one.address, "discovery")  # so there is room for it here
+        node.hide(one.address, "discovery")
+        node.hide(two.address, "discovery")
+        probe.send("discovery", announcement)
+        assert decode_response((await probe.next()).payload).status is Status.OK
+        # What is exposed for one name stays exposed when another cannot be.
+        await two.close()
+        probe.send("discovery", announcement)
+        assert decode_response((await probe.next()).payload).status is Status.OK
+        assert list(service.services) == ["name"]
+
+
+@pytest.mark.parametrize("takeover", [False, True])
+@virtual_time
+async def test_whose_a_name_is(takeover: bool) -> None:
+    async with SimulatedNetwork() as network:
+        hub, first, second = [await network.node(name) for name in ("hub", "first", "second")]
+        service = await served(hub, DiscoveryOptions(takeover=takeover))
+        await hub.listen("sim://hub", expose=["discovery"])
+
+        def route_known() -> Route:
+            return service.services["printer"].route
+
+        # Another worker of the same node, by the same link, is the same owner.
+        link = await first.connect("sim://hub")
+        for name in ("old", "new"):
+            announcer = await Announcer.on(
+                first, [link, "discovery"], "printer", "print", address=name
+            )
+            await announcer.until_announced()
+        before = route_known()
+        assert before[-1] == Address(0, b"new")
+
+        link = await second.connect("sim://hub")
+        other = await Announcer.on(second, [link, "discovery"], "printer", "print", address="thief")
+        await sleep(1)
+        assert (route_known() == before) is not takeover
+        assert (other.failed, service.refused) == ((0, 0) if takeover else (1, 1))
+
+        # When the link of who has it has stopped, the name is free.
+        await network.crash("first")
+        await sleep(12)
+        assert route_known()[-1] == Address(0, b"thief")
+        assert other.announced
 
 
 @virtual_time
