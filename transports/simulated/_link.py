@@ -7,6 +7,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...actors import LimitReached, Worker
@@ -221,6 +222,11 @@ class DiallingLink(SimulatedLink):
         super().__init__(place, expose, faults)
         self.host = host
         self.error: LinkDown | None = None
+        self._abandoned = asyncio.Event()
+
+    def abandon(self) -> None:
+        """Wait no more for a partition to end: nobody wants the link."""
+        self._abandoned.set()
 
     async def on_start(self) -> None:
         """Connect. If that fails, what was sent meanwhile fails with `LinkDown`."""
@@ -287,7 +293,11 @@ class DiallingLink(SimulatedLink):
             left = deadline - loop.time()
             if left <= 0:
                 raise LinkDown(self.host, f"no answer in {options.connect_timeout:g} s")
-            await asyncio.sleep(min(left, options.connect_retry))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, options.connect_retry)):
+                    await self._abandoned.wait()
+            if self._abandoned.is_set():
+                raise LinkDown(self.host, "it was given up")
 
 
 async def _crossed(way: Way) -> bool:

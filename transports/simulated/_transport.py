@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
@@ -125,12 +126,18 @@ class SimulatedTransport(Transport):
         if not isinstance(faults, Faults | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{faults!r} are no Faults")
         link = self._new_link(_host(uri, options), expose, faults)
+        address = self.node.random_address()
         try:
-            address = await self.node.start(lambda: link)
+            await self.node.start(lambda: link, address=address)
         except WorkerStopped:
             raise NodeStopped(self.node.name) from None
         except OnwardError:
             self._place.links.pop(link, None)  # as when the node stops: it is no link
+            raise
+        except asyncio.CancelledError:
+            link.abandon()  # nobody would know that it is there
+            if self.node.has(address):
+                await self.node.stop_worker(address)
             raise
         if link.error is not None:
             with suppress(UnknownAddress):  # it may have stopped already

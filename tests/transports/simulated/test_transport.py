@@ -175,6 +175,25 @@ async def test_listening_that_is_given_up_leaves_nothing(network: SimulatedNetwo
 
 
 @simulated()
+async def test_connecting_that_is_given_up_leaves_nothing(network: SimulatedNetwork) -> None:
+    a, b = await network.node("a"), await network.node("b")
+    await b.listen("sim://b")
+    for cut in (False, True):
+        if cut:
+            network.partition({"a"}, {"b"})
+        work = asyncio.create_task(a.connect("sim://b"))
+        await asyncio.sleep(0.5 if cut else 0.0005)
+        began = a.loop.time()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert a.loop.time() - began < 0.1
+        await asyncio.sleep(5)
+        assert not a.table
+        assert len(b.table) == 1
+
+
+@simulated()
 async def test_stopping_a_node_ends_its_links(network: SimulatedNetwork) -> None:
     a, b, link, _, _ = await two_nodes(network)
     assert a.has(link)
