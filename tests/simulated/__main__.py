@@ -15,17 +15,11 @@ from collections import Counter
 from itertools import product
 from typing import Final
 
-from tests.simulated.broken_pipes import BROKEN, catches
+from tests.simulated.broken_pipes import BROKEN, caught
 from tests.simulated.pipes import Outcome, checked_run
 
 BROKEN_RUNS: Final = 300
 """Most runs of each pipe that is broken on purpose."""
-
-
-def caught(job: tuple[int, int]) -> tuple[int, bool]:
-    """Tell whether a run catches a pipe that is broken on purpose."""
-    kind, seed = job
-    return kind, catches(BROKEN[kind], seed)
 
 
 def main() -> int:

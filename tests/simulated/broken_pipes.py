@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Final
 from unittest import mock
 
@@ -64,8 +65,7 @@ class SaysItHasRoom(Receiver):
         super()._open(now)
         answer = FrameReader().read(self._answers.pop())
         assert isinstance(answer, Opened)
-        values = {name: getattr(answer, name) for name in Opened.__slots__}
-        self._answers.append(encode_frame(Opened(**{**values, "window": MAX_WINDOW})))
+        self._answers.append(encode_frame(replace(answer, window=MAX_WINDOW)))
 
 
 class HoldsAnyNumber(SaysItHasRoom):
@@ -138,10 +138,10 @@ def _no_answer(_: Frame) -> None:
     """Answer nothing to a frame of a pipe that nobody knows."""
 
 
-_PLACES: Final = {
-    Receiver: ("onward.actors.pipes._receiving.Receiver",),
-    Receiving: ("onward.actors.pipes._receiver.Receiving",),
-    Sender: ("onward.actors.pipes._sending.Sender",),
+_PLACES: Final[Mapping[type, str]] = {
+    Receiver: "onward.actors.pipes._receiving.Receiver",
+    Receiving: "onward.actors.pipes._receiver.Receiving",
+    Sender: "onward.actors.pipes._sending.Sender",
 }
 
 BROKEN: Final[tuple[type[Receiver | Receiving | Sender], ...]] = (
@@ -164,10 +164,9 @@ BROKEN: Final[tuple[type[Receiver | Receiving | Sender], ...]] = (
 def broken(kind: type[Receiver | Receiving | Sender]) -> Generator[None]:
     """Have all pipes made in the block be broken like this."""
     with ExitStack() as stack:
-        for base, places in _PLACES.items():
-            if issubclass(kind, base):
-                for place in places:
-                    stack.enter_context(mock.patch(place, kind))
+        for base, place in _PLACES.items():
+            if base in kind.__mro__:
+                stack.enter_context(mock.patch(place, kind))
         if kind is NeverSaysUnknown:
             stack.enter_context(mock.patch("onward.actors.pipes._service.unknown", _no_answer))
         yield
@@ -177,3 +176,9 @@ def catches(kind: type[Receiver | Receiving | Sender], seed: int) -> bool:
     """Tell whether a run shows that pipes are broken like this."""
     with broken(kind):
         return bool(checked_run(seed)[2])
+
+
+def caught(job: tuple[int, int]) -> tuple[int, bool]:
+    """Do that for a pipe of `BROKEN`, by its number, and a seed."""
+    kind, seed = job
+    return kind, catches(BROKEN[kind], seed)

@@ -333,6 +333,8 @@ class FiveHops:
         await self._settle()
         if plan.end == "settled" and outcome.accounted():
             await self._end(first)
+        # It has handled what waits for it when it has stopped.
+        await self._last.stop_worker("sink", timeout=10 * SETTLED)
         self._count()
         return outcome
 
@@ -434,11 +436,23 @@ def run(seed: int) -> Outcome:
 
 
 class _Errors(logging.Handler):
-    """Keeps what is logged as an error, as the failure of a worker is."""
+    """Keeps what is logged as an error, as the failure of a worker or a timer is."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.found: list[str] = []
+        self._loggers = [logging.getLogger(name) for name in ("onward", "asyncio")]
+
+    def __enter__(self) -> list[str]:
+        for each in self._loggers:
+            each.addHandler(self)
+            each.propagate = False
+        return self.found
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._loggers:
+            each.removeHandler(self)
+            each.propagate = True
 
     def emit(self, record: logging.LogRecord) -> None:
         self.found.append(f"logged: {record.getMessage()}")
@@ -446,14 +460,9 @@ class _Errors(logging.Handler):
 
 def checked_run(seed: int) -> tuple[int, Outcome | None, list[str]]:
     """Do one run and check it; an error in it, or one that is logged, is a violation too."""
-    errors, logger = _Errors(), logging.getLogger("onward")
-    propagated, logger.propagate = logger.propagate, False
-    logger.addHandler(errors)
-    try:
-        outcome = run(seed)
-    except Exception as error:
-        return seed, None, [f"{type(error).__name__}: {error}", *errors.found]
-    finally:
-        logger.removeHandler(errors)
-        logger.propagate = propagated
-    return seed, outcome, violations(outcome) + errors.found
+    with _Errors() as errors:
+        try:
+            outcome = run(seed)
+        except Exception as error:
+            return seed, None, [f"{type(error).__name__}: {error}", *errors]
+    return seed, outcome, violations(outcome) + errors

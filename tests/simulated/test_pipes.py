@@ -27,7 +27,7 @@ def test_five_hops_deliver_in_order_and_once_or_report(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(BROKEN)), ids=lambda each: BROKEN[each].__name__)
+@pytest.mark.parametrize("number", range(len(BROKEN)), ids=[each.__name__ for each in BROKEN])
 def test_a_pipe_that_is_broken_on_purpose_is_caught(number: int) -> None:
     assert any(catches(BROKEN[number], seed) for seed in range(300))
 
