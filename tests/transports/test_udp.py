@@ -38,7 +38,6 @@ from onward.transports import (
     parse_uri,
 )
 from onward.transports._udp import _nobody
-from onward.transports._udp_link import _literal
 from onward.transports._udp_socket import UdpSocket
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.transports import Echo, Recorder, Stuck, eventually
@@ -373,13 +372,6 @@ async def test_messages_are_kept_while_a_host_is_looked_up(
     assert (link_of(a).queued, link_of(a).state) == (2, LinkState.CONNECTING)
     found.set()
     assert {(await recorder.next()).payload for _ in range(2)} == {b"\0", b"\1"}
-
-
-def test_an_address_with_a_scope_is_for_the_system_to_read() -> None:
-    assert _literal("fe80::1%lo", 1) is None
-    assert _literal("fe80::1", 1) == (socket.AF_INET6, ("fe80::1", 1, 0, 0))
-    assert _literal("10.0.0.1", 1) == (socket.AF_INET, ("10.0.0.1", 1))
-    assert _literal("localhost", 1) is None
 
 
 async def test_a_look_up_that_takes_too_long_or_is_given_up(
