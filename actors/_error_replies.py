@@ -17,7 +17,7 @@ from ..protocol import (
 )
 
 if TYPE_CHECKING:
-    from ._guarding import Guarding
+    from ._router import Router
 
 __all__ = ["ErrorReplies"]
 
@@ -52,7 +52,7 @@ class ErrorReplies:
         "sent",
     )
 
-    def __init__(self, router: Guarding, rate: int, link_rate: int) -> None:
+    def __init__(self, router: Router, rate: int, link_rate: int) -> None:
         self._router = router
         self._rate = rate
         self._link_rate = link_rate

@@ -15,7 +15,6 @@ from ._requests import Requests
 from ._run_queue import RunQueue
 
 if TYPE_CHECKING:
-    from ._guarding import Guarding
     from ._router import Router
 
 __all__ = ["Losses", "is_others", "words_for"]
@@ -43,7 +42,7 @@ class Losses(RunQueue):
         )
         self._requests = Requests(cast("Router", self))
         self.error_replies = ErrorReplies(
-            cast("Guarding", self), limits.error_replies, limits.link_error_replies
+            cast("Router", self), limits.error_replies, limits.link_error_replies
         )
 
     def fail_request(self, address: Address, error: OnwardError) -> bool:

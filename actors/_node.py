@@ -286,6 +286,7 @@ class Node(Workers):
 
 def _exposed(addresses: Iterable[AddressLike]) -> frozenset[Address]:
     # A text is an iterable too, of addresses of one letter each: nobody means that.
-    if isinstance(addresses, (str, bytes, Address)):
-        raise TypeError(f"expose takes several addresses: expose=[{addresses!r}]")
+    given: object = addresses
+    if isinstance(given, (str, bytes, Address)):
+        raise TypeError(f"expose takes several addresses: expose=[{given!r}]")
     return frozenset(map(address_of, addresses))

@@ -187,6 +187,10 @@ class Router(Losses):
         """Look for a rule that is not installed yet; a node asks its transports."""
         raise NotImplementedError
 
+    def link_on(self, back: Route) -> Address | None:
+        """Return the first link on a way back, if there is one; a node knows its links."""
+        raise NotImplementedError
+
     def _unknown(self, message: Message, first: Address) -> None:
         if first == ERROR_SOURCE:
             self.dead_letter(message, ANSWERED_ERROR)

@@ -248,6 +248,9 @@ def test_messages_from_other_threads_wake_the_loop() -> None:
         assert arrived.wait(10)
 
 
-def test_a_router_alone_has_no_further_rules() -> None:
+def test_a_router_alone_has_no_further_rules_and_no_links() -> None:
+    router = Router("router", NodeLimits(), None)
     with pytest.raises(NotImplementedError):
-        Router("router", NodeLimits(), None)._load_rule(TYPE)
+        router._load_rule(TYPE)
+    with pytest.raises(NotImplementedError):
+        router.link_on(())
