@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onward.protocol import Address, Context, LinkLost, Message
+from onward.protocol import Address, Context, LinkDown, LinkLost, Message, is_error_reply
 from onward.transports import MemoryLink, MemoryListener, MemoryTransport, _memory as memory
+from onward.transports.simulated import SimulatedTransport
 from onward.transports.testing import CASES, Claims, Stage, run_case
 
 BY_NAME = {each.name: each for each in CASES}
 CLAIMS = Claims(patience=0.3, virtual=True)  # so that no slow machine changes what fails
+SIMULATED = Claims(patience=0.3, virtual=True, address_type=240)
 
 Patch = pytest.MonkeyPatch
 Transmit = Callable[[MemoryLink, Message], Awaitable[None] | None]
@@ -183,8 +186,6 @@ def test_one_that_does_not_tell_the_other_end(monkeypatch: Patch) -> None:
 
 
 def test_one_that_says_that_nothing_was_delivered(monkeypatch: Patch) -> None:
-    from onward.protocol import LinkDown
-
     monkeypatch.setattr("onward.transports._link.LinkLost", LinkDown)
     fails("a_listener_that_closes", "that is InDoubt")
 
@@ -313,3 +314,195 @@ def test_a_case_that_takes_for_ever(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr("onward.transports.testing._stage.Stage.link", wait)
     fails("order_is_kept", "it takes longer than 1 s", Claims(patience=0.1, virtual=True))
+
+
+# --- between more nodes, links and threads ----------------------------------------------
+
+
+def breaks(name: str, text: str, claims: Claims = CLAIMS, uri: str = "memory://flawed-{n}") -> None:
+    """Expect a case to fail, if only by what the transport raises."""
+    with pytest.raises(Exception, match=text):
+        run_case(BY_NAME[name], uri, claims)
+
+
+NO_ANSWER = "no answer in time"
+
+
+def test_one_that_exposes_nothing_of_who_connects(monkeypatch: Patch) -> None:
+    right = MemoryTransport.connect
+
+    async def connect(transport: MemoryTransport, uri: str, **_: Any) -> Address:
+        return await right(transport, uri)
+
+    monkeypatch.setattr(MemoryTransport, "connect", connect)
+    breaks("both_ends_may_ask", NO_ANSWER)
+
+
+def test_one_that_forgets_who_is_behind_the_first(monkeypatch: Patch) -> None:
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        return right(link, message._replace(return_route=message.return_route[:1]))
+
+    sending(monkeypatch, flawed)
+    breaks("two_links_and_a_relay", NO_ANSWER)
+
+
+def test_one_that_does_not_find_its_own_node(monkeypatch: Patch) -> None:
+    right = MemoryTransport.connect
+
+    async def connect(transport: MemoryTransport, uri: str, **options: Any) -> Address:
+        if memory._listening[uri.partition("://")[2]].node is transport.node:
+            raise LinkDown(uri, "nobody else listens there")
+        return await right(transport, uri, **options)
+
+    monkeypatch.setattr(MemoryTransport, "connect", connect)
+    breaks("a_node_and_itself", "nobody else listens there")
+
+
+def test_one_that_exchanges_payloads(monkeypatch: Patch) -> None:
+    kept: list[Message] = []
+
+    def flawed(right: Transmit, link: MemoryLink, message: Message) -> Any:
+        if message.to.value != b"echo":
+            return right(link, message)
+        kept.append(message)
+        if len(kept) == 2:
+            one, other = kept
+            kept.clear()
+            right(link, with_payload(one, other.payload))
+            right(link, with_payload(other, one.payload))
+        return None
+
+    sending(monkeypatch, flawed)
+    fails("many_requests_at_a_time", "request [0-9]+ got the answer of another")
+
+
+def test_one_whose_listener_mixes_its_links_up(monkeypatch: Patch) -> None:
+    first: list[MemoryLink] = []
+    right = MemoryLink.join
+
+    def join(link: MemoryLink, peer: MemoryLink) -> None:
+        first.append(peer)
+        right(link, first[0] if len(first) % 2 else peer)
+
+    monkeypatch.setattr(MemoryLink, "join", join)
+    breaks("many_links_to_one_listener", NO_ANSWER)
+
+
+def test_one_that_has_one_link_for_all(monkeypatch: Patch) -> None:
+    links: dict[object, Address] = {}
+    right = MemoryTransport.connect
+
+    async def connect(transport: MemoryTransport, uri: str, **options: Any) -> Address:
+        if transport not in links:
+            links[transport] = await right(transport, uri, **options)
+        return links[transport]
+
+    monkeypatch.setattr(MemoryTransport, "connect", connect)
+    fails("many_links_to_one_listener", "two links have the same address")
+
+
+def arriving(patch: Patch, wanted: Callable[[MemoryLink, Message], object]) -> None:
+    """Have links take only some of what comes, and say nothing of the rest."""
+    right = MemoryLink.arrive
+
+    def arrive(link: MemoryLink, messages: Any) -> None:
+        right(link, [each for each in messages if wanted(link, each)])
+
+    patch.setattr(MemoryLink, "arrive", arrive)
+
+
+def test_one_that_drops_what_is_for_nobody(monkeypatch: Patch) -> None:
+    arriving(monkeypatch, lambda link, message: link.node.has(message.to))
+    fails("an_exposed_address_nobody_has", "not the dead letters {'no such worker': 1} but {}")
+
+
+def test_one_whose_ways_back_are_for_once(monkeypatch: Patch) -> None:
+    came: set[Address] = set()
+
+    def wanted(_: MemoryLink, message: Message) -> bool:
+        known = message.to in came
+        came.add(message.to)
+        return not known
+
+    arriving(monkeypatch, wanted)
+    fails("the_way_back_is_open", "1 of 2 messages came to 0#asker")
+
+
+def test_one_that_takes_error_replies_for_messages_or_for_nothing(monkeypatch: Patch) -> None:
+    with monkeypatch.context() as patch:
+        arriving(patch, lambda _, message: not is_error_reply(message))
+        fails("error_replies", "the error reply did not come")
+    monkeypatch.setattr("onward.actors.Node.lets_error_replies", always)
+    fails("error_replies", "the error reply was not kept in")
+
+
+def test_one_that_lets_routes_grow(monkeypatch: Patch) -> None:
+    monkeypatch.setattr("onward.transports._link.MAX_ROUTE_LENGTH", 1000)
+    fails("routes_that_grew_too_long", "there is no dead letter")
+
+
+def test_one_that_holds_all_links_up(monkeypatch: Patch) -> None:
+    links: list[MemoryLink] = []
+    right = MemoryLink.join
+
+    def join(link: MemoryLink, peer: MemoryLink) -> None:
+        links.append(link)
+        right(link, peer)
+
+    def hold(link: MemoryLink) -> None:
+        for each in links:
+            each._held = each.node is link.node
+
+    monkeypatch.setattr(MemoryLink, "join", join)
+    monkeypatch.setattr(MemoryLink, "hold", hold)
+    breaks("others_are_not_held_up", NO_ANSWER)
+
+
+def test_one_that_opens_a_link_for_each_message(monkeypatch: Patch) -> None:
+    right = SimulatedTransport.resolve
+
+    def resolve(transport: SimulatedTransport, message: Message) -> Message:
+        transport._resolved.clear()
+        return right(transport, message)
+
+    monkeypatch.setattr(SimulatedTransport, "resolve", resolve)
+    breaks("addresses_are_resolved", "3 links were opened", SIMULATED, "sim://flawed-{n}")
+
+
+def test_one_that_takes_any_address_for_a_place(monkeypatch: Patch) -> None:
+    right = SimulatedTransport.resolve
+
+    def resolve(transport: SimulatedTransport, message: Message) -> Message:
+        return right(transport, message.redirect(Address(240, b"anywhere")))
+
+    monkeypatch.setattr(SimulatedTransport, "resolve", resolve)
+    breaks("addresses_that_are_none", "two bytes that are no text", SIMULATED, "sim://flawed-{n}")
+
+
+def test_one_that_does_nothing_for_another_thread(monkeypatch: Patch) -> None:
+    right = MemoryLink._call
+
+    def call(link: MemoryLink, action: Any) -> None:
+        if link._loop is asyncio.get_running_loop():
+            right(link, action)
+
+    monkeypatch.setattr(MemoryLink, "_call", call)
+    breaks("nodes_of_different_threads", NO_ANSWER, Claims(patience=0.1))
+
+
+def test_one_with_errors_that_nobody_catches(monkeypatch: Patch) -> None:
+    right = MemoryLink.on_start
+    empty: dict[str, int] = {}
+
+    def on_start(link: MemoryLink) -> None:
+        asyncio.get_running_loop().call_soon(empty.__getitem__, "what is not there")
+        right(link)
+
+    monkeypatch.setattr(MemoryLink, "on_start", on_start)
+    fails("answers_come_back", r"nobody caught .* KeyError\('what is not there'\)")
+
+
+def test_every_case_finds_a_flaw() -> None:
+    folder = Path(__file__).parent
+    text = "".join(path.read_text() for path in folder.glob("test_*.py") if path.stem != "test_run")
+    assert [name for name in BY_NAME if f'"{name}"' not in text] == []

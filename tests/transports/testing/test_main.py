@@ -37,12 +37,19 @@ def test_a_class_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 ok" in capsys.readouterr().out
 
 
+def test_an_event_loop_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["memory://cli-{n}", "--loop", "uvloop:new_event_loop"]
+    assert main([*arguments, "--case", "answers_come_back"]) == 0
+    assert "1 ok" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["x://", "--transport", "no.such.module:Thing"], "No module named"),
         (["x://", "--transport", "asyncio:Thing"], "has no attribute 'Thing'"),
         (["x://", "--transport", ""], "Empty module name"),
+        (["x://", "--loop", "asyncio:no_such_loop"], "has no attribute 'no_such_loop'"),
         (["x://", "--case", "no_such_case"], "no case 'no_such_case'; there are: routes_of"),
         (["x://", "--claims", "no_such_claim"], "invalid choice"),
     ],

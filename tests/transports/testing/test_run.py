@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from onward.actors import Node
 from onward.transports import MemoryTransport, TcpTransport
@@ -39,6 +41,22 @@ def test_with_certificates(scheme: str, tmp_path: Path) -> None:
     )
     report = run_suite(f"{scheme}://127.0.0.1:0", claims)
     assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("place", ["tcp://127.0.0.1:0", "memory://uvloop-{n}"])
+def test_on_another_event_loop(place: str) -> None:
+    report = run_suite(place, loop_factory=uvloop.new_event_loop)
+    assert report.passed, str(report)
+
+
+def test_the_event_loop_that_is_asked_for() -> None:
+    async def scene(stage: object) -> None:
+        assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+
+    case = Case("loop", "it is the one", (), scene)
+    virtual = Claims(virtual=True)
+    assert run_suite("sim://x", virtual, cases=[case], loop_factory=uvloop.new_event_loop).passed
+    assert not run_suite("sim://x", virtual, cases=[case]).passed
 
 
 def test_every_case_has_a_name_and_a_claim() -> None:
