@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from onward.protocol import Message, route
+from onward.protocol import Context, Message, route
 from onward.protocol.pipes import (
     Abort,
     Confirm,
@@ -38,6 +38,8 @@ from onward.protocol.pipes import (
     PipeOptions,
     PipeReceiverOptions,
     Receiver,
+    Refusal,
+    Refused,
     Sender,
     SenderState,
     Unknown,
@@ -100,7 +102,13 @@ MOST_IN_A_FRAME: Final = 32
 
 def data_frames() -> list[bytes]:
     messages = tuple(
-        Message(route("hop => printer"), route("app")[: number % 2], bytes(number))
+        Message(
+            route("hop => printer"),
+            route("app")[: number % 2],
+            bytes(number),
+            None,
+            Context(trace="{}") if number == 1 else None,
+        )
         for number in range(FRAME_MESSAGES)
     )
     return [
@@ -114,7 +122,7 @@ FRAMES_OF_BOTH: Final = [
     encode_frame(frame)
     for frame in (
         Open(ID, Mode()),
-        Opened(ID, EPOCH, 5, 100),
+        Opened(ID, EPOCH, 5, 100, 20_000),
         Confirm(ID, EPOCH, 3, ((5, 5), (7, 9)), ((2, 3),)),
         Confirm(ID, EPOCH, 2),
         End(ID, EPOCH, Mode(), 9),
@@ -122,8 +130,9 @@ FRAMES_OF_BOTH: Final = [
         Ended(ID, EPOCH),
         Abort(ID, EPOCH),
         Unknown(ID, EPOCH),
-        Hello(ID),
-        Welcome(ID),
+        Hello(ID, 1000),
+        Welcome(ID, 300),
+        Refused(ID, Refusal.FULL),
     )
 ]
 
@@ -203,6 +212,8 @@ class Pipes:
             if not isinstance(event, Overflow) and not 0 < event.first <= event.last:
                 raise AssertionError(f"{event}")
         # One that is not confirmed takes a frame whole as long as its window is not full.
+        if len(receiver._missed) > WINDOW:
+            raise AssertionError(f"{len(receiver._missed)} ranges were missed, over the window")
         most = WINDOW if receiver.mode.confirm else 2 * WINDOW + MOST_IN_A_FRAME
         if receiver.held > most:
             raise AssertionError(f"{receiver.held} messages are held, over {most}")
@@ -210,7 +221,9 @@ class Pipes:
     def check_sender(self, random: Random, frame: Frame) -> None:
         sender = self.sender
         while sender.room and random.random() < 0.6 and sender.state is not SenderState.CLOSED:
-            sender.send(Message(route("printer"), (), b"x" * random.randrange(20)))
+            context = Context(self.now + random.choice((0.0, 5.0)), random.choice((None, "{}")))
+            payload = b"x" * random.randrange(20)
+            sender.send(Message(route("printer"), (), payload, None, context))
         for sent in sender.frames(self.now):
             decode_frame(sent)
         sender.receive(frame, self.now)
@@ -221,7 +234,7 @@ class Pipes:
         sender.take_events()
         if sender.unconfirmed > WINDOW or sender.waiting > WINDOW:
             raise AssertionError(f"{sender.unconfirmed} sent and {sender.waiting} wait")
-        told = sender.confirmed + sender.missed + sender.in_doubt + sender.unsent
+        told = sender.confirmed + sender.missed + sender.in_doubt + sender.unsent + sender.overdue
         if told + sender.unconfirmed + sender.waiting != sender.accepted:
             raise AssertionError(f"{sender.accepted} were accepted, and {told} are accounted for")
 

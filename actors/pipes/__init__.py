@@ -13,7 +13,8 @@ near.send("pipe => printer", b"two")
 A [`PipeChannel`][onward.actors.pipes.PipeChannel] is two pipes: answers come back through it.
 """
 
-from ._channel import PipeChannel, PipeChannelOptions, PipeChannelService
+from ._channel import PipeChannel, PipeChannelOptions
+from ._channel_service import PipeChannelService
 from ._receiver import PipeReceiver
 from ._receiving import MAX_RETIRED, PipeReceiverStatistics
 from ._sender import PipeSender

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import TracebackType
 
 from ...protocol import Message
-from ...protocol.pipes import Gap, PipeReceiverOptions
+from ...protocol.pipes import Gap, PipeReceiverOptions, Receiver
 from .._worker import Worker
 from ._hooks import told
+from ._memory import Budget, Retired
 from ._receiving import PipeReceiverStatistics, Receiving
 
 __all__ = ["PipeReceiver"]
@@ -25,12 +26,14 @@ class PipeReceiver(Worker):
     becomes a dead letter here, and the sender is told that it was missed.
 
     One sender at a time: a pipe that is opened later takes the place of the one before. For
-    several there is `PipeService`.
+    several there is `PipeService`. A pipe that is not confirmed goes on when something new of it
+    comes, also after `idle_timeout`.
 
     Args:
         options: Its limits.
         on_gap: Is told, on the node's loop, of the numbers of messages that were missed.
-        on_closed: Is called, on the node's loop, when a pipe is over, with its identity.
+        on_closed: Is called, on the node's loop, when a pipe is over or nothing was heard of it for
+            `idle_timeout`, with its identity.
     """
 
     def __init__(
@@ -45,11 +48,18 @@ class PipeReceiver(Worker):
         self._on_gap = on_gap
         self._on_closed = on_closed
         self._receiving: Receiving | None = None
+        self._retired: Retired | None = None  # shared by all of a service
+        self._budget: Budget | None = None
 
     def on_start(self) -> None:
         """Be ready for a pipe."""
         self._receiving = Receiving(
-            self, self._options, on_gap=self._on_gap, on_closed=self._pipe_closed
+            self,
+            self._options,
+            on_gap=self._on_gap,
+            on_closed=self._pipe_closed,
+            retired=self._retired,
+            budget=self._budget,
         )
 
     def handle_message(self, message: Message) -> None:
@@ -76,8 +86,8 @@ class PipeReceiver(Worker):
         """Do as at a stop."""
         self.on_stop()
 
-    def _pipe_closed(self, identity: bytes) -> None:
-        told(self._on_closed, self, identity)
+    def _pipe_closed(self, machine: Receiver) -> None:
+        told(self._on_closed, self, machine.identity)
 
     @property
     def _pipe(self) -> Receiving:

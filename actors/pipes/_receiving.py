@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, MailboxFull, Message, OnwardError, Route
@@ -23,16 +24,21 @@ from ...protocol.pipes import (
     Receiver,
     ReceiverState,
     Unknown,
+    answer_to_stranger,
     encode_frame,
 )
+from .._errors import Refused
 from .._mailbox import Turn
 from .._worker import Worker
 from ._hooks import told
+from ._memory import Budget, Retired, mode_of, random_bytes
 
 if TYPE_CHECKING:
     from .._cell import Cell
 
 __all__ = ["MAX_RETIRED", "PipeReceiverStatistics", "Receiving"]
+
+logger: Final = logging.getLogger("onward")
 
 MAX_RETIRED: Final = 64
 """Pipes that are over and that a receiver remembers, so that a frame of theirs that comes late
@@ -42,6 +48,8 @@ that is open: its sender would begin anew, and report what is in doubt."""
 _FIRST_RETRY: Final = 0.001
 _LONGEST_RETRY: Final = 0.05
 _MAX_GIVEN_UP: Final = 1000
+_SMALL: Final = 16 * 1024
+"""Bytes of a frame that a pipe which holds nothing is let take however much others hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +85,15 @@ class Receiving(Turn):
         options: Its limits.
         trace: An address to put onto the return routes of what is handed on.
         on_gap: Is told of numbers that were missed.
-        on_closed: Is called when a pipe is over.
+        on_closed: Is called when a pipe is over, or nothing has been heard of it for too long.
+        retired: Remembers the pipes that are over.
+        budget: How many bytes may be held with others; no limit but the window by default.
     """
 
     __slots__ = (
         "_back",
-        "_closed",
+        "_budget",
+        "_counted",
         "_given_up",
         "_handle",
         "_handle_at",
@@ -109,7 +120,9 @@ class Receiving(Turn):
         *,
         trace: Address | None = None,
         on_gap: Callable[[Gap], object] | None,
-        on_closed: Callable[[bytes], object],
+        on_closed: Callable[[Receiver], object],
+        retired: Retired | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.machine: Receiver | None = None
         self.pipes = 0
@@ -121,7 +134,9 @@ class Receiving(Turn):
         self._on_gap = on_gap
         self._on_closed = on_closed
         self._reader = FrameReader(worker.address, trace)
-        self._retired: dict[bytes, None] = {}
+        self._retired = Retired(MAX_RETIRED) if retired is None else retired
+        self._budget = budget
+        self._counted = 0  # of the budget
         self._back: Route = ()
         self._posted = False
         self._given_up: dict[Address, None] = {}
@@ -153,12 +168,29 @@ class Receiving(Turn):
                 self._answer_stranger(frame, message)
                 return
         self._back = message[1]
+        if self._budget is not None and isinstance(frame, Data):
+            frame = self._within(self._budget, machine, frame)
         machine.receive(frame, now)
         if machine.ready and self._retry is None:
             self._hand_on(machine)
+        self._count()
         if not self._posted:
             self._posted = True
             self._worker._placed.post(self)
+
+    def _within(self, budget: Budget, machine: Receiver, frame: Data) -> Data:
+        """Return a frame without its messages if no more may be held."""
+        fits = budget.used + frame.size <= budget.limit
+        if fits or not frame.messages or (not machine.held and frame.size <= _SMALL):
+            return frame
+        machine.refuse_frame(frame)
+        return replace(frame, messages=(), size=0)
+
+    def _count(self) -> None:
+        if self._budget is not None:
+            held = 0 if self.machine is None else self.machine.held_bytes
+            self._budget.used += held - self._counted
+            self._counted = held
 
     def perform(self, cell: Cell) -> None:
         """Confirm: all that waited in the mailbox has been taken in."""
@@ -166,25 +198,26 @@ class Receiving(Turn):
         self._settle()
 
     def _opened(self, frame: Open | Data | End | Abort, now: float) -> Receiver | None:
-        """Make a receiver for a pipe that is not known, if this frame opens one."""
-        if isinstance(frame, Open) or (isinstance(frame, Data) and not frame.mode.confirm):
-            mode = frame.mode
-        else:
+        """Make a receiver for a pipe that is not open, if this frame opens one."""
+        mode, begin = mode_of(frame), self._retired.begin(frame)
+        if mode is None or begin is None:
             return None
-        if frame.identity in self._retired:
-            return None
+        if isinstance(frame, End) and self.machine is not None:
+            return None  # nothing more comes of it: no reason to close the one that is open
         self.close()
+        self._retired.forget(frame.identity)
         self.pipes += 1
-        node = self._worker.node
-        epoch = bytes.fromhex(node.random_address().value.decode())[: len(NO_EPOCH)]
-        self.machine = Receiver(self._options, frame.identity, epoch, mode, now)
+        epoch = random_bytes(self._worker.node, len(NO_EPOCH))
+        self.machine = Receiver(self._options, frame.identity, epoch, mode, now, begin)
         return self.machine
 
     def _answer_stranger(self, frame: Open | Data | End | Abort, message: Message) -> None:
         self.strangers += 1
-        answer = unknown(frame)
+        answer = answer_to_stranger(frame)
         if answer is not None and message[1]:
             self._send(message[1], answer)
+        for lost in self._retired.lost(frame):
+            self._worker.node.lose(lost, PipeClosed(self._worker.address))
 
     def _send(self, route: Route, frame: bytes) -> None:
         me = self._worker.address
@@ -200,6 +233,14 @@ class Receiving(Turn):
         for frame in machine.answers(now):
             if self._back:
                 self._send(self._back, frame)
+        self._tell(machine)
+        self._count()
+        if machine.state is ReceiverState.CLOSED:
+            self._is_over(machine)
+        else:
+            self._arm(machine, now)
+
+    def _tell(self, machine: Receiver) -> None:
         for event in machine.take_events():
             if isinstance(event, Gap):
                 told(self._on_gap, self._worker, event)
@@ -208,34 +249,33 @@ class Receiving(Turn):
                     self._worker.node.lose(
                         message, MailboxFull(message[0][0], "and the pipe's window")
                     )
-        if machine.state is ReceiverState.CLOSED:
-            self._is_over(machine)
-        else:
-            self._arm(machine, now)
 
     # --- messages that go on ------------------------------------------------------------------
 
     def _hand_on(self, machine: Receiver) -> bool:
         """Hand on what is ready, as far as there is room; tell whether that was all."""
-        ready, route = machine.ready, self._worker._out.carry
+        ready, route, given_up = machine.ready, self._worker._out.carry, self._given_up
         while ready:
             count = 0
             try:
-                for message in ready:
-                    route(message)
-                    count += 1
+                try:
+                    for message in ready:
+                        route(message)
+                        count += 1
+                        if given_up:
+                            given_up.pop(message[0][0], None)
+                finally:
+                    machine.handed_on(count)
             except MailboxFull as error:
-                machine.handed_on(count)
                 if not self._gives_up(ready[0][0][0], count):
                     return False
                 self._refuse(machine, error)
             except OnwardError as error:
-                machine.handed_on(count)
                 self._refuse(machine, error)
-            else:
-                machine.handed_on(count)
-                if self._given_up:
-                    self._given_up.clear()
+            except Exception as error:
+                # A rule of the user's has failed with this one; those behind it are others.
+                logger.exception("%s could not hand on a message", self._worker.address)
+                self._refuse(machine, Refused(ready[0][0][0], f"{type(error).__name__} in a rule"))
         self._stalled = None
         return True
 
@@ -307,16 +347,13 @@ class Receiving(Turn):
         self._hand_on(machine)
         for message in machine.take_all():
             self._worker.node.lose(message, PipeClosed(self._worker.address))
-        for event in machine.take_events():
-            if isinstance(event, Gap):
-                told(self._on_gap, self._worker, event)
+        self._tell(machine)
         self.totals = [a + b for a, b in zip(self.totals, _counts(machine), strict=True)]
         self.machine = None
         self._stalled = None
-        self._retired[machine.identity] = None
-        if len(self._retired) > MAX_RETIRED:
-            del self._retired[next(iter(self._retired))]
-        self._on_closed(machine.identity)
+        self._count()
+        self._retired.keep(machine)
+        self._on_closed(machine)
 
     def statistics(self) -> PipeReceiverStatistics:
         """Return what is counted."""
@@ -362,10 +399,3 @@ class Receiving(Turn):
 
 def _counts(machine: Receiver) -> tuple[int, int, int, int]:
     return machine.handed, machine.missed, machine.duplicates, machine.beyond
-
-
-def unknown(frame: Frame) -> bytes | None:
-    """Return what to answer to a frame of a pipe nobody knows, if anything."""
-    if isinstance(frame, Data | End) and frame.mode.confirm:
-        return encode_frame(Unknown(frame.identity, frame.epoch))
-    return None

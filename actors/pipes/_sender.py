@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
+from typing import Final
 
-from ...protocol import Message, OnwardError, RouteLike
-from ...protocol.pipes import Broken, Missed, PipeOptions
+from ...protocol import LOCAL, Message, OnwardError, RouteLike
+from ...protocol.pipes import Broken, Missed, PipeClosed, PipeOptions
+from .._cell import Cell
 from .._policy import Mailbox
 from .._worker import Worker
 from ._sending import Ear, PipeSenderStatistics, Sending
 
 __all__ = ["PipeSender"]
+
+logger: Final = logging.getLogger("onward")
 
 _OPTIONS = PipeOptions()
 
@@ -27,6 +32,9 @@ class PipeSender(Worker):
                                    ▲                        │
                                    └────── confirmations ◀──┘
     ```
+
+    Nor does an answer come back through it: to a worker of another node, the return route of what
+    comes out leads to that node's own workers. `PipeChannel` is for what is to be answered.
 
     What does not get through becomes a dead letter, and a request of this node that it belongs to
     ends: with `PipeMissed` and `PipeClosed` it was certainly not handed on, with `PipeBroken` that
@@ -60,6 +68,7 @@ class PipeSender(Worker):
         self._on_missed = on_missed
         self._on_broken = on_broken
         self._sending: Sending | None = None
+        self._warned = False
 
     def on_start(self) -> None:
         """Have an address for confirmations."""
@@ -77,6 +86,8 @@ class PipeSender(Worker):
     def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Put a message into the pipe, or wait until there is room."""
         sending = self._pipe
+        if not self._warned and message[1] and message[1][-1] in self.node._requests:
+            self._warn_of_request()
         try:
             if sending.machine.room <= 0 and not self._refuse:
                 return self._when_room(message)
@@ -86,17 +97,31 @@ class PipeSender(Worker):
         return None
 
     async def _when_room(self, message: Message) -> None:
-        await self._pipe.room()
         try:
+            if not await self._pipe.room():
+                raise PipeClosed(self.address, "it was stopped")
             self._pipe.accept(message)
         except OnwardError as error:
             self.node.lose(message, error)
 
+    def _warn_of_request(self) -> None:
+        """Say once that an answer has no way back from another node."""
+        self._warned = True
+        first = (self._pipe.route or self.addresses)[0]
+        target = self.node.table.get(first)
+        far = target.worker.leaves_node if isinstance(target, Cell) else first.type != LOCAL
+        if far:
+            logger.warning(
+                "a request goes through %s, a pipe to another node: no answer comes back through "
+                "it; use a PipeChannel",
+                self.address,
+            )
+
     async def end(self, timeout: float = 30.0) -> None:
         """Send all that came here, have it confirmed, tell the receiver, and stop this worker.
 
-        Call it on the node's loop, and not from a handler of this worker. What comes meanwhile is
-        refused as `PipeClosed`.
+        What is in its mailbox at the call is sent too; what comes later is refused as `PipeClosed`.
+        Call it on the node's loop, and not from a handler of this worker.
 
         Args:
             timeout: How long it may take, in seconds.
@@ -104,7 +129,7 @@ class PipeSender(Worker):
         Raises:
             PipeBroken: It took longer: what is in doubt has been reported.
         """
-        await self._pipe.end(timeout)
+        await self._pipe.ended(timeout)
 
     def statistics(self) -> PipeSenderStatistics:
         """Return what is counted. Call it on the node's loop."""

@@ -5,27 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...protocol import Message, OnwardError, Route
 from ...protocol.pipes import (
     Broken,
+    Data,
     Frame,
     FrameReader,
     Missed,
+    Overdue,
     PipeBroken,
     PipeClosed,
     PipeFrameError,
     PipeMissed,
     PipeOptions,
     Sender,
+    decode_frame,
 )
+from .._errors import Expired
 from .._mailbox import Turn
 from .._worker import Worker
 from ._hooks import told
+from ._memory import random_bytes
 
 if TYPE_CHECKING:
     from .._cell import Cell
+
+_LOOK_AGAIN: Final = 0.05
+"""How often a worker that waits for room looks whether it is to stop, in seconds."""
 
 __all__ = ["Ear", "PipeSenderStatistics", "Sending"]
 
@@ -43,9 +51,11 @@ class PipeSenderStatistics:
         missed: Messages that the receiver went on without.
         in_doubt: Messages reported in doubt.
         unsent: Messages reported as not sent.
+        overdue: Messages whose deadline passed before they could be sent.
         frames: Frames of messages sent, repetitions aside.
         resent: Frames sent again.
-        not_routed: Frames that the node could not send; they are sent again like lost ones.
+        not_routed: Frames that the node could not send. They are sent again like lost ones; where
+            nothing is confirmed their messages are lost.
         stale: Frames from a receiver that were not for this pipe, or not now.
         round_trip: How long a confirmation takes, in seconds; `None` as long as none has come.
     """
@@ -58,6 +68,7 @@ class PipeSenderStatistics:
     missed: int
     in_doubt: int
     unsent: int
+    overdue: int
     frames: int
     resent: int
     not_routed: int
@@ -94,6 +105,7 @@ class Sending(Turn):
         on_missed: Is told of messages the receiver went on without.
         on_broken: Is told when the pipe broke.
         on_closed: Is called when it is over.
+        tell: Whether the receiver has to hear of the end of a pipe that nothing went through.
     """
 
     __slots__ = (
@@ -105,6 +117,7 @@ class Sending(Turn):
         "_on_missed",
         "_posted",
         "_rooms",
+        "_tell",
         "_worker",
         "back",
         "machine",
@@ -120,9 +133,11 @@ class Sending(Turn):
         on_missed: Callable[[Missed], object] | None,
         on_broken: Callable[[Broken], object] | None,
         on_closed: Callable[[], object],
+        tell: bool = False,
     ) -> None:
         node = worker.node
-        self.machine = Sender(options, lambda: bytes.fromhex(node.random_address().value.decode()))
+        self.machine = Sender(options, lambda: random_bytes(node))
+        self._tell = tell
         self.route: Route | None = None
         self.back: Route = ()
         self.not_routed = 0
@@ -163,13 +178,17 @@ class Sending(Turn):
                 for frame in frames:
                     try:
                         node.carry(Message(route, self.back, frame, source))
-                    except OnwardError:
+                    except OnwardError as error:
                         self.not_routed += 1
+                        self._lose_frame(frame, error)
             self._arm(now)
         for event in machine.take_events():
             if isinstance(event, Missed):
                 self._lose(event.messages, PipeMissed)
                 told(self._on_missed, self._worker, event)
+            elif isinstance(event, Overdue):
+                for message in event.messages:
+                    node.lose(message, Expired(self._worker.address))
             elif isinstance(event, Broken):
                 self._lose(event.in_doubt, PipeBroken, event.why)
                 self._lose(event.unsent, PipeClosed, event.why)
@@ -185,36 +204,50 @@ class Sending(Turn):
         self.machine.receive(frame, self._worker.node.loop.time())
         self.flush()
 
-    async def room(self) -> None:
-        """Wait until there is room for a good part of the queue, or no use in waiting."""
+    async def room(self) -> bool:
+        """Wait until there is room for a good part of the queue, or no use in waiting.
+
+        Returns:
+            Whether to go on: not if the worker is to stop by some time, which breaks the pipe.
+        """
         self.flush()
+        cell = self._worker._placed
         while self.machine.room <= 0 and not self._closed.done():
+            if cell.deadline is not None:
+                return False
             if self._rooms is None:
                 self._rooms = self._worker.node.loop.create_future()
-            await asyncio.shield(self._rooms)
+            # Nothing tells a worker that it is asked to stop while it has a message in hand.
+            await asyncio.wait((self._rooms,), timeout=_LOOK_AGAIN)
+        return True
 
-    async def end(self, timeout: float) -> None:
-        """Send what waits, have it confirmed and tell the receiver, or break the pipe.
+    @property
+    def closed(self) -> bool:
+        """Whether the pipe is over: nothing more is sent."""
+        return self._closed.done()
+
+    def end(self) -> None:
+        """Send what waits, also in the worker's mailbox, and tell the receiver."""
+        self._worker._placed.post(_End(self))
+
+    def end_now(self) -> None:
+        """Send what has been accepted, and tell the receiver."""
+        self.machine.end(self._worker.node.loop.time(), tell=self._tell)
+        self.flush()
+
+    async def ended(self, timeout: float) -> None:
+        """End, and wait until all is confirmed and the receiver knows, or break the pipe.
 
         Raises:
             PipeBroken: It took longer; what is in doubt has been reported.
         """
+        self.end()
         try:
             async with asyncio.timeout(timeout):
-                await self._taken_up()
-                self.machine.end(self._worker.node.loop.time())
-                self.flush()
                 await asyncio.shield(self._closed)
         except TimeoutError:
             self.abort()
             raise PipeBroken(self._worker.address, f"not at its end in {timeout:g} s") from None
-
-    async def _taken_up(self) -> None:
-        # What is in the worker's mailbox by now comes before this.
-        mark = _Mark(self._worker.node.loop.create_future())
-        if not self._closed.done():
-            self._worker._placed.post(mark)
-            await asyncio.wait((mark.reached, self._closed), return_when=asyncio.FIRST_COMPLETED)
 
     def abort(self) -> None:
         """Break the pipe at once, and let go of the timer."""
@@ -237,6 +270,7 @@ class Sending(Turn):
             missed=machine.missed,
             in_doubt=machine.in_doubt,
             unsent=machine.unsent,
+            overdue=machine.overdue,
             frames=machine.frames_sent,
             resent=machine.resent,
             not_routed=self.not_routed,
@@ -252,6 +286,14 @@ class Sending(Turn):
     ) -> None:
         for message in messages:
             self._worker.node.lose(message, error(self._worker.address, why))
+
+    def _lose_frame(self, frame: bytes, error: OnwardError) -> None:
+        """Lose the messages of a frame that could not be sent and will not be again."""
+        sent = None if self.machine.confirmed_mode else decode_frame(frame)
+        if isinstance(sent, Data):
+            self.machine.unsent += len(sent.messages)
+            for message in sent.messages:
+                self._worker.node.lose(message, error)
 
     def _make_room(self) -> None:
         rooms, self._rooms = self._rooms, None
@@ -279,6 +321,19 @@ class Sending(Turn):
             self.flush()
         else:
             self._arm(now)
+
+
+class _End(Turn):
+    """The end of a pipe, in its place behind the messages that came before."""
+
+    __slots__ = ("_sending",)
+
+    def __init__(self, sending: Sending) -> None:
+        self._sending = sending
+
+    def perform(self, cell: Cell) -> None:
+        """Take nothing more."""
+        self._sending.end_now()
 
 
 class Ear(Worker):

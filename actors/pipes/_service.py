@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from ...protocol import Address, Message, OnwardError
 from ...protocol.pipes import (
+    Abort,
     Data,
+    End,
     FrameReader,
     Gap,
     Open,
+    PipeClosed,
     PipeReceiverOptions,
+    Refusal,
+    Refused,
+    answer_to_stranger,
+    encode_frame,
     frame_identity,
 )
 from .._errors import LimitReached
 from .._worker import Worker
 from ..access._guard import AccessLike
+from ._memory import Budget, Retired
 from ._receiver import PipeReceiver
-from ._receiving import unknown
 
 __all__ = ["PipeService", "PipeServiceOptions"]
 
@@ -31,15 +39,22 @@ class PipeServiceOptions:
     """How far a service of pipes may grow.
 
     Attributes:
-        receivers: Pipes open at once. What would open one more becomes a dead letter; its sender
-            tries again, and gives up some time.
+        receivers: Pipes open at once. What would open one more becomes a dead letter, and its
+            sender is told.
+        receivers_per_peer: The same, of those that have the same first address on their way back:
+            the connection they come by.
+        held_bytes: Bytes that all receivers together hold back or have not handed on, besides a
+            frame of at most 16 KiB for each. What is beyond is not taken, and sent again if
+            confirmed.
         retired: Pipes that are over and are remembered, so that a frame of theirs that comes late
-            opens none again.
+            opens none again, and that one that is not confirmed goes on where it was.
         receiver: The limits of each receiver. One whose sender is gone is stopped after its
             `idle_timeout`.
     """
 
     receivers: int = 1000
+    receivers_per_peer: int = 500
+    held_bytes: int = 64 * 1024 * 1024
     retired: int = 1000
     receiver: PipeReceiverOptions = _RECEIVER
 
@@ -76,8 +91,10 @@ class PipeService(Worker):
         self._access = access
         self._on_gap = on_gap
         self._receivers: dict[bytes, Address] = {}
-        self._workers: dict[bytes, PipeReceiver] = {}
-        self._retired: dict[bytes, None] = {}
+        self._workers: dict[bytes, tuple[PipeReceiver, Address | None]] = {}
+        self._peers = Counter[Address | None]()
+        self._retired = Retired(options.retired)
+        self._budget = Budget(options.held_bytes)
         self._reader = FrameReader()
 
     @property
@@ -99,25 +116,38 @@ class PipeService(Worker):
 
     def _made(self, identity: bytes, message: Message) -> Address | None:
         frame = self._reader.read(message[2])
-        opens = isinstance(frame, Open) or (isinstance(frame, Data) and not frame.mode.confirm)
-        if not opens or identity in self._retired:
-            answer = unknown(frame)
-            if answer is None:
-                self.node.dead_letter(message, "pipe closed")
-            elif message[1]:
-                self.node.carry_or_bury(Message(message[1], (self.address,), answer, self.address))
+        if not isinstance(frame, Open | Data | End | Abort):
+            self.node.dead_letter(message, PipeClosed.reason)
             return None
-        if len(self._receivers) >= self._options.receivers:
-            raise LimitReached("receivers", self._options.receivers)
-        made = PipeReceiver(self._options.receiver, on_gap=self._on_gap, on_closed=self._closed)
+        if self._retired.begin(frame) is None:
+            for lost in self._retired.lost(frame):
+                self.node.lose(lost, PipeClosed(self.address))
+            self._answer(message, answer_to_stranger(frame))
+            return None
+        peer = message[1][0] if message[1] else None
+        options = self._options
+        if len(self._receivers) >= options.receivers:
+            self._answer(message, encode_frame(Refused(identity, Refusal.FULL)))
+            raise LimitReached("receivers", options.receivers)
+        if self._peers[peer] >= options.receivers_per_peer:
+            self._answer(message, encode_frame(Refused(identity, Refusal.PEER_FULL)))
+            raise LimitReached("receivers_per_peer", options.receivers_per_peer)
+        made = PipeReceiver(options.receiver, on_gap=self._on_gap, on_closed=self._closed)
+        made._retired, made._budget = self._retired, self._budget
         self._receivers[identity] = self.spawn(lambda: made, access=self._access)
-        self._workers[identity] = made
+        self._workers[identity] = made, peer
+        self._peers[peer] += 1
         return made.address
 
+    def _answer(self, message: Message, frame: bytes | None) -> None:
+        if frame is not None and message[1]:
+            self.node.carry_or_bury(Message(message[1], (self.address,), frame, self.address))
+
     def _closed(self, identity: bytes) -> None:
-        """Forget a receiver, and stop it: its pipe is over."""
+        """Forget a receiver, and stop it: its pipe is over, or idle."""
         self._receivers.pop(identity)
-        self._retired[identity] = None
-        if len(self._retired) > self._options.retired:
-            del self._retired[next(iter(self._retired))]
-        self._workers.pop(identity).stop()
+        made, peer = self._workers.pop(identity)
+        self._peers[peer] -= 1
+        if not self._peers[peer]:
+            del self._peers[peer]
+        made.stop()

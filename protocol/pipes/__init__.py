@@ -29,14 +29,18 @@ from ._frames import (
     Open,
     Opened,
     Ranges,
+    Refusal,
+    Refused,
     Unknown,
     Welcome,
     encode_frame,
+    message_size,
 )
 from ._options import MAX_WINDOW, Mode, Ordering, PipeOptions, PipeReceiverOptions
-from ._receiver import Gap, Overflow, Receiver, ReceiverEvent
+from ._receiver import Gap, Overflow, Receiver, ReceiverEvent, answer_to_stranger
 from ._round_trip import RoundTrip
-from ._sender import Broken, Closed, Missed, Sender, SenderEvent
+from ._sender import Sender
+from ._sender_events import Broken, Closed, Missed, Overdue, SenderEvent
 from ._states import RECEIVER, SENDER, ReceiverInput, ReceiverState, SenderInput, SenderState
 
 __all__ = [
@@ -63,6 +67,7 @@ __all__ = [
     "Open",
     "Opened",
     "Ordering",
+    "Overdue",
     "Overflow",
     "PipeBroken",
     "PipeClosed",
@@ -76,6 +81,8 @@ __all__ = [
     "ReceiverEvent",
     "ReceiverInput",
     "ReceiverState",
+    "Refusal",
+    "Refused",
     "RoundTrip",
     "Sender",
     "SenderEvent",
@@ -83,7 +90,9 @@ __all__ = [
     "SenderState",
     "Unknown",
     "Welcome",
+    "answer_to_stranger",
     "decode_frame",
     "encode_frame",
     "frame_identity",
+    "message_size",
 ]

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from .._address import MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
-from .._message import Message
+from .._message import Context, Message
+from .._tracing import MAX_TRACING
 from ..bare import BareError, Reader
 from ._errors import PipeFrameError
 from ._frames import (
     EPOCH_SIZE,
     HEAD_SIZE,
     REMEMBERED,
+    REMEMBERED_BYTES,
     VERSION,
     Abort,
     Confirm,
@@ -25,6 +27,8 @@ from ._frames import (
     Open,
     Opened,
     Ranges,
+    Refusal,
+    Refused,
     Unknown,
     Welcome,
 )
@@ -38,17 +42,18 @@ _SMALLEST_MESSAGE: Final = 7  # length, count, type, length, a byte, count, leng
 class FrameReader:
     """Reads frames, and remembers the routes it read last.
 
-    At 256 pairs of routes it forgets all of them.
+    At 256 pairs of routes, or 256 KiB of them, it forgets all.
 
     Args:
         source: What the messages of `DATA` frames are to have as their source.
         trace: An address to put at the front of their return routes, if any.
     """
 
-    __slots__ = ("_known", "_source", "_trace")
+    __slots__ = ("_bytes", "_known", "_source", "_trace")
 
     def __init__(self, source: Address | None = None, trace: Address | None = None) -> None:
-        self._known: dict[bytes, tuple[Route, Route]] = {}
+        self._known: dict[bytes, tuple[Route, Route, Context | None]] = {}
+        self._bytes = 0
         self._source = source
         self._trace: Route = () if trace is None else (trace,)
 
@@ -99,20 +104,23 @@ class FrameReader:
                 reader.position = position
                 payload = reader.data()
                 position = reader.position
-            found.append(Message(routes[0], routes[1], payload, source, None))
+            found.append(Message(routes[0], routes[1], payload, source, routes[2]))
         reader.position = position
         return tuple(found)
 
-    def _routes(self, text: bytes) -> tuple[Route, Route]:
+    def _routes(self, text: bytes) -> tuple[Route, Route, Context | None]:
         reader = Reader(text)
         onward = _read_route(text, reader, MAX_ROUTE_LENGTH)
-        back = _read_route(text, reader, MAX_ROUTE_LENGTH - 1)
-        reader.finish()
+        back = self._trace + _read_route(text, reader, MAX_ROUTE_LENGTH - 1)
         if not onward:
             raise PipeFrameError("a message without an onward route")
-        if len(self._known) >= REMEMBERED:
+        if reader.position < len(text):  # hardly two messages have the same tracing text
+            return onward, back, Context(trace=_read_tracing(reader))
+        self._bytes += len(text)
+        if len(self._known) >= REMEMBERED or self._bytes > REMEMBERED_BYTES:
             self._known.clear()
-        routes = self._known[text] = onward, self._trace + back
+            self._bytes = len(text)
+        routes = self._known[text] = onward, back, None
         return routes
 
 
@@ -152,6 +160,25 @@ def _read_route(data: bytes, reader: Reader, limit: int) -> Route:
     return tuple(found)
 
 
+def _read_tracing(reader: Reader) -> str:
+    text = reader.data()
+    reader.finish()
+    if not 0 < len(text) <= MAX_TRACING:
+        raise PipeFrameError(f"a tracing text of {len(text)} bytes")
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise PipeFrameError("a tracing text that is no UTF-8") from None
+
+
+def _read_reason(reader: Reader) -> Refusal:
+    number = reader.uint()
+    try:
+        return Refusal(number)
+    except ValueError:
+        raise PipeFrameError(f"there is no reason {number}") from None
+
+
 def _take(data: bytes, reader: Reader, size: int) -> bytes:
     start = reader.position
     reader.position = start + size
@@ -188,7 +215,9 @@ def _read_data(self: FrameReader, data: bytes, reader: Reader, identity: bytes) 
     base, first, count = reader.uint(), reader.uint(), reader.uint()
     if not 0 < base <= first:
         raise PipeFrameError(f"messages from {first} on, of those from {base} on")
-    return Data(identity, epoch, mode, base, first, self.messages(data, reader, count))
+    began = reader.position
+    messages = self.messages(data, reader, count)
+    return Data(identity, epoch, mode, base, first, messages, reader.position - began)
 
 
 def _read_confirm(_: FrameReader, data: bytes, reader: Reader, identity: bytes) -> Confirm:
@@ -205,7 +234,7 @@ _Read: TypeAlias = Callable[[FrameReader, bytes, Reader, bytes], Frame]
 _READERS: Final[dict[int, _Read]] = {
     Kind.OPEN: lambda _, __, reader, identity: Open(identity, _read_mode(reader)),
     Kind.OPENED: lambda _, data, reader, identity: Opened(
-        identity, _take(data, reader, EPOCH_SIZE), reader.uint(), reader.uint()
+        identity, _take(data, reader, EPOCH_SIZE), reader.uint(), reader.uint(), reader.uint()
     ),
     Kind.DATA: _read_data,
     Kind.CONFIRM: _read_confirm,
@@ -217,8 +246,9 @@ _READERS: Final[dict[int, _Read]] = {
     Kind.UNKNOWN: lambda _, data, reader, identity: Unknown(
         identity, _take(data, reader, EPOCH_SIZE)
     ),
-    Kind.HELLO: lambda _, __, ___, identity: Hello(identity),
-    Kind.WELCOME: lambda _, __, ___, identity: Welcome(identity),
+    Kind.HELLO: lambda _, __, reader, identity: Hello(identity, reader.uint()),
+    Kind.WELCOME: lambda _, __, reader, identity: Welcome(identity, reader.uint()),
+    Kind.REFUSED: lambda _, __, reader, identity: Refused(identity, _read_reason(reader)),
 }
 
 _MODES: Final = {number: Mode.of(number) for number in (0, 1, 2, 4, 5, 6)}

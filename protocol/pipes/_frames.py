@@ -13,43 +13,49 @@ Then, by kind:
 | kind | frame | sent by | has |
 | --- | --- | --- | --- |
 | 1 | `OPEN` | sender | mode |
-| 2 | `OPENED` | receiver | epoch, window, window in bytes |
+| 2 | `OPENED` | receiver | epoch, window, window in bytes, idle |
 | 3 | `DATA` | sender | epoch, mode, base, first, count, messages |
 | 4 | `CONFIRM` | receiver | epoch, done, received, missed |
 | 5 | `END` | sender | epoch, mode, last |
 | 6 | `ENDED` | receiver | epoch |
 | 7 | `ABORT` | sender | epoch |
 | 8 | `UNKNOWN` | receiver | epoch |
-| 9 | `HELLO` | who asks for a channel | nothing |
-| 10 | `WELCOME` | who gives it | nothing |
+| 9 | `HELLO` | who asks for a channel; each end, to ask whether the other is there | idle |
+| 10 | `WELCOME` | who answers that | idle |
+| 11 | `REFUSED` | receiver, or who gives channels | reason |
 
 - *epoch*: 8 random bytes, the receiver's choice when it opens the pipe. Zeros where the pipe is not
   confirmed, and so is never opened.
 - *mode*: the ordering, 0 to 2, plus 4 if messages are confirmed.
 - *base*: the number below which the sender needs to hear of nothing any more.
 - *first*, *count*: the messages have the numbers from *first* on; a pipe's first message is 1.
-- *a message*: `data` with its routes and `data` with its payload. The routes are two: the onward
-  route (1 to 64 addresses), then the return route (at most 63); each the number of its
-  addresses, and of each address a byte with its type and `data` with its value.
+- *idle*: after how many milliseconds without a word this end takes the other to be gone.
+- *a message*: `data` with its head and `data` with its payload. The head has two routes: the
+  onward route (1 to 64 addresses), then the return route (at most 63); each the number of its
+  addresses, and of each address a byte with its type and `data` with its value. If the message is
+  traced, `data` with its tracing text follows: 1 to 4096 bytes of UTF-8.
 - *done*: all messages up to it are dealt with: handed on, or missed.
 - *received*: what came beyond *done*; *missed*: what was not handed on up to it, as far as
   *base*. Each is the number of its ranges, and of each how many numbers are skipped since the
   one before ended (since *done*, for the first of *received*; since 0, of *missed*), at least
   1 but for the first, and how many are in it, at least 1.
 - *last*: the number of the last message; 0 if there was none.
+- *reason*: 1, there are as many pipes or channels as there may be; 2, this peer has as many as one
+  may have.
 
 Nothing may come after a frame, and nothing may be missing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, TypeAlias
 
 from .._address import MAX_ROUTE_LENGTH, Route
 from .._errors import EmptyRoute, RouteTooLong
 from .._message import Message
+from .._tracing import MAX_TRACING
 from ..bare import encode_data, encode_uint
 from ._options import Mode
 
@@ -69,11 +75,14 @@ __all__ = [
     "Open",
     "Opened",
     "Ranges",
+    "Refusal",
+    "Refused",
     "RouteWriter",
     "Unknown",
     "Welcome",
     "encode_frame",
     "encode_messages",
+    "message_size",
 ]
 
 VERSION: Final = 1
@@ -90,6 +99,7 @@ NO_EPOCH: Final = bytes(EPOCH_SIZE)
 
 HEAD_SIZE: Final = 2 + IDENTITY_SIZE
 REMEMBERED: Final = 256
+REMEMBERED_BYTES: Final = 256 * 1024
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Ranges of numbers in ascending order, not touching: first and last of each."""
@@ -108,6 +118,17 @@ class Kind(IntEnum):
     UNKNOWN = 8
     HELLO = 9
     WELCOME = 10
+    REFUSED = 11
+
+
+class Refusal(IntEnum):
+    """Why a pipe or channel is not opened."""
+
+    FULL = 1
+    """There are as many as there may be."""
+
+    PEER_FULL = 2
+    """Who asks has as many as one may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +141,25 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A receiver has opened a pipe, and says how much it takes: messages and bytes."""
+    """A receiver has opened a pipe.
+
+    It says how much it takes, in messages and bytes, and after how many milliseconds without a word
+    it takes the sender to be gone.
+    """
 
     identity: bytes
     epoch: bytes
     window: int
     window_bytes: int
+    idle: int
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Messages of a pipe, numbered from `first` on. Without any it asks for a confirmation."""
+    """Messages of a pipe, numbered from `first` on. Without any it asks for a confirmation.
+
+    `size` is how many bytes the messages are in the frame; 0 in one that was not read from bytes.
+    """
 
     identity: bytes
     epoch: bytes
@@ -138,6 +167,7 @@ class Data:
     base: int
     first: int
     messages: tuple[Message, ...]
+    size: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +217,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """One end of a channel asks for the other."""
+    """One end of a channel asks for the other, or whether it is there."""
 
     identity: bytes
+    idle: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +228,20 @@ class Welcome:
     """Here is the other end of a channel: at the front of the return route."""
 
     identity: bytes
+    idle: int
 
 
-Frame: TypeAlias = Open | Opened | Data | Confirm | End | Ended | Abort | Unknown | Hello | Welcome
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A pipe or a channel is not opened."""
+
+    identity: bytes
+    reason: Refusal
+
+
+Frame: TypeAlias = (
+    Open | Opened | Data | Confirm | End | Ended | Abort | Unknown | Hello | Welcome | Refused
+)
 """Any frame."""
 
 
@@ -207,28 +249,29 @@ Frame: TypeAlias = Open | Opened | Data | Confirm | End | Ended | Abort | Unknow
 
 
 class RouteWriter:
-    """Writes the routes of messages, and remembers what it wrote last.
+    """Writes the heads of messages, and remembers what it wrote last.
 
-    At 256 pairs of routes it forgets all of them.
+    At 256 pairs of routes, or 256 KiB of them, it forgets all.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_bytes", "_known")
 
     def __init__(self) -> None:
         self._known: dict[tuple[Route, Route, int], bytes] = {}
+        self._bytes = 0
 
-    def write(self, onward: Route, back: Route, behind: int = 0) -> bytes:
-        """Return the two routes of a message as `data`.
+    def write(self, message: Message, behind: int = 0) -> bytes:
+        """Return the head of a message as `data`. A tracing text that is too long is left out.
 
         Args:
-            onward: The onward route.
-            back: The return route.
+            message: The message.
             behind: How many addresses of the onward route are left out.
 
         Raises:
             EmptyRoute: There is no onward address.
             RouteTooLong: There are too many addresses.
         """
+        onward, back, context = message[0], message[1], message[4]
         key = onward, back, behind
         found = self._known.get(key)
         if found is None:
@@ -238,11 +281,36 @@ class RouteWriter:
                 raise RouteTooLong(len(back), MAX_ROUTE_LENGTH - 1)
             if len(onward) - behind > MAX_ROUTE_LENGTH:
                 raise RouteTooLong(len(onward) - behind, MAX_ROUTE_LENGTH)
-            found = encode_data(_encode_route(onward[behind:]) + _encode_route(back))
-            if len(self._known) >= REMEMBERED:
+            found = _encode_routes(onward[behind:], back)
+            self._bytes += len(found)
+            if len(self._known) >= REMEMBERED or self._bytes > REMEMBERED_BYTES:
                 self._known.clear()
+                self._bytes = len(found)
             self._known[key] = found
-        return found
+        if context is None or not context[1]:
+            return encode_data(found)
+        text = context[1].encode("utf-8", "replace")
+        return encode_data(found + encode_data(text) if len(text) <= MAX_TRACING else found)
+
+
+def message_size(message: Message) -> int:
+    """Return how many bytes a message is in a frame."""
+    onward, back, payload, _, context = message
+    head = sum(
+        len(encode_uint(len(route))) + sum(1 + _data_size(len(value)) for _, value in route)
+        for route in (onward, back)
+    )
+    if context is not None and context[1]:
+        head += _data_size(len(context[1].encode("utf-8", "replace")))
+    return _data_size(head) + _data_size(len(payload))
+
+
+def _data_size(size: int) -> int:
+    return len(encode_uint(size)) + size
+
+
+def _encode_routes(onward: Route, back: Route) -> bytes:
+    return _encode_route(onward) + _encode_route(back)
 
 
 def _encode_route(route: Route) -> bytes:
@@ -273,12 +341,12 @@ def encode_frame(frame: Frame) -> bytes:
     match frame:
         case Open(identity, mode):
             return _head(Kind.OPEN, identity) + encode_uint(mode.number)
-        case Opened(identity, epoch, window, size):
-            head = _head(Kind.OPENED, identity)
-            return head + epoch + encode_uint(window) + encode_uint(size)
+        case Opened(identity, epoch, window, size, idle):
+            head = _head(Kind.OPENED, identity) + epoch
+            return head + encode_uint(window) + encode_uint(size) + encode_uint(idle)
         case Data(identity, epoch, mode, base, first, messages):
             write = RouteWriter().write
-            body = [write(each[0], each[1]) + encode_data(each[2]) for each in messages]
+            body = [write(each) + encode_data(each[2]) for each in messages]
             return encode_messages(
                 identity, epoch, mode, base, first, len(messages), b"".join(body)
             )
@@ -294,9 +362,11 @@ def encode_frame(frame: Frame) -> bytes:
             return _head(Kind.ABORT, identity) + epoch
         case Unknown(identity, epoch):
             return _head(Kind.UNKNOWN, identity) + epoch
+        case Refused(identity, reason):
+            return _head(Kind.REFUSED, identity) + encode_uint(reason)
         case _:
             kind = Kind.HELLO if isinstance(frame, Hello) else Kind.WELCOME
-            return _head(kind, frame.identity)
+            return _head(kind, frame.identity) + encode_uint(frame.idle)
 
 
 def _head(kind: Kind, identity: bytes) -> bytes:

@@ -64,7 +64,7 @@ class PipeOptions:
         confirm: Whether they are confirmed, sent again when lost, and handed on once at most.
         window: Messages sent and not yet confirmed; at most `MAX_WINDOW`. The receiver's own
             window counts too if that is smaller. At the limit nothing more is sent.
-        window_bytes: Bytes of them; a message that is bigger goes alone.
+        window_bytes: Bytes of them, their routes included; a message that is bigger goes alone.
         queue: Messages that wait to be sent. One more: `PipeFull`.
         max_message: Bytes of one message, its routes included. More: `PayloadTooBig`.
         frame_messages: Messages in one frame.
@@ -76,7 +76,7 @@ class PipeOptions:
         give_up: After how long without a word from the receiver, while one is due, the pipe is
             broken, in seconds.
         keep_alive: After how long without anything to send the receiver is asked whether it is
-            there, in seconds.
+            there, in seconds; after half of the receiver's `idle_timeout` if that is less.
 
     Raises:
         ValueError: A limit lets nothing through, or the window is over `MAX_WINDOW`.
@@ -113,15 +113,17 @@ class PipeReceiverOptions:
     Attributes:
         window: Messages received that are not yet handed on, with those missing between them;
             at most `MAX_WINDOW`. What is beyond it is not taken, and sent again if confirmed.
-        window_bytes: Bytes of them; the first message is always taken.
+        window_bytes: Bytes of them, their routes included; the first message is always taken.
         gap_timeout: How long a missing message holds the others up, in seconds. Then it is missed.
             Longer than a sender's `give_up`, so that one that lives closes the gap.
+        begin_timeout: The same for what is missing before the first message that comes of a pipe
+            that is not confirmed: it may have been going on before, with another receiver.
         stall_timeout: How long a full mailbox holds the pipe up, in seconds. Then its messages
             are missed.
         confirm_delay: How long a confirmation may wait for more to confirm, in seconds.
         confirm_messages: Messages after which one is sent at once.
         idle_timeout: After how long without a frame the sender is taken to be gone, in seconds.
-            Longer than a sender's `keep_alive`.
+            A sender that is confirmed is told, and asks in time.
 
     Raises:
         ValueError: A limit lets nothing through, or the window is over `MAX_WINDOW`.
@@ -130,6 +132,7 @@ class PipeReceiverOptions:
     window: int = 2048
     window_bytes: int = 4 * 1024 * 1024
     gap_timeout: float = 60.0
+    begin_timeout: float = 1.0
     stall_timeout: float = 30.0
     confirm_delay: float = 0.005
     confirm_messages: int = 256

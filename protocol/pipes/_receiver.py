@@ -13,7 +13,11 @@ confirmed. By the ordering:
 What is ready, held back and missing between is within the window. A sender that is confirmed sends
 nothing beyond it. Of one that is not, a message beyond the window moves it on, past what is
 missing; and when a whole window is ready and nobody takes it, a frame that comes is lost and
-reported.
+reported. Bytes are counted as they are in frames, the routes included.
+
+A pipe that is not confirmed has no beginning that both ends know of: it may have been going on
+before this receiver was made. So what comes first is waited for only a little, and a gap in front
+of it says so.
 
 The caller does what `answers` and `take_events` give out after each call of `receive` and
 `handle_timer`, and calls `handle_timer` when `timer` says so.
@@ -23,7 +27,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from .._message import Message
 from ._frames import (
@@ -38,22 +42,29 @@ from ._frames import (
     Ranges,
     Unknown,
     encode_frame,
+    message_size,
 )
+from ._missed import MAX_RANGES, MissedNumbers, ranges_of
 from ._options import Mode, Ordering, PipeReceiverOptions
 from ._states import RECEIVER, ReceiverInput, ReceiverState
 
-__all__ = ["Gap", "Overflow", "Receiver", "ReceiverEvent"]
-
-_MOST_RANGES: Final = 256
-"""Ranges of what came early that one confirmation names; what is beyond them is named later."""
+__all__ = ["Gap", "Overflow", "Receiver", "ReceiverEvent", "answer_to_stranger"]
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages were missed: the numbers of the first and the last of them."""
+    """Messages were missed.
+
+    Attributes:
+        first: The number of the first of them.
+        last: The number of the last of them.
+        began: Whether the pipe, which is not confirmed, may have been going on before this
+            receiver was made: then a receiver before it may have handed them on.
+    """
 
     first: int
     last: int
+    began: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,8 @@ class Receiver:
         epoch: Eight random bytes of its own; `NO_EPOCH` if the pipe is not confirmed.
         mode: What the sender asks for.
         now: The time, in seconds.
+        begin: The number of the first message that it waits for. More than 1 for a pipe that is not
+            confirmed, and of which a receiver before this one took those before.
 
     Attributes:
         identity: As given.
@@ -88,18 +101,26 @@ class Receiver:
         missed: Messages missed, those refused included.
         duplicates: Messages that came again, or too late, and were dropped.
         beyond: Messages beyond the window, which were not taken. A confirmed one comes again.
+        over: Whether the sender has ended or broken the pipe, so that nothing more comes.
         idle_at: When the sender will be taken to be gone, in seconds.
     """
 
     def __init__(
-        self, options: PipeReceiverOptions, identity: bytes, epoch: bytes, mode: Mode, now: float
+        self,
+        options: PipeReceiverOptions,
+        identity: bytes,
+        epoch: bytes,
+        mode: Mode,
+        now: float,
+        begin: int = 1,
     ) -> None:
         self.identity = identity
         self.epoch = epoch if mode.confirm else NO_EPOCH
         self.mode = mode
         self.state = ReceiverState.OPEN
         self.ready: deque[Message] = deque()
-        self.done = 0
+        self.done = begin - 1
+        self.over = False
         self.handed = 0
         self.missed = 0
         self.duplicates = 0
@@ -108,12 +129,13 @@ class Receiver:
         self._options = options
         self._spans: deque[list[int]] = deque()  # first number and count of what is ready
         self._ready_bytes = 0
-        self._next = 1  # all before it has come or is missed
+        self._size = 0  # of the frame that is being taken
+        self._next = begin  # all before it has come or is missed
         self._held: dict[int, Message] = {}  # beyond it, waiting for it: only strict
         self._held_bytes = 0
         self._early: set[int] = set()  # beyond it, ready or dealt with: only without an order
         self._dealt: set[int] = set()  # beyond `done`, and dealt with: only without an order
-        self._missed: list[tuple[int, int]] = []  # that the sender may not have heard of
+        self._missed = MissedNumbers()
         self._last = 0
         self._fresh = 0  # messages taken since the last confirmation
         self._confirm_at: float | None = None
@@ -127,6 +149,16 @@ class Receiver:
         """Messages held back, or ready and not handed on."""
         return len(self.ready) + len(self._held)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of them."""
+        return self._ready_bytes + self._held_bytes
+
+    @property
+    def next_number(self) -> int:
+        """The number of the first message that has not come and is not missed."""
+        return self._next
+
     # --- what the sender says -------------------------------------------------------------------
 
     def receive(self, frame: Open | Data | End | Abort, now: float) -> None:
@@ -137,11 +169,13 @@ class Receiver:
         if isinstance(frame, Open):
             self._open(now)
         elif frame.epoch != self.epoch or self.state is ReceiverState.CLOSED:
-            if self.mode.confirm:
-                self._answers.append(encode_frame(Unknown(frame.identity, frame.epoch)))
+            answer = answer_to_stranger(frame)
+            if answer is not None:
+                self._answers.append(answer)
         elif isinstance(frame, Data):
             self._data(frame, now)
         elif isinstance(frame, End):
+            self.over = True
             # A sender sends nothing beyond the window, so one that says so is wrong.
             beyond = self.done + self._options.window
             self._last = min(frame.last, beyond) if self.mode.confirm else frame.last
@@ -151,21 +185,24 @@ class Receiver:
                 self._watch_gap(now)
             self._count_done()
         else:
+            self.over = True
             self._move(ReceiverInput.ABORT)
 
     def _open(self, now: float) -> None:
         options = self._options
-        opened = Opened(self.identity, self.epoch, options.window, options.window_bytes)
+        idle = max(1, int(1000 * options.idle_timeout))
+        opened = Opened(self.identity, self.epoch, options.window, options.window_bytes, idle)
         self._answers.append(encode_frame(opened))
         self._heard(now)
 
     def _data(self, frame: Data, now: float) -> None:
         self._heard(now)
-        while self._missed and self._missed[0][1] < frame.base:
-            del self._missed[0]
+        if self._missed:
+            self._missed.heard(frame.base)
         messages, odd = frame.messages, self.duplicates + self.beyond
         had_gap = self._has_gap()
-        if messages and self._takes_any(messages):
+        if messages and self._takes_any(frame):
+            self._size = frame.size or sum(map(message_size, messages))
             self._take(frame.first, messages)
         if self.mode.confirm:
             # The sender wants to hear at once of what it should not have sent, or has to again, and
@@ -179,26 +216,35 @@ class Receiver:
         if self._gap_at is None:
             self._watch_gap(now)
 
-    def _takes_any(self, messages: tuple[Message, ...]) -> bool:
-        """Tell whether a frame is taken; while nobody takes what is ready, it may be lost."""
-        options = self._options
-        if self.mode.confirm or (
-            len(self.ready) < options.window and self._ready_bytes < options.window_bytes
-        ):
+    def _takes_any(self, frame: Data) -> bool:
+        """Tell whether anything of a frame is taken."""
+        options, messages = self._options, frame.messages
+        if self.mode.confirm:
+            # No sender sends what is a window beyond the first it wants to hear of.
+            if frame.first < frame.base + options.window:
+                return True
+            self.beyond += len(messages)
+            return False
+        if len(self.ready) < options.window and self._ready_bytes < options.window_bytes:
             return True
-        self.beyond += len(messages)
-        self._events.append(Overflow(messages))
+        self.refuse_frame(frame)  # nobody takes what is ready
         return False
+
+    def refuse_frame(self, frame: Data) -> None:
+        """Count the messages of a frame as beyond the window; what does not come again is lost."""
+        self.beyond += len(frame.messages)
+        if not self.mode.confirm:
+            self._events.append(Overflow(frame.messages))
 
     def _take(self, first: int, messages: tuple[Message, ...]) -> None:
         ordering = self.mode.ordering
         if not self.mode.confirm and ordering is Ordering.NONE:
-            self._add_ready(first, messages)
+            self._add_ready(first, messages, self._size)
         elif (
             first == self._next and not self._held and not self._early and self._fits_all(messages)
         ):
             self._next += len(messages)
-            self._add_ready(first, messages)
+            self._add_ready(first, messages, self._size)
         elif ordering is Ordering.MONOTONIC:
             self._take_newer(first, messages)
         else:
@@ -221,12 +267,11 @@ class Receiver:
             return True
         if self._next + len(messages) - 1 > self.done + self._options.window:
             return False
-        size = sum(len(each[2]) for each in messages)
-        return not self.ready or self._ready_bytes + size <= self._options.window_bytes
+        return not self.ready or self._ready_bytes + self._size <= self._options.window_bytes
 
     def _fits(self, number: int, message: Message) -> bool:
         """Tell whether a message is within the window, which is moved if nobody can be told."""
-        options, size = self._options, len(message[2])
+        options, size = self._options, message_size(message)
         if self.mode.confirm:
             if number > self.done + options.window:
                 return False
@@ -239,13 +284,13 @@ class Receiver:
         ):
             self._pass_gap()
         if number >= self._next + options.window:
-            self._miss(self._next, number - options.window)
+            self._miss(self._next, number - options.window, began=self._begins())
             self._next = number - options.window + 1
         return number >= self._next
 
     def _hold(self, number: int, message: Message) -> None:
         self._held[number] = message
-        self._held_bytes += len(message[2])
+        self._held_bytes += message_size(message)
 
     def _take_newer(self, first: int, messages: tuple[Message, ...]) -> None:
         late = min(max(0, self._next - first), len(messages))
@@ -255,13 +300,14 @@ class Receiver:
                 self.beyond += 1
                 continue
             if number > self._next:
-                self._miss(self._next, number - 1)
+                self._miss(self._next, number - 1, began=self._begins())
             self._next = number + 1
             self._add_ready(number, (message,))
 
-    def _add_ready(self, first: int, messages: tuple[Message, ...]) -> None:
+    def _add_ready(self, first: int, messages: tuple[Message, ...], size: int = 0) -> None:
         self.ready.extend(messages)
-        self._ready_bytes += sum(len(each[2]) for each in messages)
+        size = size or sum(map(message_size, messages))
+        self._ready_bytes += size
         spans = self._spans
         if spans and spans[-1][0] + spans[-1][1] == first:
             spans[-1][1] += len(messages)
@@ -272,8 +318,9 @@ class Receiver:
         """Have what came early count as come, as far as nothing is missing."""
         while self._next in self._held:
             message = self._held.pop(self._next)
-            self._held_bytes -= len(message[2])
-            self._add_ready(self._next, (message,))
+            size = message_size(message)
+            self._held_bytes -= size
+            self._add_ready(self._next, (message,), size)
             self._next += 1
         while self._next in self._early:
             self._early.discard(self._next)
@@ -290,15 +337,20 @@ class Receiver:
             self._ready_bytes = 0
         else:
             for _ in range(count):
-                self._ready_bytes -= len(ready.popleft()[2])
+                self._take_first()
         self._deal(count)
 
     def refuse(self) -> None:
         """Say that the first of `ready` cannot be handed on, and will not be: it is missed."""
         first = self._spans[0][0]
-        self._ready_bytes -= len(self.ready.popleft()[2])
-        self._note_missed(first, first)
+        self._take_first()
+        self._miss(first, first)
         self._deal(1)
+
+    def _take_first(self) -> None:
+        # With an address put in front of its way back a message is longer than it was in its frame.
+        size = message_size(self.ready.popleft())
+        self._ready_bytes = max(0, self._ready_bytes - size) if self.ready else 0
 
     def _deal(self, count: int) -> None:
         """Note that so many of what was ready are dealt with."""
@@ -328,8 +380,7 @@ class Receiver:
         if self.state is ReceiverState.FINISHING and not self.ready and self.done >= self._due():
             self._move(ReceiverInput.FINISHED)
             self._confirm_at = None  # a sender ends when it has heard of everything
-            if self.mode.confirm:
-                self._answers.append(encode_frame(Ended(self.identity, self.epoch)))
+            self._answers.append(encode_frame(Ended(self.identity, self.epoch)))
 
     def _due(self) -> int:
         """Return the number of the last message that is waited for, once the end is known."""
@@ -343,39 +394,45 @@ class Receiver:
 
     def _watch_gap(self, now: float) -> None:
         """Give what is missing now its time."""
+        options = self._options
         self._gap = self._next
-        self._gap_at = now + self._options.gap_timeout if self._has_gap() else None
+        wait = options.gap_timeout
+        if self._begins():
+            wait = min(wait, options.begin_timeout)
+        self._gap_at = now + wait if self._has_gap() else None
+
+    def _begins(self) -> bool:
+        """Tell whether the pipe may have been going on before, as nothing says that it was not."""
+        return self._next == 1 and not self.mode.confirm
 
     def _pass_gap(self) -> None:
         """Go on without what is missing first."""
         first = self._next
-        beyond = self._held or self._early
-        last = min(beyond) - 1 if beyond else self._last
-        self._miss(first, last)
+        beyond, last = self._held or self._early, self._last
+        if beyond:
+            # All that is missing is looked at once, however many gaps there are.
+            last = first
+            while last + 1 not in beyond:
+                last += 1
+        self._miss(first, last, began=self._begins())
         if self.mode.ordering is Ordering.NONE:
             self._dealt.update(range(first, last + 1))
         self._next = last + 1
         self._close_up()
         self._count_done()
 
-    def _miss(self, first: int, last: int) -> None:
-        self._events.append(Gap(first, last))
-        self._note_missed(first, last)
-
-    def _note_missed(self, first: int, last: int) -> None:
-        self.missed += last - first + 1
-        if not self.mode.confirm:
+    def _miss(self, first: int, last: int, *, began: bool = False) -> None:
+        events = self._events
+        before = events[-1] if events else None
+        if isinstance(before, Gap) and before.last == first - 1 and before.began == began:
+            events[-1] = Gap(before.first, last, began)
+        else:
+            events.append(Gap(first, last, began))
+        if began:
             return
-        missed = self._missed
-        at = len(missed)
-        while at and missed[at - 1][0] > last:
-            at -= 1
-        if at and missed[at - 1][1] == first - 1:
-            at -= 1
-            first = missed.pop(at)[0]
-        if at < len(missed) and missed[at][0] == last + 1:
-            last = missed.pop(at)[1]
-        missed.insert(at, (first, last))
+        self.missed += last - first + 1
+        if self.mode.confirm:
+            self._missed.add(first, last)
 
     # --- what is to be done ----------------------------------------------------------------------
 
@@ -391,12 +448,11 @@ class Receiver:
         return answers
 
     def _confirmation(self) -> Confirm:
-        done = self.done
+        done, missed = self._missed.up_to(self.done)
         received: Ranges = () if self._next - 1 == done else ((done + 1, self._next - 1),)
         if self._held or self._early:
-            received += _ranges(sorted(self._held or self._early))
-        missed = tuple((first, min(last, done)) for first, last in self._missed if first <= done)
-        return Confirm(self.identity, self.epoch, done, received[:_MOST_RANGES], missed)
+            received += ranges_of(sorted(self._held or self._early))
+        return Confirm(self.identity, self.epoch, done, received[:MAX_RANGES], missed)
 
     def confirm_soon(self, now: float) -> None:
         """Have the sender told at once of what is dealt with: there is room again."""
@@ -451,11 +507,13 @@ class Receiver:
         self.state = RECEIVER.get((self.state, given), self.state)
 
 
-def _ranges(numbers: list[int]) -> Ranges:
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = found[-1][0], number
-        else:
-            found.append((number, number))
-    return tuple(found)
+def answer_to_stranger(frame: Open | Data | End | Abort) -> bytes | None:
+    """Return what a receiver answers to a frame of a pipe that is not known or over, if anything.
+
+    The end of a pipe that is not confirmed is known to have come: nothing else is asked.
+    """
+    if isinstance(frame, End) and not frame.mode.confirm:
+        return encode_frame(Ended(frame.identity, frame.epoch))
+    if isinstance(frame, Data | End) and frame.mode.confirm:
+        return encode_frame(Unknown(frame.identity, frame.epoch))
+    return None

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeGuard
 
 from .._errors import PayloadTooBig
 from .._message import Message
 from ..bare import encode_data
 from ._errors import PipeClosed, PipeFull
+from ._flight import Flight, Segment
 from ._frames import (
     NO_EPOCH,
     Abort,
@@ -35,6 +35,8 @@ from ._frames import (
     Frame,
     Open,
     Opened,
+    Refusal,
+    Refused,
     RouteWriter,
     Unknown,
     encode_frame,
@@ -42,63 +44,21 @@ from ._frames import (
 )
 from ._options import PipeOptions
 from ._round_trip import RoundTrip
+from ._sender_events import Broken, Closed, Missed, Overdue, SenderEvent
 from ._states import SENDER, SenderInput, SenderState
 
-__all__ = ["Broken", "Closed", "Missed", "Sender", "SenderEvent"]
-
-_OVERTAKEN_BY: Final = 3
-"""Frames that were sent later and have arrived, after which one that has not is lost."""
+__all__ = ["Sender"]
 
 _END_TRIES: Final = 8
 """Times the end is told again. A receiver that is done may be gone before its answer arrives."""
 
+_PLAIN_END_TRIES: Final = 3
+"""The same where nothing is confirmed: there may be nobody, and nothing is promised."""
 
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """The receiver went on without these messages: it will not hand them on."""
-
-    messages: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The pipe to this receiver is over.
-
-    Attributes:
-        why: What happened, in a few words.
-        in_doubt: Sent, and not known to be dealt with: some may have been handed on.
-        unsent: Certainly not handed on. (When the receiver was restarted, what is not sent yet
-            is none of these: it goes through the pipe that is opened next.)
-    """
-
-    why: str
-    in_doubt: tuple[Message, ...]
-    unsent: tuple[Message, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The sender is done; nothing more comes of it."""
-
-
-SenderEvent: TypeAlias = Missed | Broken | Closed
-"""What a sender has to tell."""
-
-
-class _Segment:
-    """Messages that were sent in one frame, and will be again if it is lost."""
-
-    __slots__ = ("body", "first", "last", "messages", "order", "received", "sends", "sent_at")
-
-    def __init__(self, first: int, messages: tuple[Message, ...], body: bytes) -> None:
-        self.first = first
-        self.last = first + len(messages) - 1
-        self.messages = messages
-        self.body = body
-        self.order = 0
-        self.sent_at = 0.0
-        self.sends = 0
-        self.received = False
+_REFUSALS: Final = {
+    Refusal.FULL: "the receiver has as many pipes as it may",
+    Refusal.PEER_FULL: "the receiver has as many pipes of this peer as one may have",
+}
 
 
 class Sender:
@@ -117,6 +77,7 @@ class Sender:
         missed: Messages that the receiver went on without.
         in_doubt: Messages reported in doubt.
         unsent: Messages reported as not sent.
+        overdue: Messages whose deadline passed before they could be sent.
         stale: Frames from a receiver that were not for this pipe, or not now.
         round_trip: The measured round trip.
     """
@@ -130,6 +91,7 @@ class Sender:
         self.missed = 0
         self.in_doubt = 0
         self.unsent = 0
+        self.overdue = 0
         self.stale = 0
         self.round_trip = RoundTrip(options.first_timeout, options.min_timeout, options.max_timeout)
         self._options = options
@@ -151,12 +113,10 @@ class Sender:
         self._next = 1
         self._done = 0
         self._bytes = 0  # of the segments
-        self._segments: deque[_Segment] = deque()
-        self._flying: dict[int, _Segment] = {}  # in the order in which they were sent last
-        self._order = 0
-        self._newest = 0  # the latest order known to have arrived
+        self._segments: deque[Segment] = deque()
+        self._flight = Flight(self.round_trip)
+        self._keep_alive = self._options.keep_alive
         self._again_at: float | None = None
-        self._lost_at: float | None = None
         self._give_up_at: float | None = None
         self._keep_at: float | None = None
         self.round_trip.backoff = 0
@@ -167,6 +127,11 @@ class Sender:
     def waiting(self) -> int:
         """Messages that wait to be sent."""
         return len(self._queue)
+
+    @property
+    def confirmed_mode(self) -> bool:
+        """Whether messages are confirmed, and sent again when lost."""
+        return self._mode.confirm
 
     @property
     def unconfirmed(self) -> int:
@@ -198,15 +163,20 @@ class Sender:
             raise PipeFull(message[0][0] if message[0] else "", f"{len(queue)} messages wait")
         if self.state in _ENDS:
             raise PipeClosed(message[0][0] if message[0] else "")
-        part = self._routes.write(message[0], message[1], behind) + encode_data(message[2])
+        part = self._routes.write(message, behind) + encode_data(message[2])
         if len(part) > self._options.max_message:
             raise PayloadTooBig(len(part), self._options.max_message)
         queue.append((part, message))
         self.accepted += 1
 
-    def end(self, now: float) -> None:
-        """Send what waits, have it confirmed, tell the receiver, and be done. Idempotent."""
-        if self._queue and not self._identity:
+    def end(self, now: float, *, tell: bool = False) -> None:
+        """Send what waits, have it confirmed, tell the receiver, and be done. Idempotent.
+
+        Args:
+            now: The time, in seconds.
+            tell: Whether the receiver has to hear of the end of a pipe that nothing went through.
+        """
+        if (self._queue or tell) and self.state is SenderState.IDLE:
             self._begin(now)
         self._move(SenderInput.END)
         self._after(now)
@@ -247,7 +217,7 @@ class Sender:
         """Return when to call `handle_timer`, or `None` if nothing is waited for."""
         if self._again_at is None:
             return self._keep_at
-        times = (self._again_at, self._give_up_at, self._lost_at)
+        times = (self._again_at, self._give_up_at, self._flight.lost_at)
         return min(each for each in times if each is not None)
 
     def handle_timer(self, now: float) -> None:
@@ -255,8 +225,7 @@ class Sender:
         if self._give_up_at is not None and now >= self._give_up_at:
             self._gives_up()
             return
-        if self._lost_at is not None and now >= self._lost_at:
-            self._lost_at = None
+        if self._flight.lost_at is not None and now >= self._flight.lost_at:
             self._send_lost(now)
         if self._again_at is not None and now >= self._again_at:
             self.round_trip.back_off()
@@ -268,19 +237,22 @@ class Sender:
 
     def receive(self, frame: Frame, now: float) -> None:
         """Take in a frame of the receiver's. Those for another pipe are counted and left."""
-        if isinstance(frame, Opened) and frame.identity == self._identity and not self._opened:
+        if frame.identity != self._identity:
+            self.stale += 1
+        elif isinstance(frame, Opened) and not self._opened:
             self._epoch = frame.epoch
             self._opened = True
             self._window = max(1, min(self._window, frame.window))
             self._window_bytes = min(self._window_bytes, frame.window_bytes)
+            self._keep_alive = self._asks_within(frame.idle / 1000)
             self._move(SenderInput.OPENED)
             self._heard(now)
-        elif (
-            isinstance(frame, Confirm | Ended | Unknown)
-            and frame.identity == self._identity
-            and frame.epoch == self._epoch
-            and self._opened
-        ):
+            self._after(now)
+        elif isinstance(frame, Refused) and not (self._opened and self._mode.confirm):
+            if self.state is not SenderState.ENDING:
+                self._break(_REFUSALS[frame.reason], keep_queue=False)
+            self._move(SenderInput.REFUSED)
+        elif self._answers(frame):
             if isinstance(frame, Confirm):
                 self._confirmed(frame, now)
             elif isinstance(frame, Ended):
@@ -290,6 +262,16 @@ class Sender:
             self._after(now)
         else:
             self.stale += 1
+
+    def _answers(self, frame: Frame) -> TypeGuard[Confirm | Ended | Unknown]:
+        """Tell whether a frame is an answer to this pipe as it was opened."""
+        kinds = (Confirm, Ended, Unknown) if self._mode.confirm else (Ended,)
+        return isinstance(frame, kinds) and frame.epoch == self._epoch and self._opened
+
+    def _asks_within(self, idle: float) -> float:
+        """Return when to ask a receiver that takes others to be gone after so many seconds."""
+        options = self._options
+        return max(min(options.keep_alive, idle / 2), min(options.keep_alive, options.max_timeout))
 
     def _confirmed(self, frame: Confirm, now: float) -> None:
         done = frame.done
@@ -306,11 +288,11 @@ class Sender:
             segment = segments.popleft()
             self._bytes -= len(segment.body)
             if not segment.received:
-                self._arrived(segment, now)
+                self._flight.arrived(segment, now)
         if frame.received:
             self._mark_received(frame, now)
         self._heard(now)
-        if self._flying:
+        if self._flight:
             self._send_lost(now)
 
     def _report_missed(self, frame: Confirm, done: int) -> None:
@@ -341,36 +323,13 @@ class Sender:
                     return
             if first <= max(segment.first, self._done + 1) and not segment.received:
                 segment.received = True
-                self._arrived(segment, now)
-
-    def _arrived(self, segment: _Segment, now: float) -> None:
-        """Note that a segment is known to have arrived."""
-        del self._flying[segment.order]
-        passed = now - segment.sent_at
-        if segment.sends == 1:
-            self.round_trip.measured(passed)
-        elif passed < self.round_trip.shortest:
-            return  # it cannot have been the repetition that arrived
-        if segment.order > self._newest:
-            self._newest = segment.order
+                self._flight.arrived(segment, now)
 
     # --- sending again ---------------------------------------------------------------------------
 
     def _send_lost(self, now: float) -> None:
         """Send again what later frames have overtaken."""
-        self._lost_at = None
-        overtaken = self.round_trip.overtaken()
-        lost: list[_Segment] = []
-        for segment in self._flying.values():
-            if segment.order >= self._newest:
-                break
-            if segment.order + _OVERTAKEN_BY <= self._newest or segment.sent_at + overtaken <= now:
-                lost.append(segment)
-            else:
-                self._lost_at = segment.sent_at + overtaken
-                break
-        for segment in lost:
-            del self._flying[segment.order]
+        for segment in self._flight.take_lost(now):
             self._transmit(segment, now)
 
     def _send_again(self, now: float) -> None:
@@ -379,16 +338,15 @@ class Sender:
             self._out.append(encode_frame(Open(self._identity, self._mode)))
             self._arm(now)
         elif self.state is SenderState.ENDING:
-            if self.round_trip.backoff > _END_TRIES:
+            if self.round_trip.backoff > (_END_TRIES if self._mode.confirm else _PLAIN_END_TRIES):
                 self._gives_up()  # all is confirmed: nothing is in doubt
             else:
                 self._send_end(now)
         else:
-            segment = next(iter(self._flying.values()), None)
+            segment = self._flight.take_oldest()
             if segment is None:
                 self._ask(now)
             else:
-                del self._flying[segment.order]
                 self._transmit(segment, now)
 
     def _ask(self, now: float) -> None:
@@ -429,7 +387,12 @@ class Sender:
                     return False
         parts: list[bytes] = []
         messages: list[Message] = []
+        overdue: list[Message] = []
         while queue and room:
+            context = queue[0][1][4]
+            if context is not None and context[0] is not None and context[0] <= now:
+                overdue.append(queue.popleft()[1])
+                continue
             left -= len(queue[0][0])
             if left < 0 and parts:
                 break
@@ -437,27 +400,29 @@ class Sender:
             parts.append(part)
             messages.append(message)
             room -= 1
-        first, count = self._next, len(parts)
-        body = b"".join(parts)
-        self._next += count
+        if overdue:
+            self.overdue += len(overdue)
+            self._events.append(Overdue(tuple(overdue)))
+        if parts:
+            self._send_new(tuple(messages), b"".join(parts), now)
+        return True
+
+    def _send_new(self, messages: tuple[Message, ...], body: bytes, now: float) -> None:
+        first = self._next
+        self._next += len(messages)
         self.frames_sent += 1
         if self._mode.confirm:
-            segment = _Segment(first, tuple(messages), body)
+            segment = Segment(first, messages, body)
             self._segments.append(segment)
             self._bytes += len(body)
             self._transmit(segment, now)
         else:
-            self._emit(first, count, body)
-        return True
+            self._emit(first, len(messages), body)
 
-    def _transmit(self, segment: _Segment, now: float) -> None:
-        self._order += 1
-        segment.order = self._order
-        segment.sent_at = now
-        segment.sends += 1
-        if segment.sends > 1:
+    def _transmit(self, segment: Segment, now: float) -> None:
+        if segment.sends:
             self.resent += 1
-        self._flying[segment.order] = segment
+        self._flight.take_off(segment, now)
         self._emit(segment.first, len(segment.messages), segment.body)
         self._arm(now)
 
@@ -483,8 +448,8 @@ class Sender:
             self._again_at = now + self.round_trip.timeout()
             self._give_up_at = now + self._options.give_up
         else:
-            self._again_at = self._give_up_at = self._lost_at = None
-            self._keep_at = now + self._options.keep_alive
+            self._again_at = self._give_up_at = self._flight.lost_at = None
+            self._keep_at = now + self._keep_alive
 
     def _unknown(self) -> None:
         # At the end it has forgotten what it has dealt with: nothing is in doubt.
@@ -515,11 +480,13 @@ class Sender:
 
     def _after(self, now: float) -> None:
         """Go on towards the end, if it has been asked for, as far as it goes."""
-        if self.state is SenderState.DRAINING and not self._queue and not self.unconfirmed:
+        if self.state is not SenderState.DRAINING or self._queue or self.unconfirmed:
+            return
+        if self._opened or not self._identity:  # else it is being opened, to be told of the end
             self._move(SenderInput.DRAINED)
-            if self._identity and self._opened:
+            if self._identity:
                 self._send_end(now)
-            if not self._mode.confirm or not self._opened:
+            else:
                 self._move(SenderInput.ENDED)
 
     def _move(self, given: SenderInput) -> None:

@@ -37,10 +37,11 @@ class SenderInput(Enum):
     START = "there is something to send, and nothing to open: the pipe is not confirmed"
     OPENED = "the receiver has opened the pipe"
     UNKNOWN = "the receiver does not know the pipe"
+    REFUSED = "the receiver does not open the pipe"
     GIVE_UP = "nothing has been heard of the receiver for too long"
     END = "the user asks for the end"
     DRAINED = "all has been sent and confirmed"
-    ENDED = "the receiver knows of the end, or is not asked"
+    ENDED = "the receiver knows of the end, or there is nothing it would have to know"
     ABORT = "the user breaks the pipe"
 
 
@@ -50,20 +51,24 @@ SENDER: Final[Mapping[tuple[SenderState, SenderInput], SenderState]] = {
     (SenderState.IDLE, SenderInput.END): SenderState.CLOSED,
     (SenderState.IDLE, SenderInput.ABORT): SenderState.CLOSED,
     (SenderState.OPENING, SenderInput.OPENED): SenderState.OPEN,
+    (SenderState.OPENING, SenderInput.REFUSED): SenderState.IDLE,
     (SenderState.OPENING, SenderInput.GIVE_UP): SenderState.IDLE,
     (SenderState.OPENING, SenderInput.END): SenderState.DRAINING,
     (SenderState.OPENING, SenderInput.ABORT): SenderState.CLOSED,
     (SenderState.OPEN, SenderInput.UNKNOWN): SenderState.IDLE,
+    (SenderState.OPEN, SenderInput.REFUSED): SenderState.IDLE,
     (SenderState.OPEN, SenderInput.GIVE_UP): SenderState.IDLE,
     (SenderState.OPEN, SenderInput.END): SenderState.DRAINING,
     (SenderState.OPEN, SenderInput.ABORT): SenderState.CLOSED,
     (SenderState.DRAINING, SenderInput.OPENED): SenderState.DRAINING,
     (SenderState.DRAINING, SenderInput.UNKNOWN): SenderState.DRAINING,
+    (SenderState.DRAINING, SenderInput.REFUSED): SenderState.CLOSED,
     (SenderState.DRAINING, SenderInput.GIVE_UP): SenderState.CLOSED,
     (SenderState.DRAINING, SenderInput.DRAINED): SenderState.ENDING,
     (SenderState.DRAINING, SenderInput.ABORT): SenderState.CLOSED,
     (SenderState.ENDING, SenderInput.ENDED): SenderState.CLOSED,
     (SenderState.ENDING, SenderInput.UNKNOWN): SenderState.CLOSED,
+    (SenderState.ENDING, SenderInput.REFUSED): SenderState.CLOSED,
     (SenderState.ENDING, SenderInput.GIVE_UP): SenderState.CLOSED,
     (SenderState.ENDING, SenderInput.ABORT): SenderState.CLOSED,
 }

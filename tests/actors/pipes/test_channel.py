@@ -16,6 +16,8 @@ from onward.protocol.pipes import (
     PipeBroken,
     PipeClosed,
     PipeOptions,
+    Refusal,
+    Refused,
     Welcome,
     encode_frame,
 )
@@ -126,16 +128,19 @@ async def test_a_service_answers_once_more_and_keeps_its_limit() -> None:
         made: list[Address] = []
         service = PipeChannelService(PipeChannelOptions(channels=1), on_channel=made.append)
         await node.start(lambda: service, address="channels")
-        hello = encode_frame(Hello(bytes(16)))
+        hello = encode_frame(Hello(bytes(16), 1000))
         node.send("channels", hello, return_route="back")
         await asyncio.sleep(0.1)
         node.send("channels", hello, return_route="back")
-        node.send("channels", encode_frame(Hello(b"x" * 16)), return_route="back")
+        node.send("channels", encode_frame(Hello(b"x" * 16, 1000)), return_route="back")
         node.send("channels", hello)
-        node.send("channels", encode_frame(Welcome(bytes(16))), return_route="back")
+        node.send("channels", encode_frame(Welcome(bytes(16), 1000)), return_route="back")
         node.send("channels", b"hm", return_route="back")
-        await back.count(2)
-        assert back.payloads == [encode_frame(Welcome(bytes(16)))] * 2
+        await back.count(3)
+        assert back.payloads == [
+            *[encode_frame(Welcome(bytes(16), 300_000))] * 2,
+            encode_frame(Refused(b"x" * 16, Refusal.FULL)),
+        ]
         assert made == list(service.channels)
         await asyncio.sleep(1)
         assert dict(node.dead_letters.by_reason) == {
@@ -159,7 +164,7 @@ async def test_a_full_channel_lets_its_senders_wait() -> None:
         assert probe.payloads == [b"%d" % number for number in range(100)]
         await asyncio.sleep(1)
         assert dict(node.dead_letters.by_reason) == {"empty route": 1}
-        node.send(channel._pipes.sending.back, encode_frame(Welcome(bytes(16))))
+        node.send(channel._pipes.sending.back, encode_frame(Welcome(bytes(16), 1000)))
         node.send(channel._pipes.sending.back, b"hm")
         await asyncio.sleep(1)
         assert dict(node.dead_letters.by_reason) == {"empty route": 1, "pipe frame error": 1}

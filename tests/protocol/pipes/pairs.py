@@ -11,6 +11,7 @@ from onward.protocol.pipes import (
     Broken,
     Closed,
     Data,
+    End,
     FrameReader,
     Gap,
     Missed,
@@ -145,7 +146,9 @@ class Pair:
             return
         receiver = self.receiver
         if receiver is None or receiver.identity != frame.identity:
-            opens = isinstance(frame, Open) or (isinstance(frame, Data) and not frame.mode.confirm)
+            opens = isinstance(frame, Open) or (
+                isinstance(frame, Data | End) and not frame.mode.confirm
+            )
             if not opens or frame.identity in self.retired:
                 stranger = Receiver(
                     self.receiver_options, frame.identity, b"strange!", self.options.mode, 0

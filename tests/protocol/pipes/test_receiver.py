@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from onward.protocol import Address, Message
 from onward.protocol.pipes import (
     NO_EPOCH,
     RECEIVER,
@@ -69,7 +70,7 @@ def test_opening_is_answered_each_time() -> None:
     receiver = make(window=7, window_bytes=9)
     for _ in range(2):
         receiver.receive(Open(ID, receiver.mode), 0.0)
-        assert receiver.said() == [Opened(ID, EPOCH, 7, 9)]
+        assert receiver.said() == [Opened(ID, EPOCH, 7, 9, 300_000)]
 
 
 def test_in_order_messages_are_ready_at_once_and_confirmed_a_little_later() -> None:
@@ -191,7 +192,7 @@ def test_missed_numbers_join_in_any_order() -> None:
 
 
 def test_what_is_beyond_the_window_is_not_taken() -> None:
-    receiver = make(window=4, window_bytes=100)
+    receiver = make(window=4, window_bytes=150)
     receiver.data(3, 4, 5)
     assert receiver.beyond == 1
     receiver.data(2, size=200)
@@ -200,11 +201,52 @@ def test_what_is_beyond_the_window_is_not_taken() -> None:
     assert len(receiver.took()) == 1
     receiver.data(2, 3, 4, 5, 6, base=1)
     assert receiver.took() == [2, 3, 4, 5]
-    receiver.data(5, 6, 7, 8, 9, 10)
+    receiver.data(5, 6, 7, 8, 9, 10, base=5)
     assert receiver.took() == [6, 7, 8, 9]
-    receiver.data(10, 11, size=40)
-    receiver.data(12, 13, size=40)
+    receiver.data(10, 11, base=10, size=40)
+    receiver.data(12, 13, base=10, size=40)
     assert receiver.took() == [10, 11]
+
+
+def test_the_routes_count_as_bytes() -> None:
+    far = (Address(0, b"x" * 1000),) * 30
+    receiver = make(window_bytes=100_000)
+    for number in range(2, 50):
+        receiver.receive(Data(ID, EPOCH, receiver.mode, 1, number, (Message(far, far, b""),)), 0.0)
+    assert receiver.held == 1
+    assert 60_000 < receiver.held_bytes < 61_000
+    receiver.data(1)
+    receiver.took(1)
+    assert receiver.held_bytes > 60_000
+    receiver.handed_on(1)
+    assert receiver.held_bytes == 0
+
+
+def test_what_is_a_window_beyond_the_base_is_not_taken() -> None:
+    """So what was missed is bounded, and so is what a confirmation says of it."""
+    receiver = make(Ordering.MONOTONIC, window=1000)
+    for number in range(1, 20_001):
+        receiver.data(2 * number)
+        receiver.handed_on(len(receiver.ready))
+        receiver.take_events()
+    assert len(receiver._missed) <= 500
+    assert receiver.beyond == 20_000 - 500
+    confirms = receiver.said(1.0)
+    assert isinstance(confirms[-1], Confirm)
+    assert len(confirms[-1].missed) == 256
+    assert confirms[-1].done == 512  # what is missed beyond is told when these have been heard of
+    receiver.data(base=513, now=2.0)
+    assert receiver.said(2.0) == [
+        confirm(1000, (), tuple((number, number) for number in range(513, 1000, 2)))
+    ]
+
+
+def test_many_gaps_are_passed_in_one_look() -> None:
+    receiver = make(window=65_536)
+    for number in range(2, 65_536, 2):
+        receiver.data(number)
+    receiver.close()
+    assert receiver.held == 32_767
 
 
 def test_a_frame_that_is_partly_beyond_the_window_is_taken_in_part() -> None:
@@ -269,11 +311,11 @@ def test_unconfirmed_without_an_order_all_goes_on() -> None:
 
 
 def test_unconfirmed_and_strict_moves_on_when_the_window_is_full() -> None:
-    receiver = make(confirm=False, window=4, window_bytes=100)
+    receiver = make(confirm=False, window=4, window_bytes=110)
     receiver.data(3, 4)
     receiver.data(5)
     assert receiver.took() == [3, 4, 5]
-    assert receiver.take_events() == [Gap(1, 2)]
+    assert receiver.take_events() == [Gap(1, 2, began=True)]
     receiver.data(50)
     assert receiver.take_events() == [Gap(6, 46)]
     receiver.data(48, size=99)  # too many bytes to wait with
@@ -310,7 +352,11 @@ def test_the_end_of_what_is_not_confirmed_waits_for_the_gap_before_it() -> None:
     assert receiver.take_events() == [Gap(2, 3)]
     assert receiver.state is ReceiverState.CLOSED
     receiver.data(9)
-    assert receiver.said() == []
+    assert receiver.said() == [Ended(ID, NO_EPOCH)]
+    receiver.receive(End(ID, NO_EPOCH, receiver.mode, 3), 6.0)
+    assert receiver.said(6.0) == [Ended(ID, NO_EPOCH)]
+    receiver.receive(Abort(ID, NO_EPOCH), 6.0)
+    assert receiver.said(6.0) == []
     at_once = make(Ordering.MONOTONIC, confirm=False)
     at_once.receive(End(ID, NO_EPOCH, at_once.mode, 3), 0.0)
     assert at_once.state is ReceiverState.CLOSED
@@ -335,6 +381,54 @@ def test_an_end_beyond_the_window_is_not_believed(ordering: Ordering) -> None:
     receiver.handle_timer(6.0)
     assert receiver.take_events() == [Gap(2, 9)]
     assert (receiver.state, receiver.missed) == (ReceiverState.CLOSED, 8)
+
+
+def test_what_is_not_confirmed_and_was_going_on_before_waits_only_a_little() -> None:
+    """Nothing says whether the receiver is new, or the first frames of a new pipe are late."""
+    receiver = make(confirm=False, begin_timeout=1.0)
+    receiver.data(1001)
+    assert receiver.timer() == 1.0
+    receiver.data(1000, now=0.5)
+    assert receiver.took() == []
+    receiver.handle_timer(1.0)
+    assert receiver.took() == [1000, 1001]
+    assert receiver.take_events() == [Gap(1, 999, began=True)]
+    assert receiver.missed == 0
+    monotonic = make(Ordering.MONOTONIC, confirm=False)
+    monotonic.data(7)
+    assert monotonic.take_events() == [Gap(1, 6, began=True)]
+    far = make(confirm=False, window=4)
+    far.data(100)
+    assert far.take_events() == [Gap(1, 96, began=True)]
+
+
+def test_a_receiver_can_go_on_where_another_one_was() -> None:
+    options = PipeReceiverOptions()
+    receiver = Made(options, ID, EPOCH, Mode(Ordering.STRICT, False), 0.0, begin=6)
+    receiver.data(5, 6, 7)
+    assert receiver.took() == [6, 7]
+    assert (receiver.take_events(), receiver.next_number) == ([], 8)
+    receiver.data(9)
+    receiver.handle_timer(60.0)
+    assert receiver.take_events() == [Gap(8, 8)]
+
+
+def test_what_is_refused_is_a_gap_too() -> None:
+    receiver = make()
+    receiver.data(1, 2, 3, 4)
+    receiver.refuse()
+    receiver.refuse()
+    receiver.took(1)
+    receiver.refuse()
+    assert receiver.take_events() == [Gap(1, 2), Gap(4, 4)]
+
+
+def test_a_frame_that_is_refused_is_lost_if_it_does_not_come_again() -> None:
+    for mode, events in ((Mode(), 0), (Mode(confirm=False), 1)):
+        receiver = Made(PipeReceiverOptions(), ID, EPOCH, mode, 0.0)
+        receiver.refuse_frame(Data(ID, EPOCH, mode, 1, 1, (message(1),)))
+        assert receiver.beyond == 1
+        assert len(receiver.take_events()) == events
 
 
 def test_frames_of_another_epoch_are_unknown() -> None:

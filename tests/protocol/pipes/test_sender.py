@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from onward.protocol import EmptyRoute, Message, PayloadTooBig
+from onward.protocol import Context, EmptyRoute, Message, PayloadTooBig
 from onward.protocol.pipes import (
+    NO_EPOCH,
     SENDER,
     Broken,
     Closed,
@@ -19,10 +20,14 @@ from onward.protocol.pipes import (
     Open,
     Opened,
     Ordering,
+    Overdue,
     PipeClosed,
     PipeFull,
     PipeOptions,
     PipeReceiverOptions,
+    ReceiverState,
+    Refusal,
+    Refused,
     Sender,
     SenderInput,
     SenderState,
@@ -51,7 +56,7 @@ def opened(sender: Sender, now: float = 0.0, window: int = 1000) -> bytes:
     """Have it open a pipe; return the identity."""
     (first,) = frames(sender, now)
     assert isinstance(first, Open)
-    sender.receive(Opened(first.identity, EPOCH, window, 1_000_000), now)
+    sender.receive(Opened(first.identity, EPOCH, window, 1_000_000, 300_000), now)
     return first.identity
 
 
@@ -289,7 +294,7 @@ def test_frames_that_are_not_for_it_change_nothing() -> None:
     frames(sender, 0.0)
     sender.receive(Confirm(identity, EPOCH, 2), 0.1)
     for stale in (
-        Opened(identity, b"another!", 1, 1),
+        Opened(identity, b"another!", 1, 1, 1),
         Confirm(identity, EPOCH, 1),
         Confirm(identity, EPOCH, 9),
         Confirm(identity, b"another!", 3),
@@ -417,13 +422,96 @@ def test_a_pipe_that_is_not_confirmed_just_numbers() -> None:
     assert sender.unconfirmed == 0
     assert sender.timer() is None
     sender.end(0.0)
-    assert isinstance(frames(sender)[0], End)
+    (end,) = frames(sender)
+    assert isinstance(end, End)
+    assert sender.take_events() == []
+    sender.receive(Confirm(end.identity, NO_EPOCH, 3), 0.0)  # not what it asks for
+    sender.receive(Ended(end.identity, NO_EPOCH), 0.0)
     assert sender.take_events() == [Closed()]
+    assert (sender.stale, sender.confirmed) == (1, 0)
     unsent = make(confirm=False)
     unsent.send(message(1))
     unsent.end(0.0)
     found = frames(unsent)
     assert [type(each) for each in found] == [Data, End]
+
+
+def test_the_end_of_what_is_not_confirmed_is_told_a_few_times() -> None:
+    sender = make(confirm=False, first_timeout=1.0, max_timeout=4.0)
+    sender.send(message(1))
+    sender.end(0.0)
+    found = frames(sender)
+    while (at := sender.timer()) is not None:
+        sender.handle_timer(at)
+        found += frames(sender, at)
+    assert [type(each) for each in found] == [Data, End, End, End, End]
+    assert sender.take_events() == [Closed()]
+
+
+@pytest.mark.parametrize("confirm", [True, False])
+def test_the_end_of_an_unused_pipe_is_told_if_it_has_to_be(confirm: bool) -> None:
+    pair = Pair(options=PipeOptions(confirm=confirm))
+    pair.sender.end(0.0, tell=True)
+    pair.after_sender()
+    pair.run(1.0)
+    assert pair.closed == 1
+    assert pair.receiver is not None
+    assert pair.receiver.state is ReceiverState.CLOSED
+    assert pair.receiver.over
+
+
+@pytest.mark.parametrize("reason", Refusal)
+def test_a_pipe_that_is_refused_is_over_at_once(reason: Refusal) -> None:
+    sender = make()
+    sender.send(message(1))
+    (first,) = frames(sender)
+    assert isinstance(first, Open)
+    sender.receive(Refused(first.identity, reason), 0.0)
+    (broken,) = sender.take_events()
+    assert isinstance(broken, Broken)
+    assert broken.why.startswith("the receiver has as many pipes")
+    assert (sender.state, len(broken.unsent)) == (SenderState.IDLE, 1)
+    sender.send(message(2))
+    identity = opened(sender)
+    sender.receive(Refused(identity, reason), 0.0)  # it has been opened: nobody says so
+    assert (sender.state, sender.stale) == (SenderState.OPEN, 1)
+    ending = make(confirm=False)
+    ending.send(message(1))
+    ending.end(0.0)
+    _, end = frames(ending)
+    assert isinstance(end, End)
+    ending.receive(Refused(end.identity, reason), 0.0)
+    assert ending.take_events() == [Closed()]
+
+
+def test_what_nobody_waits_for_any_more_is_not_sent() -> None:
+    sender = make()
+    for number, deadline in enumerate((1.0, 5.0, None, 1.5), 1):
+        sender.send(Message(TO, (), number.to_bytes(4), None, Context(deadline)))
+    identity = opened(sender, 2.0)
+    (sent,) = frames(sender, 2.0)
+    assert isinstance(sent, Data)
+    assert [number_of(each) for each in sent.messages] == [2, 3]
+    (late,) = sender.take_events()
+    assert isinstance(late, Overdue)
+    assert [number_of(each) for each in late.messages] == [1, 4]
+    assert (sender.overdue, sender.unconfirmed) == (2, 2)
+    sender.send(Message(TO, (), b"0005", None, Context(2.0)))
+    sender.end(2.0)
+    sender.receive(Confirm(identity, EPOCH, 2), 2.0)
+    assert [type(each) for each in frames(sender, 2.0)] == [End]
+
+
+def test_the_receiver_says_how_often_it_is_to_be_asked() -> None:
+    for idle, asked in ((20_000, 10.0), (300_000, 60.0), (0, 2.0)):
+        sender = make()
+        sender.send(message(1))
+        (first,) = frames(sender)
+        assert isinstance(first, Open)
+        sender.receive(Opened(first.identity, EPOCH, 10, 1000, idle), 0.0)
+        frames(sender)
+        sender.receive(Confirm(first.identity, EPOCH, 1), 0.0)
+        assert sender.timer() == asked
 
 
 def test_every_step_of_the_table_leads_somewhere() -> None:

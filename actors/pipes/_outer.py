@@ -1,0 +1,163 @@
+"""The outer end of a channel: the worker that the other end sends to."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+from ...protocol import Message, Route
+from ...protocol.pipes import (
+    Confirm,
+    Ended,
+    Gap,
+    Hello,
+    Opened,
+    PipeClosed,
+    PipeOptions,
+    PipeReceiverOptions,
+    Receiver,
+    Refused,
+    Unknown,
+    Welcome,
+    encode_frame,
+)
+from .._worker import Worker
+from ._keeping import Keeping
+from ._memory import Budget
+from ._receiving import Receiving
+from ._sending import Sending
+
+__all__ = ["Outer"]
+
+
+class Outer(Worker):
+    """Takes in what the other end of a channel sends: of both pipes, and of the handshake.
+
+    Args:
+        inner: The channel's worker here.
+        identity: The channel's.
+        sending: The half of it that sends.
+        pipe: When to ask whether the other end is there.
+        options: The limits of the half that receives.
+        idle: What the other end is told, in milliseconds.
+        budget: How many bytes may be held with others.
+        on_gap: Is told of numbers that were missed.
+        on_closed: Is called when nothing more comes from the other end.
+
+    Attributes:
+        welcome: Gets the way to the other end, and after how many milliseconds it takes this one to
+            be gone.
+        closed: Whether nothing more comes from the other end.
+    """
+
+    def __init__(
+        self,
+        inner: Worker,
+        identity: bytes,
+        sending: Sending,
+        pipe: PipeOptions,
+        options: PipeReceiverOptions,
+        idle: int,
+        budget: Budget | None,
+        *,
+        on_gap: Callable[[Gap], object] | None,
+        on_closed: Callable[[], object],
+    ) -> None:
+        super().__init__()
+        self.welcome: asyncio.Future[tuple[Route, int]] = inner.node.loop.create_future()
+        self.closed = False
+        self._inner = inner
+        self._channel_id = identity
+        self._sending = sending
+        self._pipe = pipe
+        self._options = options
+        self._idle = idle
+        self._budget = budget
+        self._on_gap = on_gap
+        self._on_closed = on_closed
+        self._receiving: Receiving | None = None
+        self._keeping: Keeping | None = None
+
+    def on_start(self) -> None:
+        """Be ready for the pipe of the other end."""
+        self._receiving = Receiving(
+            self,
+            self._options,
+            trace=self._inner.address,
+            on_gap=self._on_gap,
+            on_closed=self._pipe_closed,
+            budget=self._budget,
+        )
+
+    def keep(
+        self, limit: float, idle: float, *, at_once: bool, first_limit: float = math.inf
+    ) -> None:
+        """Watch the other end from now on.
+
+        Args:
+            limit: After how long without a word it is gone, in seconds.
+            idle: After how long without a word it takes this end to be gone, in seconds.
+            at_once: Whether to ask it now.
+            first_limit: The same as `limit` as long as it has not been heard at all.
+        """
+        pipe = self._pipe
+        self._keeping = Keeping(
+            self,
+            limit,
+            pipe.first_timeout,
+            min(pipe.keep_alive, idle / 2),
+            ask=self._ask,
+            gone=self._inner.stop,
+        )
+        self._keeping.begin(min(limit, first_limit), at_once=at_once)
+
+    def handle_message(self, message: Message) -> None:
+        """Take in a frame."""
+        receiving = self._receiving
+        frame = None if receiving is None else receiving.read(message)
+        if receiving is None or frame is None:
+            return
+        if self._keeping is not None:
+            self._keeping.heard(self.node.now)
+        if isinstance(frame, Opened | Confirm | Ended | Unknown):
+            self._sending.receive(frame)
+        elif isinstance(frame, Hello | Welcome | Refused) and frame.identity == self._channel_id:
+            self._shake_hands(frame, message)
+        else:
+            receiving.receive(frame, message)
+
+    def _shake_hands(self, frame: Hello | Welcome | Refused, message: Message) -> None:
+        welcome = self.welcome
+        if isinstance(frame, Hello):
+            self.greet(message[1])
+        elif not welcome.done():
+            if isinstance(frame, Welcome):
+                welcome.set_result((message[1], frame.idle))
+            else:
+                why = f"refused: {frame.reason.name.lower().replace('_', ' ')}"
+                welcome.set_exception(PipeClosed(self._inner.address, why))
+
+    def greet(self, route: Route) -> None:
+        """Say that this end is here, and where."""
+        if route:
+            self._say(route, encode_frame(Welcome(self._channel_id, self._idle)))
+
+    def _ask(self) -> None:
+        if self._sending.route is not None:
+            self._say(self._sending.route, encode_frame(Hello(self._channel_id, self._idle)))
+
+    def _say(self, route: Route, frame: bytes) -> None:
+        me = self.address
+        self.node.carry_or_bury(Message(route, (me,), frame, me))
+
+    def on_stop(self) -> None:
+        """Tell the other end that nobody is here any more."""
+        if self._receiving is not None:
+            self._receiving.stop()
+
+    def _pipe_closed(self, machine: Receiver) -> None:
+        # One that is not confirmed and that nothing comes through goes on when something does.
+        if machine.over or machine.mode.confirm:
+            self.closed = True
+            self._on_closed()
