@@ -83,3 +83,18 @@ def test_who_answers_a_handshake_in_another_way_is_told_of() -> None:
                 await raw(f"ws://127.0.0.1:{port}", b"")
 
     asyncio.run(main())
+
+
+def test_where_no_tls_is_spoken_they_go_away() -> None:
+    async def main() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"this is no TLS")
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server:
+            raw = known_claims("tls://").raw
+            assert raw is not None
+            await raw(f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}", b"")
+
+    asyncio.run(main())
