@@ -115,6 +115,31 @@ async def test_a_way_that_is_being_made_is_given_up() -> None:
         assert ways.take() == ["left 2", "left 3", "left 4"]
 
 
+async def test_a_failure_may_be_followed_by_the_next_attempt_at_once() -> None:
+    async with Node() as node:
+        tries: list[int] = []
+        done = asyncio.Event()
+
+        def way() -> RouteLike:
+            raise LinkDown("hub")
+
+        def failed(epoch: int, _: str) -> None:
+            tries.append(epoch)
+            if epoch < 3:
+                finder.attempt(epoch + 1)
+            else:
+                done.set()
+
+        def found(way: Route, epoch: int) -> None:
+            raise AssertionError(f"{way} in {epoch}")
+
+        finder = Finder(node, way, found, failed)
+        finder.attempt(1)
+        await done.wait()
+        await finder.close()
+        assert tries == [1, 2, 3]
+
+
 @virtual_time
 async def test_a_way_that_is_not_left_in_time_is_cancelled(
     caplog: pytest.LogCaptureFixture,
