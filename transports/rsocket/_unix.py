@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from ...actors import Node
 from ...actors.broker import Broker
@@ -52,7 +52,7 @@ class UnixListener(RSocketListener):
             raise
 
     def _shown(self, server: asyncio.Server) -> str:
-        return f"{RSocketUnixTransport.scheme}://{self._path}"
+        return f"{RSocketUnixTransport.scheme}://{quote(str(self._path))}"
 
     def _unbound(self) -> None:
         """Remove the socket's file, if it is still ours."""

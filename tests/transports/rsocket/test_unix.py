@@ -294,6 +294,17 @@ async def test_a_system_that_does_not_tell_who_it_is(
         writer.close()
 
 
+async def test_the_uri_of_a_listener_leads_there_whatever_its_path_has(tmp_path: Path) -> None:
+    escaped = f"rsocket+unix://{tmp_path}/50%25%20of%20%231%3F"
+    async with Node("edge") as node:
+        broker = await Broker.attach(node)
+        listener = await node.listen(escaped, broker=broker)
+        assert isinstance(listener, RSocketListener)
+        assert (tmp_path / "50% of #1?").is_socket()
+        assert parse_unix_uri(listener.uri, "rsocket+unix") == tmp_path / "50% of #1?"
+        assert listener.uri == escaped
+
+
 def test_uris() -> None:
     assert parse_unix_uri("rsocket+unix:///run/a%20b", "rsocket+unix") == Path("/run/a b")
 
