@@ -168,7 +168,9 @@ def broken(kind: type[Receiver | Receiving | Sender]) -> Generator[None]:
             if base in kind.__mro__:
                 stack.enter_context(mock.patch(place, kind))
         if kind is NeverSaysUnknown:
-            stack.enter_context(mock.patch("onward.actors.pipes._service.unknown", _no_answer))
+            stack.enter_context(
+                mock.patch("onward.actors.pipes._service.answer_to_stranger", _no_answer)
+            )
         yield
 
 
