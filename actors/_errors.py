@@ -64,6 +64,8 @@ class UnknownScheme(OnwardError, ValueError):
         self.known = known
 
     def __str__(self) -> str:
+        if "://" not in self.uri:
+            return f"{self.uri!r} is no URI of a transport: it does not say SCHEME://"
         return f"no transport for {self.uri!r}; there are: {', '.join(self.known) or 'none'}"
 
 

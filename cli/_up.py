@@ -203,7 +203,7 @@ def judge(outcomes: Iterable[Outcome]) -> None:
     if failed:
         raise CommandError(f"{failed} of {len(known)} requests did not come out as they have to")
     if known:
-        print(f"all {len(known)} requests came out as they have to", flush=True)
+        print(f"requests that came out as they have to: {len(known)}, all", flush=True)
 
 
 # --- simulated ------------------------------------------------------------------------------

@@ -29,7 +29,10 @@ __all__ = ["SESSION", "SessionInput", "SessionState"]
 
 
 class SessionState(IntEnum):
-    """States of one end of a session."""
+    """States of one end of a session. As text, their names."""
+
+    def __str__(self) -> str:
+        return self.name.lower()
 
     ESTABLISHING = 0
     """The first handshake is under way; there has been no session yet."""

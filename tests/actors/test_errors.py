@@ -20,6 +20,10 @@ from onward.protocol import NotDelivered, OnwardError
         (TooManyRequests("echo"), "too many requests in flight: echo"),
         (UnknownScheme("ftp://x", ("a", "b")), "no transport for 'ftp://x'; there are: a, b"),
         (UnknownScheme("ftp://x", ()), "no transport for 'ftp://x'; there are: none"),
+        (
+            UnknownScheme("tcp:x", ("tcp",)),
+            "'tcp:x' is no URI of a transport: it does not say SCHEME://",
+        ),
         (WouldDeadlock("f()"), "f() would block the event loop it waits for; await it instead"),
     ],
 )

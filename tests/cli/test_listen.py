@@ -48,7 +48,7 @@ async def test_a_port_that_is_taken() -> None:
 
 async def test_a_scheme_without_a_transport() -> None:
     async with Node() as node:
-        with pytest.raises(UnknownScheme, match="no transport for 'tcp:x'"):
+        with pytest.raises(UnknownScheme, match="'tcp:x' is no URI of a transport"):
             await listen(node, "tcp:x", "tcp:")
 
 

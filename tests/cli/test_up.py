@@ -60,7 +60,7 @@ def test_the_requests_of_the_examples_come_out_as_they_have_to(
 ) -> None:
     assert main(["up", "--check", how, str(path)]) == Status.OK
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].endswith(" requests came out as they have to")
+    assert out.splitlines()[-1].startswith("requests that came out as they have to: ")
     assert "FAILED" not in out
 
 

@@ -18,3 +18,7 @@ def test_from_every_state_the_end_is_one_or_two_inputs_away() -> None:
         after = {SESSION.get((state, given)) for given in SessionInput} - {None}
         further = {SESSION.get((each, given)) for each in after if each for given in SessionInput}
         assert SessionState.CLOSED in after | further
+
+
+def test_a_state_is_its_name_as_text() -> None:
+    assert [str(state) for state in SessionState][:3] == ["establishing", "up", "down"]
