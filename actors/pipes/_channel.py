@@ -49,7 +49,8 @@ class PipeChannelOptions:
         channels_per_peer: The same, of those that have the same first address on their way back:
             the connection they come by.
         held_bytes: Bytes that all ends of a service together hold back or have not handed on,
-            besides a frame of at most 16 KiB for each. What is beyond is not taken, and sent again
+            besides a frame of at most 16 KiB for each. Half of it is for what has to wait for
+            a message that is missing. What is beyond is not taken, and sent again
             if confirmed.
         retired: Channels of a service that are over and are remembered, so that what asked for them
             and comes late makes none again.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from .._worker import Worker
 
 __all__ = ["Keeping"]
+
+_LEAST: Final = 0.01
+"""The shortest time between two looks, in seconds."""
 
 
 class Keeping:
@@ -94,4 +98,5 @@ class Keeping:
             self._ask()
             wait = self._wait
             self._wait = min(2 * wait, self._keep_alive)
-        self._worker.after(min(wait, self._limit_now - silent), self._look)
+        # Of two times that are nearly the same there is always a rest, which is no time at all.
+        self._worker.after(max(min(wait, self._limit_now - silent), _LEAST), self._look)

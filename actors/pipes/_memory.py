@@ -37,7 +37,7 @@ def mode_of(frame: Frame) -> Mode | None:
 
 
 class Budget:
-    """Bytes that several receivers may hold together.
+    """Bytes that several receivers may hold together; half of them may be held back for a gap.
 
     Attributes:
         limit: How many.

@@ -18,6 +18,7 @@ from ...protocol.pipes import (
     FrameReader,
     Gap,
     Open,
+    Ordering,
     PipeClosed,
     PipeFrameError,
     PipeReceiverOptions,
@@ -180,7 +181,9 @@ class Receiving(Turn):
 
     def _within(self, budget: Budget, machine: Receiver, frame: Data) -> Data:
         """Return a frame without its messages if no more may be held."""
-        fits = budget.used + frame.size <= budget.limit
+        early = frame.mode.ordering is Ordering.STRICT and frame.first > machine.next_number
+        # Half is left for what comes in order: what is held back waits for it.
+        fits = budget.used + frame.size <= (budget.limit // 2 if early else budget.limit)
         if fits or not frame.messages or (not machine.held and frame.size <= _SMALL):
             return frame
         machine.refuse_frame(frame)

@@ -76,23 +76,6 @@ class PipeSenderStatistics:
     round_trip: float | None
 
 
-class _Mark(Turn):
-    """A place in a worker's mailbox.
-
-    Args:
-        reached: Is done when the worker is there.
-    """
-
-    __slots__ = ("reached",)
-
-    def __init__(self, reached: asyncio.Future[None]) -> None:
-        self.reached = reached
-
-    def perform(self, cell: Cell) -> None:
-        """Say that all before it has been handled."""
-        self.reached.set_result(None)
-
-
 class Sending(Turn):
     """The sending half of a pipe. All of it is for the node's loop.
 

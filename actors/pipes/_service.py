@@ -44,7 +44,8 @@ class PipeServiceOptions:
         receivers_per_peer: The same, of those that have the same first address on their way back:
             the connection they come by.
         held_bytes: Bytes that all receivers together hold back or have not handed on, besides a
-            frame of at most 16 KiB for each. What is beyond is not taken, and sent again if
+            frame of at most 16 KiB for each. Half of it is for what has to wait for
+            a message that is missing. What is beyond is not taken, and sent again if
             confirmed.
         retired: Pipes that are over and are remembered, so that a frame of theirs that comes late
             opens none again, and that one that is not confirmed goes on where it was.

@@ -287,9 +287,10 @@ class RouteWriter:
                 self._known.clear()
                 self._bytes = len(found)
             self._known[key] = found
-        if context is None or not context[1]:
+        trace = None if context is None else context.trace
+        if not trace:
             return encode_data(found)
-        text = context[1].encode("utf-8", "replace")
+        text = trace.encode("utf-8", "replace")
         return encode_data(found + encode_data(text) if len(text) <= MAX_TRACING else found)
 
 
@@ -300,8 +301,9 @@ def message_size(message: Message) -> int:
         len(encode_uint(len(route))) + sum(1 + _data_size(len(value)) for _, value in route)
         for route in (onward, back)
     )
-    if context is not None and context[1]:
-        head += _data_size(len(context[1].encode("utf-8", "replace")))
+    trace = None if context is None else context.trace
+    if trace:
+        head += _data_size(len(trace.encode("utf-8", "replace")))
     return _data_size(head) + _data_size(len(payload))
 
 

@@ -390,7 +390,7 @@ class Sender:
         overdue: list[Message] = []
         while queue and room:
             context = queue[0][1][4]
-            if context is not None and context[0] is not None and context[0] <= now:
+            if context is not None and (due := context[0]) is not None and due <= now:
                 overdue.append(queue.popleft()[1])
                 continue
             left -= len(queue[0][0])

@@ -16,6 +16,7 @@ from onward.protocol.pipes import (
     Gap,
     Missed,
     Open,
+    Overdue,
     Overflow,
     PipeOptions,
     PipeReceiverOptions,
@@ -71,6 +72,7 @@ class Pair:
         self.missed: list[int] = []
         self.in_doubt: list[int] = []
         self.unsent: list[int] = []
+        self.overdue: list[int] = []
         self.overflow: list[int] = []
         self.whys: list[str] = []
         self.closed = 0
@@ -107,6 +109,8 @@ class Pair:
                     self.in_doubt += map(number_of, in_doubt)
                     self.unsent += map(number_of, unsent)
                     self.after_sender()
+                case Overdue(messages):
+                    self.overdue += map(number_of, messages)
                 case Closed():
                     self.closed += 1
 
