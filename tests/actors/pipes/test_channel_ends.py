@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -23,6 +24,10 @@ from onward.transports.simulated import Faults, SimulatedNetwork, simulate
 
 OPTIONS = PipeChannelOptions()
 PLAIN = PipeChannelOptions(pipe=PipeOptions(confirm=False))
+
+
+def _same(worker: PipeChannel) -> PipeChannel:
+    return worker
 
 
 async def joined(
@@ -160,7 +165,7 @@ def test_copies_of_what_asks_for_a_channel_take_no_places() -> None:
             await channel.end()
             await asyncio.sleep(1)
             channel = PipeChannel(channel._route)
-            await near.start(lambda each=channel: each, address="channel")
+            await near.start(partial(_same, channel), address="channel")
         await channel.end()
         await asyncio.sleep(400)
         assert len(probe.payloads) == 20

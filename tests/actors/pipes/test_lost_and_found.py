@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 import pytest
 
@@ -28,6 +29,10 @@ from onward.protocol.pipes import (
     encode_frame,
 )
 from onward.transports.simulated import SimulatedNetwork, simulate
+
+
+def _same(worker: PipeSender) -> PipeSender:
+    return worker
 
 
 class Stuck(Worker):
@@ -233,7 +238,7 @@ async def test_a_service_says_that_it_is_full_and_keeps_places_for_others() -> N
         broken: list[Broken] = []
         senders = [PipeSender("pipes", on_broken=broken.append) for _ in range(2)]
         for number, sender in enumerate(senders):
-            await node.start(lambda each=sender: each, address=f"in{number}")
+            await node.start(partial(_same, sender), address=f"in{number}")
             node.send(f"in{number} => probe", b"%d" % number)
             await asyncio.sleep(1)
         assert probe.payloads == [b"0"]
@@ -257,7 +262,7 @@ def test_the_receivers_of_a_service_hold_so_many_bytes_together(confirm: bool) -
         await node.start(lambda: service, address="pipes")
         for name in ("big", "small"):
             made = PipeSender("pipes", PipeOptions(confirm=confirm))
-            await node.start(lambda each=made: each, address=name)
+            await node.start(partial(_same, made), address=name)
         for _ in range(20):
             node.send("big => stuck", bytes(30_000))
             await asyncio.sleep(0.01)
