@@ -18,7 +18,7 @@ from typing import Final
 from tests.simulated.broken_pipes import BROKEN, caught
 from tests.simulated.pipes import Outcome, checked_run
 
-BROKEN_RUNS: Final = 300
+BROKEN_RUNS: Final = 200
 """Most runs of each pipe that is broken on purpose."""
 
 
