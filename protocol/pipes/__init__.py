@@ -37,7 +37,8 @@ from ._frames import (
     message_size,
 )
 from ._options import MAX_WINDOW, Mode, Ordering, PipeOptions, PipeReceiverOptions
-from ._receiver import Gap, Overflow, Receiver, ReceiverEvent, answer_to_stranger
+from ._receiver import Receiver
+from ._receiver_events import Gap, Overflow, ReceiverEvent, answer_to_stranger
 from ._round_trip import RoundTrip
 from ._sender import Sender
 from ._sender_events import Broken, Closed, Missed, Overdue, SenderEvent

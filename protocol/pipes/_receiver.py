@@ -26,8 +26,6 @@ The caller does what `answers` and `take_events` give out after each call of `re
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from .._message import Message
 from ._frames import (
@@ -40,42 +38,15 @@ from ._frames import (
     Open,
     Opened,
     Ranges,
-    Unknown,
     encode_frame,
     message_size,
 )
 from ._missed import MAX_RANGES, MissedNumbers, ranges_of
 from ._options import Mode, Ordering, PipeReceiverOptions
+from ._receiver_events import Gap, Overflow, ReceiverEvent, answer_to_stranger
 from ._states import RECEIVER, ReceiverInput, ReceiverState
 
-__all__ = ["Gap", "Overflow", "Receiver", "ReceiverEvent", "answer_to_stranger"]
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Messages were missed.
-
-    Attributes:
-        first: The number of the first of them.
-        last: The number of the last of them.
-        began: Whether the pipe, which is not confirmed, may have been going on before this
-            receiver was made: then a receiver before it may have handed them on.
-    """
-
-    first: int
-    last: int
-    began: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Overflow:
-    """Messages of a pipe that is not confirmed came while the window was full, and are lost."""
-
-    messages: tuple[Message, ...]
-
-
-ReceiverEvent: TypeAlias = Gap | Overflow
-"""What a receiver has to tell."""
+__all__ = ["Receiver"]
 
 
 class Receiver:
@@ -505,15 +476,3 @@ class Receiver:
 
     def _move(self, given: ReceiverInput) -> None:
         self.state = RECEIVER.get((self.state, given), self.state)
-
-
-def answer_to_stranger(frame: Open | Data | End | Abort) -> bytes | None:
-    """Return what a receiver answers to a frame of a pipe that is not known or over, if anything.
-
-    The end of a pipe that is not confirmed is known to have come: nothing else is asked.
-    """
-    if isinstance(frame, End) and not frame.mode.confirm:
-        return encode_frame(Ended(frame.identity, frame.epoch))
-    if isinstance(frame, Data | End) and frame.mode.confirm:
-        return encode_frame(Unknown(frame.identity, frame.epoch))
-    return None
