@@ -87,6 +87,12 @@ class TakesBeyondAsReceived(SaysItHasRoom):
             return False
         return super()._fits(number, message)
 
+    def _pass_gap(self) -> None:
+        # Whoever holds back has nothing early: what is passed has to be forgotten here.
+        self._early = {number for number in self._early if number >= self._next}
+        if self._has_gap():
+            super()._pass_gap()
+
 
 class KnowsNoEpochs(Receiver):
     """Cannot be told from the receiver that was there before it."""
