@@ -19,6 +19,7 @@ from onward.actors import (
     Worker,
 )
 from onward.protocol import MAX_ROUTE_LENGTH, MailboxFull, Message, RequestTimeout, address
+from tests.support.transports import eventually
 from tests.support.virtual import Deadlock, run_virtual, virtual_time
 from tests.support.workers import Echo, Forwarder, Gate, Recorder
 
@@ -299,7 +300,10 @@ def test_a_sender_on_another_thread_that_finds_no_room() -> None:
     async def main() -> Node:
         async with Node() as node:
             diagnostics = watched(node)
-            node.spawn(Gate, address="hangs", mailbox=Mailbox(1))
+            gate = Gate()
+            node.spawn(lambda: gate, address="hangs", mailbox=Mailbox(1))
+            node.send("hangs", b"")
+            await eventually(lambda: gate.messages)  # it is in hand, and leaves room for one
             node.send("hangs", b"")
             with pytest.raises(MailboxFull):
                 await asyncio.to_thread(node.send, "hangs", b"")

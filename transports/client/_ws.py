@@ -38,11 +38,11 @@ async def dial_websocket(place: Place, link: ClientLink) -> None:
     # No extension is offered: what is compressed could grow to anything.
     wire = ClientProtocol(uri, max_size=link.options.max_frame)
     bridge = WebSocketBridge(wire, link)
-    transport, _ = await loop.create_connection(lambda: bridge, place.host, place.port)
     try:
+        await loop.create_connection(lambda: bridge, place.host, place.port)
         await bridge.opened
     except BaseException:
-        transport.abort()
+        bridge.give_up()
         raise
 
 
@@ -121,10 +121,16 @@ class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits."""
         self._transport = None
-        if not self.opened.done():
-            self.opened.set_exception(ConnectionResetError("closed in the handshake"))
-        elif self.opened.exception() is None:
+        opened = self.opened
+        if not opened.done():
+            opened.set_exception(ConnectionResetError("closed in the handshake"))
+        elif not opened.cancelled() and opened.exception() is None:
             self._link.connection_lost(exc)
+
+    def give_up(self) -> None:
+        """Close at once, as nobody waits for the handshake any more."""
+        self.opened.cancel()
+        self.abort()
 
     def pause_writing(self) -> None:
         """Pass it on."""
