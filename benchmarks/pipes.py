@@ -26,6 +26,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from _harness import Report, parse_arguments, repeat
@@ -129,8 +130,8 @@ async def three_hops(progress: Progress | None) -> AsyncGenerator[Way]:
             links.append(await node.connect(listener.uri, expose=[BACK]))
         second, third = nodes[1], nodes[2]
         for node, link, loss in ((second, links[1], LOSS), (third, links[2], 0.0)):
-            losing = Lossy(link, progress if loss else None, loss)
-            await node.start(lambda losing=losing: losing, address=["on", BACK])
+            losing = partial(Lossy, link, progress if loss else None, loss)
+            await node.start(losing, address=["on", BACK])
         yield Way(nodes[0], nodes[3], (links[0], *route("on"), *route("on")))
 
 
