@@ -95,13 +95,11 @@ def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         PayloadError: A name is there twice.
     """
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise PayloadError(f"the name {name!r} twice"[:80])
-            seen.add(name)
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise PayloadError(f"the name {name!r} twice"[:80])
+        made[name] = value
     return made
 
 
