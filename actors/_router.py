@@ -38,6 +38,8 @@ __all__ = ["Router", "Rule"]
 ANSWERED_ERROR: Final = "answer to an error reply"
 """The reason of the dead letter that an answer to an error reply becomes."""
 
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
 Rule: TypeAlias = Callable[[Message], Message | None]
 """Gives a message back with its first address replaced; `None`: it took the message over."""
 
@@ -380,7 +382,7 @@ async def _put_when_room(full: RoomLater) -> None:
 def from_outside(message: Message) -> Message:
     """Return a message as one that no worker sent."""
     onward, back, payload, _, context = message
-    return Message(onward, back, payload, None, context)
+    return _new(Message, (onward, back, payload, None, context))
 
 
 def _is_route(given: RouteLike) -> TypeGuard[Route]:

@@ -189,7 +189,7 @@ class Pump(Worker):
 
     def on_start(self) -> None:
         echo = (self.link, Address(0, b"echo"))
-        self.message = Message(echo, (self.address,), PAYLOAD, self.address)
+        self.message = Message(echo, (self.address,), PAYLOAD)
         for _ in range(min(self.in_flight, self.due)):
             self.left -= 1
             self.node.route(self.message)
