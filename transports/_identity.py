@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
 from ._tls import NAME_KINDS
 
@@ -14,18 +13,19 @@ if TYPE_CHECKING:
 
 __all__ = ["forget_names", "from_certificate", "note_names"]
 
-_names: Final[WeakKeyDictionary[Node, dict[Address, frozenset[str]]]] = WeakKeyDictionary()
-"""The names of each node's peers, by the address of the link; only while it is up."""
+_names: Final[dict[tuple[int, Address], frozenset[str]]] = {}
+"""The names of the peer of each link that is up, by the identity of its node and its address,
+which is random: that of a node that has gone is never another's."""
 
 
 def note_names(node: Node, link: Address, names: tuple[str, ...]) -> None:
     """Note who is at the other end of a link."""
-    _names.setdefault(node, {})[link] = frozenset(names)
+    _names[id(node), link] = frozenset(names)
 
 
 def forget_names(node: Node, link: Address) -> None:
     """Note that a link is down."""
-    _names.get(node, {}).pop(link, None)
+    _names.pop((id(node), link), None)
 
 
 def from_certificate(node: Node, *names: str) -> Callable[[Message], bool]:
@@ -50,15 +50,10 @@ def from_certificate(node: Node, *names: str) -> Callable[[Message], bool]:
         if not mark or kind not in NAME_KINDS:
             kinds = ", ".join(NAME_KINDS)
             raise ValueError(f"a name is like DNS:…, with one of {kinds} before it, not {name!r}")
-    wanted = frozenset(names)
+    wanted, here = frozenset(names), id(node)
 
     def certified(message: Message) -> bool:
         source = message.source
-        known = _names.get(node)
-        return (
-            source is not None
-            and known is not None
-            and not wanted.isdisjoint(known.get(source, ()))
-        )
+        return source is not None and not wanted.isdisjoint(_names.get((here, source), ()))
 
     return certified

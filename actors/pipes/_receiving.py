@@ -29,7 +29,6 @@ from ...protocol.pipes import (
     encode_frame,
 )
 from .._errors import Refused
-from .._mailbox import Turn
 from .._worker import Worker
 from ._hooks import told
 from ._memory import Budget, Retired, mode_of, random_bytes
@@ -78,7 +77,7 @@ class PipeReceiverStatistics:
     strangers: int
 
 
-class Receiving(Turn):
+class Receiving:
     """The receiving half of a pipe. All of it is for the node's loop.
 
     Args:

@@ -24,7 +24,6 @@ from ...protocol.pipes import (
     decode_frame,
 )
 from .._errors import Expired
-from .._mailbox import Turn
 from .._worker import Worker
 from ._hooks import told
 from ._memory import random_bytes
@@ -76,7 +75,7 @@ class PipeSenderStatistics:
     round_trip: float | None
 
 
-class Sending(Turn):
+class Sending:
     """The sending half of a pipe. All of it is for the node's loop.
 
     Frames are sent when what waited in the worker's mailbox has been handled: so messages that
@@ -306,7 +305,7 @@ class Sending(Turn):
             self._arm(now)
 
 
-class _End(Turn):
+class _End:
     """The end of a pipe, in its place behind the messages that came before."""
 
     __slots__ = ("_sending",)
