@@ -49,7 +49,7 @@ demo: $(VENV)/.base
 test: $(VENV)/.test
 	@mkdir -p build
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) --cov --cov-branch --cov-report=
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadgroup --cov --cov-branch --cov-report=
 	$(BIN)/coverage json --quiet -o build/coverage.json
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("protocol", "actors", "transports", "cli")
+FOLDERS = ("protocol", "actors", "transports", "pipeline", "cli")
 
 
 def layers() -> dict[str, frozenset[str]]:

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("actors", "cli", "protocol", "transports")
+FOLDERS = ("actors", "cli", "pipeline", "protocol", "transports")
+PLUGINS = {"pyspark_onward": "pipeline/pyspark_onward"}
+"""Packages that others find by a name that is not below ours, and where they are."""
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +30,11 @@ def test_pyproject_lists_every_package(config: dict[str, Any]) -> None:
         "onward." + ".".join(init.parent.relative_to(ROOT).parts)
         for folder in FOLDERS
         for init in (ROOT / folder).rglob("__init__.py")
+        if str(init.parent.relative_to(ROOT)) not in PLUGINS.values()
     }
-    assert set(config["tool"]["setuptools"]["packages"]) == found
+    assert set(config["tool"]["setuptools"]["packages"]) == found | set(PLUGINS)
     mapping = config["tool"]["setuptools"]["package-dir"]
-    assert mapping == {f"onward.{folder}": folder for folder in FOLDERS}
+    assert mapping == {f"onward.{folder}": folder for folder in FOLDERS} | PLUGINS
 
 
 def test_every_module_belongs_to_a_package() -> None:
@@ -88,7 +91,7 @@ def test_wheel_holds_onward_and_nothing_else(config: dict[str, Any], tmp_path: P
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
         archive.extractall(tmp_path / "site")
     sources = {
-        "onward/" + str(file.relative_to(ROOT))
+        _in_wheel(str(file.relative_to(ROOT)))
         for folder in FOLDERS
         for pattern in ("*.py", "py.typed")
         for file in (ROOT / folder).rglob(pattern)
@@ -106,6 +109,13 @@ def test_wheel_holds_onward_and_nothing_else(config: dict[str, Any], tmp_path: P
         text=True,
     )
     assert Path(imported.stdout).is_relative_to(tmp_path / "site")
+
+
+def _in_wheel(path: str) -> str:
+    for name, folder in PLUGINS.items():
+        if path.startswith(folder + "/"):
+            return name + path.removeprefix(folder)
+    return f"onward/{path}"
 
 
 def test_dependencies_have_bounds_that_pip_reads(config: dict[str, Any]) -> None:

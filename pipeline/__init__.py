@@ -1,0 +1,38 @@
+"""What was routed, learned from with Spark: event logs to a lake, reports, rehearsals of changes.
+
+Starting a session needs the extra `onward[spark]`; nothing else of Onward imports this package,
+but the command, and only when it is asked to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._java import MIN_JAVA, JavaMissing, find_java
+from ._schema import EVENT_TABLES, LAKE_TABLES, PARTITIONS, REPORT_TABLES
+
+if TYPE_CHECKING:
+    from ._session import CONF, LOCAL, TEST, build_session
+
+__all__ = [
+    "CONF",
+    "EVENT_TABLES",
+    "LAKE_TABLES",
+    "LOCAL",
+    "MIN_JAVA",
+    "PARTITIONS",
+    "REPORT_TABLES",
+    "TEST",
+    "JavaMissing",
+    "build_session",
+    "find_java",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # What needs PySpark is loaded when it is asked for: the command says what is missing first.
+    if name in {"CONF", "LOCAL", "TEST", "build_session"}:
+        from . import _session
+
+        return getattr(_session, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,3 @@
+"""Where Spark finds the data source `onward` by its name."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Reports as one page to look at."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Rows as messages: `df.write.format("onward")`."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""The tag index made of many routes, and a live broker's held against its log."""
+
+__all__: list[str] = []

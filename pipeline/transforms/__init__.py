@@ -1,0 +1,3 @@
+"""Tables to tables: pure functions of data frames."""
+
+__all__: list[str] = []

@@ -1,0 +1,219 @@
+"""What an event log holds: hops, flows and route events, and the codes in them.
+
+Numbers that stand for names, routes and tag sets (`origin`, `dest`, `route`, `tagset`) are
+places in the segment's own lists, from 1 on; 0 stands for none, or for one that there was no
+room for. Times are microseconds since the Unix epoch, UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from struct import Struct
+from typing import Final
+
+from ..broker import RoutingType, TagList
+
+__all__ = [
+    "FLOW",
+    "HOP",
+    "Asked",
+    "EventName",
+    "Flag",
+    "Flow",
+    "Hop",
+    "Kind",
+    "Outcome",
+    "RouteEvent",
+]
+
+HOP: Final = Struct("<QqQQBBBBIIIIIII")
+"""A hop, 64 bytes: the fields of `Hop` in their order."""
+
+FLOW: Final = Struct("<QqIIIIIBBHQQ")
+"""A flow, 56 bytes: the fields of `Flow` in their order; the 16 bits before the last two are 0."""
+
+
+class Kind(IntEnum):
+    """What was routed."""
+
+    MESSAGE = 1
+    """A message to a worker."""
+    RESPONSE = 2
+    """A request/response of RSocket."""
+    FIRE_AND_FORGET = 3
+    STREAM = 4
+    CHANNEL = 5
+    PUSH = 6
+    """A metadata push."""
+    LINK = 7
+    """A message that crossed a link; in flows only, where both ends count."""
+
+
+class Outcome(IntEnum):
+    """What became of it.
+
+    Of what is `RECEIVED` each ends as one of those from `DELIVER` on. `FORWARD` is in between: it
+    was handed on, once for each who got it.
+    """
+
+    RECEIVED = 1
+    """Read from whoever sent it. In flows only; on a link, at the end that received."""
+    FORWARD = 2
+    """Handed on. On a link, at the end that sent."""
+    DELIVER = 3
+    """It has come to its end, and ended well."""
+    RETURN = 4
+    """An answer, on its way back or at its end. In hops only."""
+    UNROUTABLE = 5
+    """Nobody carries the tags, or has the address; certainly not handed over."""
+    REJECTED = 6
+    """Certainly not handed over for another reason: busy, no lease, no room."""
+    INVALID = 7
+    """It could not be read, or asks for what there is not."""
+    DROP = 8
+    """Lost; handed over, or in doubt."""
+    CANCELED = 9
+    """Withdrawn by who asked, or who asked has gone."""
+    FAILED = 10
+    """The destination answered with an error, or the worker failed."""
+
+
+class Flag(IntFlag):
+    """What else is known of a hop."""
+
+    MULTICAST = 1
+    """One of several copies."""
+    SHARD = 2
+    """`shard_hash` chose the destination."""
+    STICKY = 4
+    """`shard_hash` is of the tags that keep it on one destination."""
+    FOREIGN = 8
+    """The trace id came with the request."""
+
+
+class EventName(IntEnum):
+    """What has happened to a destination, or to the log itself."""
+
+    UP = 1
+    """A destination joined."""
+    DOWN = 2
+    """A destination left."""
+    DRAIN = 3
+    """A destination takes nothing new."""
+    RETAG = 4
+    """A destination has other tags, or another connection took over its route id."""
+    REJECT = 5
+    """A request that nobody could take; `tags` are those asked for. Limited in number a second."""
+    CLOCK = 6
+    """The clock was set; `reason` says by how many microseconds."""
+    LOST = 7
+    """Events were not recorded; `reason` says how many and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What requests ask for: one entry of a segment's tag sets.
+
+    Attributes:
+        tags: The tags that a destination must carry, in normal form; for messages to workers none.
+        routing: Unicast, multicast or shard.
+        method: What chooses among several, in the form of `method_name`; empty for the default.
+    """
+
+    tags: TagList
+    routing: RoutingType = RoutingType.UNICAST
+    method: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One hop of a message that was sampled, or one request through a broker.
+
+    Attributes:
+        seq: Its number in the log's epoch.
+        ts_us: When, in microseconds since the Unix epoch.
+        trace_id: Which message, 64 bits; all its hops have the same, on all nodes.
+        shard_hash: The hash of the tags that choose, 64 bits; else 0. Never the tags.
+        kind: See `Kind`.
+        outcome: See `Outcome`.
+        hop: How many hops before were recorded, at most 255.
+        flags: See `Flag`.
+        origin: Who sent it: a number of the segment's names.
+        dest: Who has it: a number of the segment's names.
+        route: The route that took it: a number of the segment's routes.
+        tagset: What it asks for: a number of the segment's tag sets.
+        latency_us: From its coming to its end here, in microseconds, at most 2^32 - 1.
+        bytes: Its payload, at most 2^32 - 1.
+        weight: How many hops it stands for: 1 / sampling rate, rounded.
+    """
+
+    seq: int
+    ts_us: int
+    trace_id: int
+    shard_hash: int
+    kind: int
+    outcome: int
+    hop: int
+    flags: int
+    origin: int
+    dest: int
+    route: int
+    tagset: int
+    latency_us: int
+    bytes: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How much of one kind flowed from one place to another within a window. Never sampled.
+
+    Attributes:
+        seq: Its number in the log's epoch.
+        window_us: When the window began, in microseconds since the Unix epoch.
+        window_ms: How long it was, in milliseconds.
+        origin: Who sent: a number of the segment's names.
+        dest: Who got it: a number of the segment's names. Of a link, the link.
+        route: A number of the segment's routes.
+        tagset: A number of the segment's tag sets.
+        kind: See `Kind`.
+        outcome: See `Outcome`.
+        frames: How many.
+        bytes: Their payloads together.
+    """
+
+    seq: int
+    window_us: int
+    window_ms: int
+    origin: int
+    dest: int
+    route: int
+    tagset: int
+    kind: int
+    outcome: int
+    frames: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouteEvent:
+    """A destination came, changed or went; or something befell the log itself.
+
+    Attributes:
+        seq: Its number in the log's epoch.
+        ts_us: When, in microseconds since the Unix epoch.
+        name: What.
+        route_id: The destination's identity, 16 bytes; `None` if it is about none.
+        node: The destination's service name, or empty.
+        tags: All its tags, the default ones included; of a `REJECT`, what was asked for.
+        reason: Why, in a few words, or empty.
+    """
+
+    seq: int
+    ts_us: int
+    name: EventName
+    route_id: bytes | None = None
+    node: str = ""
+    tags: TagList = ()
+    reason: str = ""

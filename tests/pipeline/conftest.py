@@ -1,0 +1,45 @@
+"""One Spark session for all tests that need one; a printed reason where it cannot be had."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward.pipeline import JavaMissing, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def reason_to_skip() -> str | None:
+    """Why Spark cannot be started here; `None` if it can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is not installed: pip install 'onward[spark]'"
+    try:
+        find_java()
+    except JavaMissing as error:
+        return str(error)
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests with Spark on one worker of the run: one virtual machine for all of them."""
+    reason = reason_to_skip()
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            if reason is not None:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on this machine, set up to start fast rather than to run fast."""
+    from onward.pipeline import TEST, build_session
+
+    session = build_session("onward-tests", TEST)
+    yield session
+    session.stop()
