@@ -1,0 +1,205 @@
+"""What can go wrong in the pipeline, as one tree; each message says what to do.
+
+```
+PipelineError
+├── BadOption             an option of the data source that there is not, or that cannot be read
+├── LogError              an event log cannot be read as it is
+│   ├── NoEventLog        there is no such directory
+│   ├── SegmentDamaged    a sealed segment cannot be read
+│   ├── SegmentGap        events were deleted before they were read
+│   ├── SegmentLate       a segment appeared behind what was read already
+│   └── DuplicateBroker   two logs under one name
+└── LakeError             the lake, or what belongs to it, is not what it should be
+    ├── NotALake          something else is in the directory
+    ├── NewerLake         a newer version of Onward wrote it
+    ├── NoCommit          there is no lake, or nothing was ever written into it
+    ├── CheckpointLost    the query's checkpoint is gone, or is older than the lake
+    ├── OtherQuery        lake and checkpoint are not of each other
+    ├── LakeBusy          another process writes it
+    └── NeedsClassic      Spark Connect cannot run it
+```
+
+Errors of tasks and of streaming queries come out of Spark as text; `known_error` finds the
+one of ours in it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = [
+    "BadOption",
+    "CheckpointLost",
+    "DuplicateBroker",
+    "LakeBusy",
+    "LakeError",
+    "LogError",
+    "NeedsClassic",
+    "NewerLake",
+    "NoCommit",
+    "NoEventLog",
+    "NotALake",
+    "OtherQuery",
+    "PipelineError",
+    "SegmentDamaged",
+    "SegmentGap",
+    "SegmentLate",
+    "known_error",
+]
+
+
+class PipelineError(Exception):
+    """The pipeline cannot go on; the message, of one line, says what to do."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split()))
+
+
+class BadOption(PipelineError):
+    """An option that there is not, or whose value cannot be read."""
+
+
+class LogError(PipelineError):
+    """An event log cannot be read as it is."""
+
+
+class NoEventLog(LogError):
+    """There is no directory with event logs."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is no directory: name the one that was given to --event-log, which has a "
+            "folder for each broker or node. Drivers and executors of Spark must both see it"
+        )
+
+
+class SegmentDamaged(LogError):
+    """A sealed segment cannot be read."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path}: {reason}. See what is wrong with `onward events --check`; then move the file "
+            "aside, or have it skipped (--skip-corrupt), which counts its events as missing"
+        )
+
+
+class SegmentGap(LogError):
+    """Events were deleted before they were read."""
+
+    def __init__(self, broker: str, epoch: int, first: int, last: int | None) -> None:
+        which = f"all of epoch {epoch}" if last is None else f"events {first} to {last}"
+        where = "" if last is None else f" of epoch {epoch}"
+        super().__init__(
+            f"{broker}: {which}{where} were deleted before they were read. Put the segments back "
+            "if there is a copy; else go on without them (--allow-gaps), which counts them as "
+            "missing. Then ingest more often, or have the log kept longer or larger"
+        )
+
+
+class SegmentLate(LogError):
+    """A segment appeared behind what was read already."""
+
+    def __init__(self, path: str, broker: str, last: str) -> None:
+        super().__init__(
+            f"{path} was sealed or copied here after {last} of {broker} was read, and was never "
+            "read itself. Nothing is skipped in silence: move the file aside, or ingest all again "
+            "with a new checkpoint (--rebuild), which adds what the lake does not have"
+        )
+
+
+class DuplicateBroker(LogError):
+    """Two event logs have one name, or a folder holds another's segments."""
+
+    def __init__(self, broker: str, this: str, other: str) -> None:
+        super().__init__(
+            f"two event logs are called {broker}: {this} and {other}. A name stands for one log "
+            "for ever. Give one of them another name (--event-log-name), also if a broker was set "
+            "up anew with an empty log; or start a new lake"
+        )
+
+
+class LakeError(PipelineError):
+    """The lake, or what belongs to it, is not what it should be."""
+
+
+class NotALake(LakeError):
+    """Something else is in the directory."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is no lake of Onward: {reason}. Name an empty or a new directory")
+
+
+class NewerLake(LakeError):
+    """A newer version of Onward wrote the lake."""
+
+    def __init__(self, path: str, version: object) -> None:
+        super().__init__(f"{path} has the format {version}: upgrade Onward, or start a new lake")
+
+
+class NoCommit(LakeError):
+    """There is no lake, or nothing was ever written into it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} has no lake in it: run `onward pipeline ingest` first")
+
+
+class CheckpointLost(LakeError):
+    """The query's checkpoint is gone, or is older than the lake."""
+
+    def __init__(self, checkpoint: str, lake: str, reason: str) -> None:
+        super().__init__(
+            f"{checkpoint} {reason}, but {lake} was written with it. Put it back; or go on with a "
+            "new one (--rebuild): the lake stays as it is, all segments that are still there are "
+            "looked at, and those it does not have are added"
+        )
+
+
+class OtherQuery(LakeError):
+    """Lake and checkpoint are not of each other."""
+
+    def __init__(self, checkpoint: str, lake: str) -> None:
+        super().__init__(
+            f"{checkpoint} is the checkpoint of another lake than {lake}: name the two that belong "
+            "together, or a new directory for either; a lake goes on with a new checkpoint after "
+            "--rebuild"
+        )
+
+
+class LakeBusy(LakeError):
+    """Another process writes the lake."""
+
+    def __init__(self, path: str, waited: float) -> None:
+        super().__init__(
+            f"another process writes {path}, and has for {waited:.0f} s: wait for it, or stop it. "
+            "A lake has one ingest at a time; reports may be made meanwhile"
+        )
+
+
+class NeedsClassic(LakeError):
+    """Spark Connect cannot run it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} runs where Spark's driver runs and not through Spark Connect: what a batch is "
+            "given to is a function of the driver. Start it without --remote, or by spark-submit"
+        )
+
+
+_OURS: Final = re.compile(r"\bonward\.pipeline\._errors\.(?P<name>\w+): (?P<text>[^\n]+)")
+
+
+def known_error(error: BaseException | str) -> PipelineError | None:
+    """Return the error of the pipeline that Spark tells as text, the innermost; or `None`."""
+    if isinstance(error, PipelineError):
+        return error
+    found = None
+    for found in _OURS.finditer(str(error)):
+        pass
+    kind = globals().get(found["name"]) if found else None
+    if found is None or not (isinstance(kind, type) and issubclass(kind, PipelineError)):
+        return None
+    # Its own arguments are not in the text, which is all that it says.
+    made = kind.__new__(kind)
+    PipelineError.__init__(made, found["text"].rstrip())
+    return made
