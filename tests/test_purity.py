@@ -38,6 +38,7 @@ PURE = frozenset(
         "typing",
         "urllib.parse",
         "uuid",
+        "zlib",
     }
 )
 """Modules of values and algorithms. `io` is here for `BytesIO`, `uuid` for the type `UUID`."""

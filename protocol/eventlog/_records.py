@@ -109,6 +109,8 @@ class EventName(IntEnum):
     """The clock was set; `reason` says by how many microseconds."""
     LOST = 7
     """Events were not recorded; `reason` says how many and why."""
+    IDLE = 8
+    """Nothing happened since the segment was begun; the log is alive."""
 
 
 @dataclass(frozen=True, slots=True)

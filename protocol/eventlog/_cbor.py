@@ -1,0 +1,81 @@
+"""The CBOR in a segment: plain data, read with limits, written in one form."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+
+from cbor2 import dumps
+
+from ..payloads import CborCodec, PayloadError, PayloadLimits
+from ._errors import SegmentCorrupt
+
+__all__ = ["MAX_I64", "Fields", "dumps", "read"]
+
+MAX_I64: Final = (1 << 63) - 1
+"""Largest number of an event, time or count: 64 bits with a sign are what most readers have."""
+
+_MAX_ITEMS: Final = 1 << 24
+
+
+def read(body: bytes, offset: int) -> Any:
+    """Read the one item that a body holds.
+
+    Raises:
+        SegmentCorrupt: It is no plain CBOR.
+    """
+    # A body is at most as long as a block, and no item is shorter than a byte.
+    limits = PayloadLimits(size=max(len(body), 1), depth=8, items=_MAX_ITEMS)
+    try:
+        return CborCodec(limits).decode(body)
+    except PayloadError as error:
+        raise SegmentCorrupt(offset, f"CBOR: {error}") from None
+
+
+class Fields:
+    """The fields of a header or footer, each taken with the type and range it must have."""
+
+    __slots__ = ("_fields", "_offset")
+
+    def __init__(self, body: bytes, offset: int) -> None:
+        fields = read(body, offset)
+        self._offset = offset
+        if not isinstance(fields, dict):
+            self.refuse("no map")
+        self._fields: dict[Any, Any] = fields
+
+    def number(self, name: str, least: int = 0, most: int = MAX_I64) -> int:
+        """Return a whole number."""
+        value = self._fields.get(name)
+        if type(value) is not int or not least <= value <= most:
+            self.refuse(f"{name} is no number from {least} to {most}")
+        return value
+
+    def text(self, name: str) -> str:
+        """Return a text."""
+        value = self._fields.get(name)
+        if not isinstance(value, str):
+            self.refuse(f"{name} is no text")
+        return value
+
+    def octets(self, name: str, size: int) -> bytes:
+        """Return bytes of a fixed length."""
+        value = self._fields.get(name)
+        if not isinstance(value, bytes) or len(value) != size:
+            self.refuse(f"{name} is not {size} bytes")
+        return value
+
+    def rate(self, name: str) -> float:
+        """Return a rate from 0 to 1."""
+        value = self._fields.get(name)
+        if type(value) not in {int, float} or not 0 <= value <= 1:
+            self.refuse(f"{name} is no rate from 0 to 1")
+        return float(value)
+
+    def expect(self, name: str, value: object) -> None:
+        """Check that a field has the one value that this version has."""
+        if self._fields.get(name) != value:
+            self.refuse(f"{name} is not {value!r}")
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Say what is wrong."""
+        raise SegmentCorrupt(self._offset, reason)

@@ -1,0 +1,63 @@
+"""The mark in a message's tracing text that has every node record the message.
+
+```
+{"onward.log": "00f067aa0ba902b7-3"}
+```
+
+The trace id, 16 hexadecimal digits, and how many hops were recorded before, 0 to 255. Who
+records a message hands it on with the mark of the next hop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .._tracing import write_tracing
+
+__all__ = ["MAX_LOG_HOP", "LogMark", "log_mark_of", "with_log_mark"]
+
+MAX_LOG_HOP: Final = 255
+"""Most hops that a mark counts; it stays there."""
+
+LOG_KEY: Final = "onward.log"
+_MARK: Final = re.compile(r"([0-9a-f]{16})-([0-9]{1,3})")
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """What makes the hops of a message be recorded.
+
+    Attributes:
+        trace_id: Which message: 64 bits.
+        hop: How many hops were recorded on the way to here, 0 to `MAX_LOG_HOP`.
+    """
+
+    trace_id: int
+    hop: int = 0
+
+    def next(self) -> LogMark:
+        """Return the mark as the next hop is to see it."""
+        return LogMark(self.trace_id, min(self.hop + 1, MAX_LOG_HOP))
+
+    def __str__(self) -> str:
+        return f"{self.trace_id:016x}-{self.hop}"
+
+
+def log_mark_of(fields: Mapping[str, str]) -> LogMark | None:
+    """Return the mark in what a tracing text holds; `None` if there is none, or a bad one."""
+    match = _MARK.fullmatch(fields.get(LOG_KEY, ""))
+    if match is None or int(match[2]) > MAX_LOG_HOP:
+        return None
+    return LogMark(int(match[1], 16), int(match[2]))
+
+
+def with_log_mark(fields: Mapping[str, str], mark: LogMark) -> str | None:
+    """Write a tracing text with another mark, and all else as it is.
+
+    Returns:
+        The text; `None` if it would be over `MAX_TRACING` bytes.
+    """
+    return write_tracing({**fields, LOG_KEY: str(mark)})

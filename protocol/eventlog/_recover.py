@@ -1,0 +1,63 @@
+"""What to do with a segment that its writer left open: keep its whole blocks, and seal it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._blocks import EVENTS, FLOWS, HOPS
+from ._errors import EventLogError
+from ._header import SegmentFooter, SegmentHeader
+from ._scan import Scan
+
+__all__ = ["Recovered", "recover"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What is left of a segment.
+
+    The first `valid` bytes, with the footer behind them, are a sealed segment; where it is
+    `sealed` already, the first `valid` bytes are.
+
+    Attributes:
+        header: Whose it is; `None` if that cannot be read, and then nothing is left.
+        valid: How many bytes to keep: the header and whole blocks.
+        footer: What they hold.
+        lost: How many bytes behind them are lost.
+        reason: Why they are; empty if nothing is lost.
+        sealed: Whether the footer is among the bytes to keep.
+    """
+
+    header: SegmentHeader | None
+    valid: int
+    footer: SegmentFooter
+    lost: int
+    reason: str
+    sealed: bool = False
+
+
+def recover(data: bytes | memoryview) -> Recovered:
+    """Say what of a segment can be kept: everything up to the first block that is not whole.
+
+    It never raises: bytes that are no segment give one without a header. That goes for a segment
+    of a later format as well, which is nothing to be cut.
+
+    Args:
+        data: All of the file.
+    """
+    try:
+        scan = Scan(data)
+    except EventLogError as error:
+        return Recovered(None, 0, SegmentFooter(0, 0, 0, 0, 0), len(data), str(error))
+    reason = ""
+    while scan.offset < len(data):
+        try:
+            scan.step()
+        except EventLogError as error:
+            reason = str(error)
+            break
+    footer = scan.footer or SegmentFooter(
+        scan.records[HOPS], scan.records[FLOWS], scan.records[EVENTS], scan.last_seq, scan.end_us
+    )
+    lost = len(data) - scan.offset
+    return Recovered(scan.header, scan.offset, footer, lost, reason, scan.footer is not None)

@@ -1,0 +1,147 @@
+"""Sealed segments, read: any damage is an error, and never a record that was not written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ._errors import SegmentCorrupt
+from ._header import SegmentFooter, SegmentHeader
+from ._records import FLOW, HOP, Asked, Flow, Hop, RouteEvent
+from ._scan import RecordBlock, Scan
+
+__all__ = ["Segment", "read_segment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A sealed segment. It refers to the bytes it was read from; the records are not copied.
+
+    Attributes:
+        header: Whose it is.
+        footer: What it holds.
+        names: The names; number 1 is the first.
+        routes: The route ids, 16 bytes each; number 1 is the first.
+        tagsets: The tag sets; number 1 is the first.
+        events: The route events.
+        hop_blocks: The hops as they were written, block by block.
+        flow_blocks: The flows as they were written.
+    """
+
+    header: SegmentHeader
+    footer: SegmentFooter
+    names: tuple[str, ...]
+    routes: tuple[bytes, ...]
+    tagsets: tuple[Asked, ...]
+    events: tuple[RouteEvent, ...]
+    hop_blocks: tuple[RecordBlock, ...]
+    flow_blocks: tuple[RecordBlock, ...]
+
+    @property
+    def hop_bodies(self) -> tuple[memoryview, ...]:
+        """The hops, 64 bytes each, for who reads them many at a time.
+
+        That their numbers rise, and that what they refer to is there, is not checked inside of
+        a block: `hops` does.
+        """
+        return tuple(block.body for block in self.hop_blocks)
+
+    @property
+    def flow_bodies(self) -> tuple[memoryview, ...]:
+        """The flows, 56 bytes each: see `hop_bodies`."""
+        return tuple(block.body for block in self.flow_blocks)
+
+    @property
+    def missing(self) -> int:
+        """How many numbers were given, and what had them was lost before it was written."""
+        given = self.footer.last_seq - self.header.first_seq + 1
+        return given - self.footer.hops - self.footer.flows - self.footer.events
+
+    def hops(self) -> Iterator[Hop]:
+        """Yield the hops.
+
+        Raises:
+            SegmentCorrupt: One refers to what is not there, or is out of order.
+        """
+        last = 0
+        for block in self.hop_blocks:
+            offset = block.offset
+            for fields in HOP.iter_unpack(block.body):
+                hop = Hop(*fields)
+                _check(hop, last, block, offset)
+                last = hop.seq
+                offset += HOP.size
+                yield hop
+
+    def flows(self) -> Iterator[Flow]:
+        """Yield the flows.
+
+        Raises:
+            SegmentCorrupt: One refers to what is not there, or is out of order, or its spare
+                bits are not 0.
+        """
+        last = 0
+        for block in self.flow_blocks:
+            offset = block.offset
+            for *front, spare, frames, octets in FLOW.iter_unpack(block.body):
+                flow = Flow(*front, frames, octets)
+                if spare:
+                    raise SegmentCorrupt(offset, "a flow whose spare bits are not 0")
+                _check(flow, last, block, offset)
+                last = flow.seq
+                offset += FLOW.size
+                yield flow
+
+    def check(self) -> None:
+        """Look at every record.
+
+        Raises:
+            SegmentCorrupt: One is wrong: see `hops` and `flows`.
+        """
+        for _ in self.hops():
+            pass
+        for _ in self.flows():
+            pass
+
+
+def _check(record: Hop | Flow, last: int, block: RecordBlock, offset: int) -> None:
+    if record.seq <= last:
+        raise SegmentCorrupt(offset, "records whose numbers do not rise")
+    if (
+        record.origin > block.names
+        or record.dest > block.names
+        or record.route > block.routes
+        or record.tagset > block.tagsets
+    ):
+        raise SegmentCorrupt(offset, "a record that refers to what has no number yet")
+
+
+def read_segment(data: bytes | memoryview) -> Segment:
+    """Read a sealed segment, whole.
+
+    Every byte is covered by a check; what the blocks list is held against the limits. The hops
+    and flows are looked at when they are asked for: see `Segment.check`.
+
+    Args:
+        data: All of the file. The segment refers to it as long as it lives.
+
+    Raises:
+        SegmentUnfinished: It has no footer.
+        SegmentCorrupt: It is damaged, is no segment, or there are bytes behind the footer.
+        SegmentNewer: It is of a later format.
+    """
+    scan = Scan(data)
+    while scan.footer is None:
+        scan.step()
+    if scan.offset != len(data):
+        raise SegmentCorrupt(scan.offset, "bytes behind the footer")
+    return Segment(
+        scan.header,
+        scan.footer,
+        tuple(scan.names),
+        tuple(scan.routes),
+        tuple(scan.tagsets),
+        tuple(scan.events),
+        tuple(scan.hop_blocks),
+        tuple(scan.flow_blocks),
+    )
