@@ -1,3 +1,61 @@
-"""Batches of messages that are sent again after a failure and taken once. Pure."""
+"""Batches of rows that are sent again after a failure and taken once, without I/O.
 
-__all__: list[str] = []
+A sender numbers the rows of a partition in each epoch, and sends them in batches until each is
+answered. [`BatchReceiver`][onward.protocol.batches.BatchReceiver] says which rows are new.
+
+```python
+receiver = BatchReceiver()
+found = receiver.receive(decode_batch(payload))
+if isinstance(found, BatchRows):
+    ...  # do something with found.rows
+    found = receiver.taken(found)
+answer = encode_answer(found)
+```
+"""
+
+from ._errors import BatchFrameError, BatchTooBig
+from ._frames import (
+    MAX_BATCH,
+    MAX_NUMBER,
+    MAX_QUERY,
+    MAX_ROWS,
+    MAX_TO,
+    Batch,
+    BatchAnswer,
+    Reason,
+    Status,
+    decode_answer,
+    decode_batch,
+    encode_answer,
+    encode_batch,
+)
+from ._receiver import (
+    BatchOptions,
+    BatchProgress,
+    BatchReceiver,
+    BatchReceiverStatistics,
+    BatchRows,
+)
+
+__all__ = [
+    "MAX_BATCH",
+    "MAX_NUMBER",
+    "MAX_QUERY",
+    "MAX_ROWS",
+    "MAX_TO",
+    "Batch",
+    "BatchAnswer",
+    "BatchFrameError",
+    "BatchOptions",
+    "BatchProgress",
+    "BatchReceiver",
+    "BatchReceiverStatistics",
+    "BatchRows",
+    "BatchTooBig",
+    "Reason",
+    "Status",
+    "decode_answer",
+    "decode_batch",
+    "encode_answer",
+    "encode_batch",
+]

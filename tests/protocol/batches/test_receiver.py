@@ -1,0 +1,263 @@
+"""Which rows are new: each is handed on once, in order, whatever is sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from onward.protocol.batches import (
+    MAX_BATCH,
+    MAX_ROWS,
+    Batch,
+    BatchAnswer,
+    BatchOptions,
+    BatchProgress,
+    BatchReceiver,
+    BatchRows,
+    Reason,
+    Status,
+)
+
+
+def batch(
+    first: int, *rows: bytes, last: bool = False, epoch: int = 0, partition: int = 0
+) -> Batch:
+    return Batch("q", partition, epoch, first, rows, last)
+
+
+def take(receiver: BatchReceiver, sent: Batch) -> tuple[tuple[bytes, ...], BatchAnswer]:
+    """Send a batch; return the rows that were handed on, and the answer."""
+    found = receiver.receive(sent)
+    if isinstance(found, BatchAnswer):
+        return (), found
+    return found.rows, receiver.taken(found)
+
+
+def accepted(expected: int) -> BatchAnswer:
+    return BatchAnswer(Status.ACCEPTED, expected)
+
+
+def duplicate(expected: int) -> BatchAnswer:
+    return BatchAnswer(Status.DUPLICATE, expected)
+
+
+def refused(reason: Reason, expected: int) -> BatchAnswer:
+    return BatchAnswer(Status.REFUSED, expected, reason)
+
+
+def test_rows_are_handed_on_in_order_and_once() -> None:
+    receiver = BatchReceiver()
+    assert take(receiver, batch(0, b"a", b"b")) == ((b"a", b"b"), accepted(2))
+    assert take(receiver, batch(0, b"a", b"b")) == ((), duplicate(2))
+    assert take(receiver, batch(2, b"c", last=True)) == ((b"c",), accepted(3))
+    assert take(receiver, batch(2, b"c", last=True)) == ((), duplicate(3))
+    assert take(receiver, batch(0, b"a")) == ((), duplicate(3))
+
+
+def test_of_a_batch_of_another_size_only_the_new_rows_are_handed_on() -> None:
+    receiver = BatchReceiver()
+    take(receiver, batch(0, b"a", b"b"))
+    found = receiver.receive(batch(1, b"b", b"c", b"d"))
+    assert isinstance(found, BatchRows)
+    assert (found.first, found.rows) == (2, (b"c", b"d"))
+    assert found.progress == BatchProgress("q", "", 0, 0, 4, finished=False)
+    assert receiver.taken(found) == accepted(4)
+    assert receiver.statistics().rows == 4
+    assert receiver.statistics().duplicates == 1
+
+
+def test_an_end_without_rows_ends_the_epoch() -> None:
+    receiver = BatchReceiver()
+    take(receiver, batch(0, b"a"))
+    assert take(receiver, batch(1, last=True)) == ((), accepted(1))
+    assert take(receiver, batch(1, last=True)) == ((), duplicate(1))
+    assert take(receiver, batch(0, b"x", epoch=1)) == ((b"x",), accepted(1))
+
+
+def test_a_gap_is_refused_and_says_what_is_expected() -> None:
+    receiver = BatchReceiver()
+    assert take(receiver, batch(5, b"a")) == ((), refused(Reason.GAP, 0))
+    take(receiver, batch(0, b"a"))
+    assert take(receiver, batch(2, b"c")) == ((), refused(Reason.GAP, 1))
+    take(receiver, batch(1, b"b", last=True))
+    assert take(receiver, batch(1, b"y", epoch=1)) == ((), refused(Reason.GAP, 0))
+    assert receiver.statistics().refused == {"GAP": 3}
+
+
+def test_a_new_epoch_begins_when_the_one_before_has_ended() -> None:
+    receiver = BatchReceiver()
+    take(receiver, batch(0, b"a"))
+    assert take(receiver, batch(0, b"x", epoch=1)) == ((), refused(Reason.UNFINISHED, 1))
+    take(receiver, batch(1, b"b", last=True))
+    assert take(receiver, batch(0, b"x", epoch=7)) == ((b"x",), accepted(1))
+    assert take(receiver, batch(0, b"a", b"b", last=True)) == ((), duplicate(2))
+
+
+def test_an_epoch_that_ends_elsewhere_is_told_from_a_duplicate() -> None:
+    receiver = BatchReceiver()
+    take(receiver, batch(0, b"a", b"b"))
+    assert take(receiver, batch(0, b"a", last=True)) == ((), refused(Reason.CHANGED, 2))
+    take(receiver, batch(2, last=True))
+    assert take(receiver, batch(2, b"c")) == ((), refused(Reason.CHANGED, 2))
+    assert take(receiver, batch(0, b"a", last=True)) == ((), refused(Reason.CHANGED, 2))
+    assert take(receiver, batch(0, b"a", b"b", last=True)) == ((), duplicate(2))
+
+
+def test_rows_in_hand_hold_back_their_partition_and_no_other() -> None:
+    receiver = BatchReceiver()
+    found = receiver.receive(batch(0, b"a"))
+    assert isinstance(found, BatchRows)
+    assert receiver.receive(batch(0, b"a")) == refused(Reason.BUSY, 0)
+    assert receiver.statistics().in_hand == 1
+    assert take(receiver, batch(0, b"x", partition=1)) == ((b"x",), accepted(1))
+    assert receiver.failed(found) == refused(Reason.FAILED, 0)
+    assert take(receiver, batch(0, b"a")) == ((b"a",), accepted(1))
+
+
+def test_rows_that_are_not_in_hand_cannot_be_put_down() -> None:
+    receiver = BatchReceiver()
+    found = receiver.receive(batch(0, b"a"))
+    assert isinstance(found, BatchRows)
+    receiver.taken(found)
+    for again in (receiver.taken, receiver.failed, BatchReceiver().taken):
+        with pytest.raises(ValueError, match="not in hand"):
+            again(found)
+
+
+def test_at_the_limit_the_partition_not_heard_of_for_the_longest_is_forgotten() -> None:
+    receiver = BatchReceiver(BatchOptions(max_partitions=2))
+    take(receiver, batch(0, b"a", partition=1))
+    take(receiver, batch(0, b"a", partition=2))
+    take(receiver, batch(0, b"a", partition=1))  # heard of again
+    take(receiver, batch(0, b"a", partition=3))
+    assert receiver.statistics().forgotten == 1
+    assert take(receiver, batch(1, b"b", partition=2)) == ((), refused(Reason.GAP, 0))
+    assert take(receiver, batch(0, b"a", partition=2))[0] == (b"a",)
+
+
+def test_what_has_rows_in_hand_is_not_forgotten() -> None:
+    receiver = BatchReceiver(BatchOptions(max_partitions=1))
+    found = receiver.receive(batch(0, b"a", partition=1))
+    assert isinstance(found, BatchRows)
+    assert receiver.receive(batch(0, b"a", partition=2)) == refused(Reason.BUSY, 0)
+    receiver.taken(found)
+    assert take(receiver, batch(0, b"a", partition=2))[0] == (b"a",)
+
+
+def test_who_is_given_its_progress_knows_what_it_had() -> None:
+    first = BatchReceiver()
+    take(first, batch(0, b"a", b"b"))
+    take(first, batch(0, b"z", last=True, partition=1))
+    second = BatchReceiver(progress=first.progress)
+    assert second.progress == first.progress
+    assert take(second, batch(0, b"a", b"b", b"c")) == ((b"c",), accepted(3))
+    assert take(second, batch(0, b"z", last=True, partition=1)) == ((), duplicate(1))
+    third = BatchReceiver(BatchOptions(max_partitions=1), first.progress)
+    assert third.statistics().forgotten == 1
+    assert [each.partition for each in third.progress] == [1]
+
+
+def test_what_cannot_be_read_is_counted_as_well() -> None:
+    receiver = BatchReceiver()
+    assert receiver.refuse(Reason.BROKEN) == refused(Reason.BROKEN, 0)
+    assert receiver.statistics().refused == {"BROKEN": 1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_partitions": 0},
+        {"max_rows": 0},
+        {"max_rows": MAX_ROWS + 1},
+        {"max_bytes": 0},
+        {"max_bytes": MAX_BATCH + 1},
+    ],
+)
+def test_limits_that_let_nothing_through_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        BatchOptions(**wrong)
+    assert BatchReceiver().options == BatchOptions()
+
+
+class Trouble:
+    """Senders that retry over a way that loses batches and answers, doubles and delays them.
+
+    Attempts at an epoch begin at row 0, with batches of a size of their own, and may be given up in
+    the middle; several go on side by side.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.receiver = BatchReceiver()
+        self.taken: dict[int, list[bytes]] = {partition: [] for partition in range(3)}
+        self.delayed: list[Batch] = []
+        self.truth = {
+            partition: [
+                [b"%d/%d/%d" % (partition, epoch, row) for row in range(random.randrange(9))]
+                for epoch in range(3)
+            ]
+            for partition in range(3)
+        }
+
+    def arrive(self, sent: Batch) -> BatchAnswer:
+        found = self.receiver.receive(sent)
+        if isinstance(found, BatchAnswer):
+            return found
+        if self.random.random() < 0.2:
+            return self.receiver.failed(found)
+        self.taken[sent.partition].extend(found.rows)
+        return self.receiver.taken(found)
+
+    def send(self, sent: Batch) -> BatchAnswer | None:
+        random = self.random
+        for _ in range(random.choice((0, 1, 1, 1, 2))):
+            if self.delayed and random.random() < 0.3:
+                self.arrive(self.delayed.pop(random.randrange(len(self.delayed))))
+            if random.random() < 0.1:
+                self.delayed.append(sent)
+                continue
+            answer = self.arrive(sent)
+            if random.random() < 0.8:
+                return answer
+        return None
+
+    def attempt(self, partition: int, epoch: int) -> Iterator[bool]:
+        """Send an epoch; yield after each batch whether all has been answered for."""
+        rows, at, size = self.truth[partition][epoch], 0, self.random.randint(1, 4)
+        while True:
+            last = at + size >= len(rows)
+            answer = self.send(Batch("q", partition, epoch, at, tuple(rows[at : at + size]), last))
+            done = answer is not None and answer.done
+            yield done and last
+            at += size if done else 0
+
+    def run(self, epoch: int) -> None:
+        left = {partition: [self.attempt(partition, epoch)] for partition in self.truth}
+        while left:
+            partition = self.random.choice(list(left))
+            if self.random.random() < 0.1:
+                left[partition].append(self.attempt(partition, epoch))
+            elif len(left[partition]) > 1 and self.random.random() < 0.1:
+                left[partition].pop(0)  # the task died
+            elif next(self.random.choice(left[partition])):
+                del left[partition]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_each_row_is_handed_on_once_and_in_order_whatever_is_lost_and_sent_again(
+    seed: int,
+) -> None:
+    trouble = Trouble(Random(seed))
+    for epoch in range(3):
+        trouble.run(epoch)
+    for each in trouble.delayed:
+        trouble.arrive(each)
+
+    for partition, epochs in trouble.truth.items():
+        assert trouble.taken[partition] == [row for rows in epochs for row in rows]
+    assert trouble.receiver.statistics().in_hand == 0
+    assert {each.epoch for each in trouble.receiver.progress} == {2}
