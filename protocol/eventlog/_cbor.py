@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from cbor2 import dumps
 
@@ -41,7 +41,7 @@ class Fields:
         self._offset = offset
         if not isinstance(fields, dict):
             self.refuse("no map")
-        self._fields: dict[Any, Any] = fields
+        self._fields = cast("dict[object, object]", fields)
 
     def number(self, name: str, least: int = 0, most: int = MAX_I64) -> int:
         """Return a whole number."""
@@ -67,9 +67,11 @@ class Fields:
     def rate(self, name: str) -> float:
         """Return a rate from 0 to 1."""
         value = self._fields.get(name)
-        if type(value) not in {int, float} or not 0 <= value <= 1:
+        if type(value) is int:
+            value = float(value)
+        if type(value) is not float or not 0 <= value <= 1:
             self.refuse(f"{name} is no rate from 0 to 1")
-        return float(value)
+        return value
 
     def expect(self, name: str, value: object) -> None:
         """Check that a field has the one value that this version has."""

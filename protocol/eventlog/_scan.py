@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 from struct import Struct
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 from zlib import crc32
 
 from ..broker import ID_SIZE, MAX_TAGS, RoutingType, TagList
@@ -39,6 +39,9 @@ __all__ = ["RecordBlock", "Scan"]
 T = TypeVar("T")
 
 _CHECK_OFFSET: Final = BLOCK_HEADER.size - 4
+_ROUTINGS: Final = {int(routing): routing for routing in RoutingType}
+_MOST_KEY: Final = 1 << 24
+_EVENT_NAMES: Final = {int(name): name for name in EventName}
 _SEQ: Final = Struct("<Q")
 _SEQ_AND_TIME: Final = Struct("<Qq")
 _FLOW_TIMES: Final = Struct("<QqI")
@@ -102,8 +105,10 @@ class Scan:
         self.flow_blocks: list[RecordBlock] = []
         self.events: list[RouteEvent] = []
         self.footer: SegmentFooter | None = None
-        self.records = {HOPS: 0, FLOWS: 0, EVENTS: 0}
-        self._last = dict.fromkeys((HOPS, FLOWS, EVENTS), self.header.first_seq - 1)
+        self.records: dict[bytes, int] = {HOPS: 0, FLOWS: 0, EVENTS: 0}
+        self._last: dict[bytes, int] = dict.fromkeys(
+            (HOPS, FLOWS, EVENTS), self.header.first_seq - 1
+        )
         self.end_us = self.header.started_us
 
     @property
@@ -161,70 +166,69 @@ class Scan:
 
     # --- lists of CBOR --------------------------------------------------------------------
 
-    def _list(self, body: memoryview) -> list[Any]:
+    def _list(self, body: memoryview) -> list[object]:
         items = read(bytes(body), self.offset)
         if not isinstance(items, list):
             raise self._corrupt("no list")
-        return cast("list[Any]", items)
+        return cast("list[object]", items)
 
     def _define(self, known: list[T], more: list[T], limit: int) -> None:
         if len(known) + len(more) > limit:
             raise self._corrupt(f"over {limit} numbers are given")
         known += more
 
-    def _name(self, item: Any) -> str:
+    def _name(self, item: object) -> str:
         if not isinstance(item, str) or not 0 < len(item.encode()) <= MAX_NAME:
             raise self._corrupt(f"a name that is no text of 1 to {MAX_NAME} bytes")
         return item
 
-    def _route(self, item: Any) -> bytes:
+    def _route(self, item: object) -> bytes:
         if not isinstance(item, bytes) or len(item) != ID_SIZE:
             raise self._corrupt(f"a route id that is not {ID_SIZE} bytes")
         return item
 
-    def _asked(self, item: Any) -> Asked:
+    def _asked(self, item: object) -> Asked:
         tags, routing, method = self._fields(item, 3)
         if not isinstance(method, str):
             raise self._corrupt("a method that is no text")
-        try:
-            return Asked(self._tags(tags), RoutingType(routing), method)
-        except ValueError as error:
-            if isinstance(error, SegmentCorrupt):
-                raise
-            raise self._corrupt("a routing that is none") from None
+        if type(routing) is not int or routing not in _ROUTINGS:
+            raise self._corrupt("a routing that is none")
+        return Asked(self._tags(tags), _ROUTINGS[routing], method)
 
-    def _tags(self, items: Any) -> TagList:
-        if not isinstance(items, list) or len(cast("list[Any]", items)) > MAX_TAGS:
+    def _tags(self, items: object) -> TagList:
+        if not isinstance(items, list) or len(cast("list[object]", items)) > MAX_TAGS:
             raise self._corrupt(f"no list of at most {MAX_TAGS} tags")
-        return tuple(self._tag(item) for item in cast("list[Any]", items))
+        return tuple(self._tag(item) for item in cast("list[object]", items))
 
-    def _tag(self, item: Any) -> tuple[int | str, str | None]:
+    def _tag(self, item: object) -> tuple[int | str, str | None]:
         key, value = self._fields(item, 2)
-        if not ((type(key) is int and 0 <= key < 1 << 24) or (isinstance(key, str) and key)):
-            raise self._corrupt("a tag whose key is no number and no text")
         if value is not None and not isinstance(value, str):
             raise self._corrupt("a tag whose value is no text and not null")
-        return cast("int | str", key), value
+        if isinstance(key, str) and key:
+            return key, value
+        if type(key) is int and 0 <= key < _MOST_KEY:
+            return key, value
+        raise self._corrupt("a tag whose key is no number and no text")
 
-    def _fields(self, item: Any, count: int) -> list[Any]:
-        if not isinstance(item, list) or len(cast("list[Any]", item)) != count:
+    def _fields(self, item: object, count: int) -> list[object]:
+        if not isinstance(item, list) or len(cast("list[object]", item)) != count:
             raise self._corrupt(f"no list of {count}")
-        return cast("list[Any]", item)
+        return cast("list[object]", item)
 
-    def _event(self, item: Any) -> RouteEvent:
+    def _event(self, item: object) -> RouteEvent:
         seq, ts_us, name, route_id, node, tags, reason = self._fields(item, 7)
         if type(seq) is not int or type(ts_us) is not int or not -MAX_I64 <= ts_us <= MAX_I64:
             raise self._corrupt("an event whose number or time is none")
         if not isinstance(node, str) or not isinstance(reason, str):
             raise self._corrupt("an event whose node or reason is no text")
-        if name not in set(EventName):
+        if type(name) is not int or name not in _EVENT_NAMES:
             raise self._corrupt("an event of an unknown name")
         route = None if route_id is None else self._route(route_id)
-        return RouteEvent(seq, ts_us, EventName(name), route, node, self._tags(tags), reason)
+        return RouteEvent(seq, ts_us, _EVENT_NAMES[name], route, node, self._tags(tags), reason)
 
     # --- what is numbered -----------------------------------------------------------------
 
-    def _take_events(self, items: list[Any]) -> None:
+    def _take_events(self, items: list[object]) -> None:
         events = [self._event(item) for item in items]
         if not events:
             return

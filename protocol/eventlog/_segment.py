@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ._errors import SegmentCorrupt
 from ._header import SegmentFooter, SegmentHeader
@@ -11,6 +12,9 @@ from ._records import FLOW, HOP, Asked, Flow, Hop, RouteEvent
 from ._scan import RecordBlock, Scan
 
 __all__ = ["Segment", "read_segment"]
+
+_SPARE: Final = 9
+"""Where in a flow the bits are that mean nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,9 @@ class Segment:
         last = 0
         for block in self.flow_blocks:
             offset = block.offset
-            for *front, spare, frames, octets in FLOW.iter_unpack(block.body):
-                flow = Flow(*front, frames, octets)
-                if spare:
+            for fields in FLOW.iter_unpack(block.body):
+                flow = Flow(*fields[:_SPARE], *fields[_SPARE + 1 :])
+                if fields[_SPARE]:
                     raise SegmentCorrupt(offset, "a flow whose spare bits are not 0")
                 _check(flow, last, block, offset)
                 last = flow.seq
