@@ -1,0 +1,165 @@
+"""The page: one file, nothing from elsewhere, and what users have named is text in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from onward.pipeline.report import Page, render
+from onward.pipeline.report._render import _plotly
+from tests.support.report_pages import DAY, busy_day, empty_day
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&<b>\u2028"
+
+SECTIONS = (
+    *("traffic", "latency", "slo", "unroutable", "shards", "churn", "paths", "replay", "audit"),
+    "logs",
+)
+
+
+class Reader(HTMLParser):
+    """Notes elements, their attributes, and the visible text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self._hidden = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._hidden = tag in {"script", "style"}
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden = self._hidden and tag not in {"script", "style"}
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.text.append(data)
+
+
+def read(page: Page) -> Reader:
+    # Plotly is most of the page, and not ours to look at.
+    reader = Reader()
+    reader.feed(render(page).replace(_plotly(), ""))
+    return reader
+
+
+def figures(page: Page) -> dict[str, object]:
+    found = re.search(r"id=figures>(.*?)</script>", render(page), re.DOTALL)
+    assert found is not None
+    loaded: dict[str, object] = json.loads(found[1])
+    return loaded
+
+
+def test_it_has_all_sections_with_their_plots_and_a_link_to_each() -> None:
+    reader = read(busy_day())
+    ids = [of.get("id") for tag, of in reader.elements if tag == "section"]
+    links = [of.get("href") for tag, of in reader.elements if tag == "a"]
+    assert tuple(ids) == SECTIONS
+    assert links == [f"#{name}" for name in SECTIONS]
+    places = {of["id"] for tag, of in reader.elements if tag == "div" and "id" in of}
+    assert places == {f"plot-{name}" for name in figures(busy_day())}
+    assert len(places) == 8
+
+
+def test_no_two_elements_have_one_id() -> None:
+    ids = [of["id"] for _, of in read(busy_day()).elements if "id" in of]
+    assert len(ids) == len(set(ids))
+
+
+def test_what_was_not_asked_for_is_left_out() -> None:
+    reader = read(Page(DAY))
+    assert [of.get("id") for tag, of in reader.elements if tag == "section"] == ["logs"]
+    assert figures(Page(DAY)) == {}
+
+
+def test_an_empty_day_says_so_in_each_section() -> None:
+    text = "".join(read(empty_day()).text)
+    for said in (
+        "Nothing was sent on this day.",
+        "No request of this day was sampled.",
+        "No objective was given",
+        "Everything that was asked for had a route.",
+        "Nothing was asked for by shard.",
+        "No destination came or went.",
+        "No message of this day was sampled.",
+        "There was no traffic to rehearse with.",
+        "Nothing was counted on this day.",
+        "The lake holds no log for this day.",
+        "Nothing to audit",
+        "no log holds anything for it",
+    ):
+        assert said in text
+    assert figures(empty_day()) == {}
+
+
+def test_what_users_have_named_is_text_wherever_it_stands() -> None:
+    page = busy_day(named=EVIL)
+    plain, evil = read(busy_day()), read(page)
+    # The same elements, and none of theirs.
+    assert [tag for tag, _ in evil.elements] == [tag for tag, _ in plain.elements]
+    assert not any(name.startswith("on") for _, of in evil.elements for name in of)
+    assert "alert(1)" in "".join(evil.text)
+    written = render(page).replace(_plotly(), "")
+    assert written.count("<script") == render(busy_day()).replace(_plotly(), "").count("<script")
+    assert "<img" not in written
+    # Plotly shows some tags as formatting: in plots they are text as well.
+    assert "<script>" not in json.dumps(figures(page))
+
+
+def test_it_asks_for_nothing_from_elsewhere() -> None:
+    reader = read(busy_day())
+    policy = next(of for tag, of in reader.elements if of.get("http-equiv"))
+    assert "default-src 'none'" in str(policy["content"])
+    for tag, of in reader.elements:
+        assert tag not in {"link", "img", "iframe", "object", "embed"}
+        assert "src" not in of
+        assert not str(of.get("href") or "#").startswith("http")
+    assert "cdn." not in render(busy_day()).replace(_plotly(), "")
+
+
+def test_the_same_page_is_written_the_same() -> None:
+    assert render(busy_day()) == render(busy_day())
+
+
+def test_the_head_says_the_day_the_verdict_and_the_figures() -> None:
+    text = "".join(read(busy_day()).text)
+    assert "Friday, 20 November 2026" in text
+    assert "Audit: it all adds up" in text
+    assert "4.81 M" in text
+    assert "eu-1, eu-2, us-1: complete" in text
+
+
+@pytest.mark.parametrize(
+    ("missing", "duplicated", "said"),
+    [
+        (3, 0, "Audit: 3 missing"),
+        (0, 1200, "Audit: 1\u202f200 counted twice"),
+        (-1, 1, "Audit: -1 missing and 1 counted twice"),
+    ],
+)
+def test_an_audit_that_does_not_add_up_is_the_first_thing_said(
+    missing: int, duplicated: int, said: str
+) -> None:
+
+    page = busy_day()
+    assert page.audit is not None
+    audit = replace(page.audit, missing=missing, duplicated=duplicated)
+    assert said in "".join(read(replace(page, audit=audit)).text)
+
+
+def test_what_is_not_shown_is_counted() -> None:
+    text = "".join(read(busy_day()).text)
+    for said in ("and 7 more pairs, with 1\u202f234 frames", "and 3 more destinations"):
+        assert said in text
+
+
+def test_late_events_ask_for_another_run() -> None:
+
+    text = "".join(read(replace(busy_day(), late=12)).text)
+    assert "12 events came after the day had been closed: run the reports again." in text
