@@ -1,3 +1,12 @@
-"""Take batches of messages, each once however often it is sent."""
+"""Take batches of rows, each row once however often it is sent.
 
-__all__: list[str] = []
+A [`BatchWorker`][onward.actors.batches.BatchWorker] takes them at an address of a node,
+[`serve_batches`][onward.actors.batches.serve_batches] in a service of a broker. They are sent by
+the pipeline's sink, `df.write.format("onward")`, or by whoever writes the frames of
+`onward.protocol.batches`.
+"""
+
+from ._taker import BatchTaker, HandleRows
+from ._worker import BATCHES, BatchWorker, serve_batches
+
+__all__ = ["BATCHES", "BatchTaker", "BatchWorker", "HandleRows", "serve_batches"]

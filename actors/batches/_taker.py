@@ -1,0 +1,151 @@
+"""`BatchTaker`: takes batches as bytes, hands their new rows on, and makes the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeAlias
+
+from ...protocol.batches import (
+    Batch,
+    BatchAnswer,
+    BatchFrameError,
+    BatchOptions,
+    BatchProgress,
+    BatchReceiver,
+    BatchReceiverStatistics,
+    BatchRows,
+    BatchTooBig,
+    Reason,
+    decode_batch,
+    encode_answer,
+)
+
+__all__ = ["BatchTaker", "HandleRows"]
+
+HandleRows: TypeAlias = Callable[[tuple[bytes, ...], BatchRows], Awaitable[None] | None]
+"""What is done with rows, `def` or `async def`: it gets those that are new, and what they are of.
+
+If it raises, its rows count as not taken and come again. So it does all of it or nothing.
+"""
+
+_OPTIONS: Final = BatchOptions()
+_logger: Final = logging.getLogger("onward.actors.batches")
+
+
+class _Turn:
+    """Whose turn it is at one partition: one batch after the other, in the order they came."""
+
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+
+
+class BatchTaker:
+    """Takes batches of any number of senders, and hands each row on once.
+
+    The batches of a partition are handled one after the other, in the order they come; those of
+    different partitions side by side. All of it belongs to one event loop.
+
+    Args:
+        handle: What is done with rows.
+        options: How much it takes and remembers.
+        progress: How far partitions had come, of a taker before it.
+        max_waiting: Batches that are in hand or wait for one that is, of all partitions. More are
+            refused (`BUSY`), and sent again.
+
+    Raises:
+        ValueError: `max_waiting` is below 1.
+    """
+
+    def __init__(
+        self,
+        handle: HandleRows,
+        *,
+        options: BatchOptions = _OPTIONS,
+        progress: Iterable[BatchProgress] = (),
+        max_waiting: int = 256,
+    ) -> None:
+        if max_waiting < 1:
+            raise ValueError(f"max_waiting must be at least 1, not {max_waiting}")
+        self._handle = handle
+        self._receiver = BatchReceiver(options, progress)
+        self._max_waiting = max_waiting
+        self._turns: dict[tuple[str, str, int], _Turn] = {}
+        # The loop itself refers to its tasks weakly.
+        self._tasks: set[asyncio.Task[BatchAnswer]] = set()
+        self._waiting = 0
+
+    async def take(self, payload: bytes) -> bytes:
+        """Take a batch; return the answer to it, whatever came.
+
+        Who gives up waiting, as a requester does that goes away, does not stop what was begun.
+        """
+        batch = self._read(payload)
+        if isinstance(batch, BatchAnswer):
+            return encode_answer(batch)
+        self._waiting += 1
+        task = asyncio.get_running_loop().create_task(self._in_turn(batch))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return encode_answer(await asyncio.shield(task))
+
+    def _read(self, payload: bytes) -> Batch | BatchAnswer:
+        options = self._receiver.options
+        try:
+            batch = decode_batch(payload, max_rows=options.max_rows, max_bytes=options.max_bytes)
+        except BatchTooBig:
+            return self._receiver.refuse(Reason.TOO_BIG)
+        except BatchFrameError:
+            return self._receiver.refuse(Reason.BROKEN)
+        if self._waiting >= self._max_waiting:
+            return self._receiver.refuse(Reason.BUSY)
+        return batch
+
+    def _done(self, task: asyncio.Task[BatchAnswer]) -> None:
+        self._waiting -= 1
+        self._tasks.discard(task)
+
+    async def _in_turn(self, batch: Batch) -> BatchAnswer:
+        key = batch.query, batch.to, batch.partition
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turns[key] = _Turn()
+        turn.users += 1
+        try:
+            async with turn.lock:
+                return await self._hand_on(batch)
+        finally:
+            turn.users -= 1
+            if not turn.users:
+                del self._turns[key]
+
+    async def _hand_on(self, batch: Batch) -> BatchAnswer:
+        found = self._receiver.receive(batch)
+        if isinstance(found, BatchAnswer):
+            return found
+        try:
+            result = self._handle(found.rows, found)
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            what = f"{batch.query[:100]!r}, partition {batch.partition}, epoch {batch.epoch}"
+            _logger.exception("rows of %s, from %d on, were not taken", what, found.first)
+            return self._receiver.failed(found)
+        except BaseException:
+            self._receiver.failed(found)
+            raise
+        return self._receiver.taken(found)
+
+    @property
+    def progress(self) -> tuple[BatchProgress, ...]:
+        """How far each partition has come: plain values, to be kept and given to the next one."""
+        return self._receiver.progress
+
+    def statistics(self) -> BatchReceiverStatistics:
+        """Return the figures at this moment."""
+        return self._receiver.statistics()
