@@ -1,0 +1,513 @@
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable
+from contextlib import suppress
+from random import Random
+from struct import pack_into
+from zlib import crc32
+
+import cbor2
+import pytest
+from hypothesis import given, settings, strategies as st
+from pyroaring import BitMap
+
+from onward.protocol.broker import (
+    SNAPSHOT_HEADER_SIZE,
+    RoutingTable,
+    Snapshot,
+    SnapshotCorrupt,
+    SnapshotError,
+    SnapshotNewer,
+    SnapshotRoute,
+    SnapshotWriter,
+    TagList,
+    WellKnownKey,
+    encode_route,
+    format_id,
+    format_route,
+    parse_route,
+    parse_routes,
+    portable_bitmap,
+    posting_order,
+    read_snapshot,
+    shard_hash,
+    write_snapshot,
+    written_tags,
+)
+
+REGION = int(WellKnownKey.REGION)
+ROUTE_ID = int(WellKnownKey.ROUTE_ID)
+SERVICE = int(WellKnownKey.SERVICE_NAME)
+
+
+def rid(number: int) -> bytes:
+    return number.to_bytes(16)
+
+
+def route(number: int, service: str = "echo", *tags: tuple[int | str, str | None]) -> SnapshotRoute:
+    return SnapshotRoute(rid(number), service, tags)
+
+
+def written(routes: Iterable[SnapshotRoute]) -> bytes:
+    return b"".join(write_snapshot(routes))
+
+
+def sealed(data: bytes, **changes: object) -> bytes:
+    """Write the header anew with other fields, and sums that are right."""
+    size = int.from_bytes(data[4:8], "little")
+    fields = {**cbor2.loads(data[12 : 12 + size]), **changes}
+    body = cbor2.dumps({k: v for k, v in fields.items() if v is not ...}, canonical=True)
+    head = b"ONWX" + len(body).to_bytes(4, "little") + crc32(body).to_bytes(4, "little") + body
+    return head.ljust(SNAPSHOT_HEADER_SIZE, b"\0") + data[SNAPSHOT_HEADER_SIZE:]
+
+
+TWO = (
+    SnapshotRoute(rid(2), "orders", ((REGION, "eu"), ("colour", None)), rid(9), 1234, 2.5),
+    SnapshotRoute(rid(1), "orders", ((REGION, "eu"), (REGION, "us"))),
+)
+
+keys = st.one_of(st.sampled_from([0, 1, 2, 6, 7, 0x41]), st.sampled_from(["a", "b", "region"]))
+values = st.one_of(st.none(), st.sampled_from(["", "x", "y", format_id(rid(3)), "Id{no}", "\0"]))
+tag_lists = st.lists(st.tuples(keys, values), max_size=5).map(tuple)
+tables = st.dictionaries(st.integers(0, 30), tag_lists, max_size=12)
+
+
+def routes_of(table: dict[int, TagList]) -> list[SnapshotRoute]:
+    return [SnapshotRoute(rid(n), f"s{n % 3}", tags) for n, tags in table.items()]
+
+
+# --- what is read is what was written ------------------------------------------------------------
+
+
+def test_routes_are_read_as_they_were_written() -> None:
+    snapshot = read_snapshot(written(TWO))
+    assert len(snapshot) == 2
+    assert list(snapshot.routes()) == [TWO[1].settled(), TWO[0].settled()]
+    assert snapshot.route_id(1) == rid(2)
+    assert snapshot.number(rid(2)) == 1
+    assert snapshot.number(rid(3)) is None
+    assert (snapshot.bitmaps, snapshot.postings, snapshot.builder) == (4, 6, 1)
+    snapshot.check()
+
+
+def test_a_snapshot_of_nothing_has_nothing() -> None:
+    snapshot = read_snapshot(written([]))
+    assert len(snapshot) == 0
+    assert list(snapshot.tags()) == []
+    assert not snapshot.resolve(frozenset({(SERVICE, "x")}))
+    assert not snapshot.resolve(frozenset({(ROUTE_ID, format_id(rid(1)))}))
+    snapshot.check()
+
+
+def test_a_number_that_is_not_there_is_an_index_error() -> None:
+    snapshot = read_snapshot(written(TWO))
+    for number in (-1, 2):
+        with pytest.raises(IndexError):
+            snapshot.route(number)
+
+
+@given(tables, st.randoms(use_true_random=False))
+def test_the_same_routes_make_the_same_bytes(table: dict[int, TagList], random: Random) -> None:
+    routes = routes_of(table)
+    shuffled = [
+        SnapshotRoute(r.route_id, r.service, tuple(random.sample(r.tags, len(r.tags))))
+        for r in random.sample(routes, len(routes))
+    ]
+    assert written(routes) == written(shuffled)
+
+
+@given(tables, st.lists(st.frozensets(st.tuples(keys.filter(bool), values), max_size=3)))
+def test_a_snapshot_resolves_as_a_table_does(
+    table: dict[int, TagList], queries: list[frozenset[tuple[int | str, str | None]]]
+) -> None:
+    live: RoutingTable[None] = RoutingTable()
+    for each in routes_of(table):
+        live.add(each.route_id, rid(0), each.service, each.tags, 1, None, now=1)
+    snapshot = read_snapshot(written(routes_of(table)))
+    snapshot.check()
+    asked = [*queries, *(frozenset((tag,)) for entry in live for tag in entry.tags)]
+    asked += [frozenset(entry.tags) for entry in live]
+    for query in asked:
+        found = {snapshot.route_id(number) for number in snapshot.resolve(query)}
+        assert found == {entry.route_id for entry in live.candidates(query)}
+        for entry in live.candidates(query):
+            number = snapshot.number(entry.route_id)
+            assert number is not None
+            assert frozenset(snapshot.route(number).tags) == frozenset(entry.tags)
+
+
+def test_the_own_route_id_has_no_bitmap_and_is_found_all_the_same() -> None:
+    own, other = format_id(rid(1)), format_id(rid(7))
+    snapshot = read_snapshot(written([route(1), route(2, "echo", (ROUTE_ID, own)), route(3)]))
+    tags = {tag for tag, _, _ in snapshot.tags()}
+    assert tags == {(SERVICE, "echo"), (ROUTE_ID, own)}
+    assert list(snapshot.carriers((ROUTE_ID, own))) == [0, 1]
+    assert list(snapshot.carriers((ROUTE_ID, format_id(rid(2))))) == []
+    assert list(snapshot.carriers((ROUTE_ID, other))) == []
+    assert list(snapshot.carriers((ROUTE_ID, None))) == []
+    both = frozenset({(ROUTE_ID, own), (ROUTE_ID, format_id(rid(3)))})
+    assert list(snapshot.resolve(both)) == []
+    assert list(snapshot.resolve(both | {(SERVICE, "echo")})) == []
+
+
+def test_bitmaps_that_were_read_are_kept_up_to_a_limit() -> None:
+    snapshot = Snapshot(written(TWO), max_bitmaps=1)
+    eu, us = frozenset({(REGION, "eu")}), frozenset({(REGION, "us")})
+    for _ in range(2):
+        assert list(snapshot.resolve(eu)) == [0, 1]
+        assert list(snapshot.resolve(eu)) == [0, 1]
+        assert list(snapshot.resolve(us)) == [0]
+    assert len(snapshot._kept) == 1
+
+
+def test_how_a_bitmap_came_about_does_not_show() -> None:
+    one = BitMap(range(10_000))
+    for number in range(3_000, 10_000):
+        one.discard(number)
+    two = BitMap()
+    for number in reversed(range(3_000)):
+        two.add(number)
+    assert portable_bitmap(one) == portable_bitmap(two)
+    assert BitMap.deserialize(portable_bitmap(one)) == two
+
+
+# --- what cannot be written ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (SnapshotRoute(b"short", "s"), "16 bytes"),
+        (SnapshotRoute(rid(1), "s", broker_id=b""), "16 bytes"),
+        (SnapshotRoute(rid(1), ""), "1 to 255 bytes"),
+        (SnapshotRoute(rid(1), "x" * 256), "1 to 255 bytes"),
+        (SnapshotRoute(rid(1), "s", timestamp=-1), "timestamp"),
+        (SnapshotRoute(rid(1), "s", weight=float("nan")), "weight"),
+        (SnapshotRoute(rid(1), "s", weight=-1.0), "weight"),
+        (SnapshotRoute(rid(1), "s", tuple((f"k{n}", "") for n in range(300))), "256 tags"),
+        (SnapshotRoute(rid(1), "s", (("k", "\ud800"),)), "UTF-8"),
+        (SnapshotRoute(rid(1), "s", (("k", "x" * 200_000),)), "limit of 131072 bytes"),
+    ],
+)
+def test_a_route_that_is_none_is_refused(bad: SnapshotRoute, why: str) -> None:
+    with pytest.raises(SnapshotError, match=why):
+        written([bad])
+
+
+def test_a_route_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(SnapshotError, match="twice"):
+        written([route(1), route(1)])
+
+
+def test_a_writer_takes_routes_and_then_bitmaps_in_order() -> None:
+    writer = SnapshotWriter()
+    record = encode_route(route(2).settled())
+    assert writer.route(rid(2), record) == record
+    with pytest.raises(SnapshotError, match="out of order"):
+        writer.route(rid(1), record)
+    with pytest.raises(SnapshotError, match="16 bytes"):
+        writer.route(b"", record)
+    numbers = portable_bitmap(BitMap([0]))
+    assert writer.posting(("b", None), 1, numbers).endswith(numbers)
+    writer.posting(("b", ""), 1, numbers)
+    for tag in (("b", ""), ("a", "z")):
+        with pytest.raises(SnapshotError, match="twice or out of order"):
+            writer.posting(tag, 1, numbers)
+    with pytest.raises(SnapshotError, match="before bitmaps"):
+        writer.route(rid(3), record)
+
+
+def test_a_writer_has_a_limit_of_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "onward.protocol.broker._snapshot_writer.MAX_SNAPSHOT_ROUTES"
+    monkeypatch.setattr(module, 1)
+    with pytest.raises(SnapshotError, match="more than 1 routes"):
+        written([route(1), route(2)])
+
+
+def test_postings_have_the_order_of_their_texts() -> None:
+    tags: list[tuple[int | str, str | None]] = [
+        ("b", "x"),
+        (REGION, "eu"),
+        ("b", None),
+        ("b", ""),
+        (0x41, "x"),
+    ]
+    assert sorted(tags, key=posting_order) == [
+        (0x41, "x"),
+        ("b", None),
+        ("b", ""),
+        ("b", "x"),
+        (REGION, "eu"),
+    ]
+    assert written_tags(route(1).settled()) == ((SERVICE, "echo"),)
+
+
+# --- what is damaged -------------------------------------------------------------------------
+
+
+def everything(data: bytes) -> object:
+    snapshot = read_snapshot(data)
+    snapshot.check()
+    return list(snapshot.routes()), list(snapshot.tags())
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 8 * len(written(TWO)) - 1))
+def test_every_flipped_bit_is_noticed(bit: int) -> None:
+    data = bytearray(written(TWO))
+    data[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(SnapshotError):
+        everything(bytes(data))
+
+
+@given(st.integers(0, len(written(TWO)) - 1))
+def test_every_cut_is_noticed(size: int) -> None:
+    with pytest.raises(SnapshotCorrupt):
+        read_snapshot(written(TWO)[:size])
+
+
+@given(st.binary(max_size=600))
+def test_any_bytes_are_a_snapshot_or_refused(data: bytes) -> None:
+    for head in (b"", b"ONWX", written(TWO)[:SNAPSHOT_HEADER_SIZE]):
+        with suppress(SnapshotError):
+            everything(head + data)
+
+
+def test_bytes_behind_the_end_are_noticed() -> None:
+    with pytest.raises(SnapshotCorrupt, match="and should have"):
+        read_snapshot(written(TWO) + b"\0")
+
+
+def test_a_newer_one_says_what_to_do() -> None:
+    with pytest.raises(SnapshotNewer, match="read it with a newer one") as info:
+        read_snapshot(sealed(written(TWO), v=2))
+    assert info.value.version == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"routes": ...}, "does not say 'routes'"),
+        ({"routes": True}, "does not say 'routes'"),
+        ({"bitmaps": -1}, "does not say 'bitmaps'"),
+        ({"v": "x"}, "does not say 'v'"),
+        ({"routes": 2**33}, "more than 4294967295 routes"),
+        ({"routes_crc": 1}, "directory of routes"),
+        ({"bitmaps_crc": 1}, "directory of bitmaps"),
+    ],
+)
+def test_a_header_that_lies_is_noticed(changes: dict[str, object], why: str) -> None:
+    with pytest.raises(SnapshotCorrupt, match=why):
+        read_snapshot(sealed(written(TWO), **changes))
+
+
+@pytest.mark.parametrize(("body", "why"), [(b"\x80", "the header is none"), (b"\x1c", "cannot")])
+def test_a_header_that_is_none_is_noticed(body: bytes, why: str) -> None:
+    head = b"ONWX" + len(body).to_bytes(4, "little") + crc32(body).to_bytes(4, "little") + body
+    with pytest.raises(SnapshotCorrupt, match=why):
+        read_snapshot(head.ljust(SNAPSHOT_HEADER_SIZE, b"\0"))
+
+
+def with_entry(data: bytes, at: int, layout: str, place: int, value: int, name: str) -> bytes:
+    """Change a directory's entry, and put its sum right."""
+    made = bytearray(data)
+    pack_into(layout, made, at + place, value)
+    snapshot = Snapshot(data)
+    routes = len(made) - 32 * (snapshot.bitmaps + len(snapshot))
+    middle = routes + 32 * len(snapshot)
+    part = made[routes:middle] if name == "routes_crc" else made[middle:]
+    return sealed(bytes(made), **{name: crc32(part)})
+
+
+@pytest.mark.parametrize(
+    ("layout", "place", "value", "why"),
+    [
+        ("<Q", 16, 3, "somewhere else"),
+        ("<Q", 16, 10_000, "somewhere else"),
+        ("<I", 24, 1 << 30, "somewhere else"),
+        ("<I", 28, 1, "a route is damaged"),
+    ],
+)
+def test_a_directory_of_routes_that_lies_is_noticed(
+    layout: str, place: int, value: int, why: str
+) -> None:
+    data = written([route(1)])
+    with pytest.raises(SnapshotCorrupt, match=why):
+        read_snapshot(with_entry(data, len(data) - 64, layout, place, value, "routes_crc")).route(0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "place", "value", "why"),
+    [
+        ("<Q", 8, 3, "somewhere else"),
+        ("<Q", 8, 10_000, "somewhere else"),
+        ("<I", 16, 1, "somewhere else"),
+        ("<I", 20, 2, "the routes it should"),
+        ("<I", 24, 1, "a bitmap is damaged"),
+    ],
+)
+def test_a_directory_of_bitmaps_that_lies_is_noticed(
+    layout: str, place: int, value: int, why: str
+) -> None:
+    data = written([route(1)])
+    bad = with_entry(data, len(data) - 32, layout, place, value, "bitmaps_crc")
+    with pytest.raises(SnapshotCorrupt, match=why):
+        read_snapshot(bad).resolve(frozenset({(SERVICE, "echo")}))
+
+
+def crafted(record: bytes | None = None, bitmaps: Iterable[tuple[TagList, bytes]] = ()) -> bytes:
+    writer = SnapshotWriter()
+    chunks = [writer.route(rid(1), encode_route(route(1).settled()) if record is None else record)]
+    chunks += [writer.posting(tags[0], 1, bitmap) for tags, bitmap in bitmaps]
+    tail, header = writer.finish()
+    return b"".join((header, *chunks, tail))
+
+
+ONE = portable_bitmap(BitMap([0]))
+ECHO = (SERVICE, "echo")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\x1c",
+        cbor2.dumps(1),
+        cbor2.dumps([b"", "s", (), 0, 1.0, True]),
+        cbor2.dumps([rid(0), "s", [[1]], 0, 1.0, True]),
+        cbor2.dumps([rid(0), "s", [[-1, "x"]], 0, 1.0, True]),
+        cbor2.dumps([rid(0), "s", [["", "x"]], 0, 1.0, True]),
+        cbor2.dumps([rid(0), "s", [["k", 1]], 0, 1.0, True]),
+    ],
+)
+def test_a_route_that_is_none_is_noticed(record: bytes) -> None:
+    with pytest.raises(SnapshotCorrupt):
+        read_snapshot(crafted(record)).route(0)
+
+
+@pytest.mark.parametrize(
+    ("bitmaps", "why"),
+    [
+        ([], "missing"),
+        ([((ECHO,), portable_bitmap(BitMap([1])))], "not of the routes"),
+        ([((ECHO,), ONE), ((("z", ""),), ONE)], "not of the routes"),
+    ],
+)
+def test_bitmaps_of_other_routes_are_noticed(
+    bitmaps: list[tuple[TagList, bytes]], why: str
+) -> None:
+    with pytest.raises(SnapshotCorrupt, match=why):
+        read_snapshot(crafted(None, bitmaps)).check()
+
+
+def test_what_is_between_the_routes_is_noticed() -> None:
+    record = cbor2.dumps([rid(0), "s", (), 0, 1.0, True]) + b"more"
+    with pytest.raises(SnapshotCorrupt):
+        read_snapshot(crafted(record)).check()
+    snapshot = read_snapshot(crafted(cbor2.dumps([rid(0), "s", (), 0, 0.1, True])))
+    assert snapshot.route(0).weight == 0.1
+
+
+@pytest.mark.parametrize("bitmap", [b"", b"\xff" * 20, portable_bitmap(BitMap([5]))])
+def test_a_bitmap_that_is_none_is_noticed(bitmap: bytes) -> None:
+    snapshot = read_snapshot(crafted(None, [((ECHO,), bitmap)]))
+    with pytest.raises(SnapshotCorrupt, match="bitmap"):
+        snapshot.carriers(ECHO)
+
+
+def seven(_: TagList) -> int:
+    return 7
+
+
+def test_tags_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("_snapshot", "_snapshot_writer"):
+        monkeypatch.setattr(f"onward.protocol.broker.{module}.shard_hash", seven)
+    snapshot = read_snapshot(written(TWO))
+    assert list(snapshot.carriers((REGION, "us"))) == [0]
+    assert list(snapshot.carriers(("colour", None))) == [1]
+    assert list(snapshot.carriers(("colour", ""))) == []
+    assert shard_hash((("a", "b"),)) != 7
+
+
+def test_the_errors_survive_a_pickle() -> None:
+    for error in (SnapshotError("x"), SnapshotCorrupt(3, "y"), SnapshotNewer(9)):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+# --- as text ---------------------------------------------------------------------------------
+
+
+@given(tables)
+def test_a_line_says_a_whole_route(table: dict[int, TagList]) -> None:
+    routes = [each.settled() for each in routes_of(table)]
+    text = "\n".join(map(format_route, routes))
+    assert list(parse_routes(text.encode())) == routes
+    if routes:
+        assert bytes(read_snapshot(text.encode()).data) == written(routes)
+
+
+def test_a_line_says_no_more_than_it_has_to() -> None:
+    assert json.loads(format_route(route(1))) == {
+        "route": format_id(rid(1)),
+        "service": "echo",
+        "tags": {},
+    }
+    assert json.loads(format_route(TWO[0])) == {
+        "route": format_id(rid(2)),
+        "service": "orders",
+        "tags": {"region": "eu", "colour": None},
+        "weight": 2.5,
+        "broker": format_id(rid(9)),
+        "timestamp": 1234,
+    }
+    assert json.loads(format_route(TWO[1]))["tags"] == {"region": ["eu", "us"]}
+
+
+def test_a_text_may_have_remarks() -> None:
+    line = format_route(TWO[0])
+    text = f"# the table of Monday\n\n{line}\n".encode()
+    assert len(read_snapshot(text)) == 1
+
+
+ID = format_id(rid(1))
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("[]", "an object"),
+        ("{}", "'route' is a text"),
+        (f'{{"route": "{ID}"}}', "'service' is a text"),
+        (f'{{"route": "{ID}", "route": "{ID}", "service": "s"}}', "twice"),
+        ('{"route": "x", "service": "s"}', "'x': not a UUID"),
+        (f'{{"route": "{ID}", "service": "s", "tag": 1}}', "'tag' is none of"),
+        (f'{{"route": "{ID}", "service": "s", "tags": []}}', "'tags' is an object"),
+        (f'{{"route": "{ID}", "service": "s", "tags": {{"a": 1}}}}', "a text or null"),
+        (f'{{"route": "{ID}", "service": "s", "tags": {{"": ""}}}}', "1 to 127 bytes"),
+        (f'{{"route": "{ID}", "service": "s", "tags": {{"a": "{"x" * 128}"}}}}', "at most 127"),
+        (f'{{"route": "{ID}", "service": "s", "broker": 1}}', "'broker' is a text"),
+        (f'{{"route": "{ID}", "service": "s", "timestamp": 1.5}}', "'timestamp' is a number"),
+        (f'{{"route": "{ID}", "service": "s", "weight": true}}', "'weight' is a number"),
+        (f'{{"route": "{ID}", "service": "s", "weight": -1}}', "its weight"),
+    ],
+)
+def test_a_line_that_is_no_route_says_why(line: str, why: str) -> None:
+    with pytest.raises(SnapshotError, match=why):
+        parse_route(line)
+    with pytest.raises(SnapshotError, match=f"line 2: .*{why}"):
+        list(parse_routes(f"\n{line}".encode()))
+
+
+def test_a_text_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(SnapshotError, match="line 1: not UTF-8"):
+        read_snapshot(b'{"\xff": 1}')
+
+
+def test_all_own_tags_can_be_written_by_hand() -> None:
+    line = f'{{"route": "{ID}", "service": "s", "broker": "{ID}", "weight": 2}}'
+    made = parse_route(line)
+    assert made.tags == ((SERVICE, "s"), (ROUTE_ID, ID))
+    assert (made.broker_id, made.weight) == (rid(1), 2.0)
