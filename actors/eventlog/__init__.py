@@ -1,3 +1,8 @@
 """The event log of a node or broker: recorded on the loop, written by a thread."""
 
-__all__: list[str] = []
+from ._counts import LogWriterStatistics
+from ._errors import LogInUse
+from ._options import Fsync, LogOptions
+from ._writer import LogWriter
+
+__all__ = ["Fsync", "LogInUse", "LogOptions", "LogWriter", "LogWriterStatistics"]

@@ -30,6 +30,7 @@ __all__ = [
     "flows_block",
     "hops_block",
     "names_block",
+    "record_count",
     "routes_block",
     "tagsets_block",
 ]
@@ -62,6 +63,9 @@ MAX_NAME: Final = 255
 ROUTE_SIZE: Final = 16
 """Bytes of a route id."""
 
+_LONG: Final = 24
+"""From here on the head of a CBOR item says how long its number is."""
+
 _CUT: Final = "…"
 _CHECKED: Final = Struct("<cI")
 
@@ -85,6 +89,19 @@ def block_header(kind: bytes, body: bytes | bytearray | memoryview) -> bytes:
 def block(kind: bytes, body: bytes | bytearray | memoryview) -> bytes:
     """Return a whole block: see `block_header`."""
     return b"".join((block_header(kind, body), body))
+
+
+def record_count(kind: bytes, body: bytes | bytearray | memoryview) -> int:
+    """Return how many hops, flows or events are in a body that a writer made; else 0."""
+    if kind == HOPS:
+        return len(body) // HOP.size
+    if kind == FLOWS:
+        return len(body) // FLOW.size
+    if kind != EVENTS or not body:
+        return 0
+    # The head of a CBOR array: the number itself, or how many bytes of it follow.
+    short = body[0] & 0x1F
+    return short if short < _LONG else int.from_bytes(body[1 : 1 + (1 << short - _LONG)], "big")
 
 
 def names_block(names: Sequence[str]) -> bytes:

@@ -1,0 +1,261 @@
+"""A log's folder: its lock, its identity, its epochs, and what an earlier run left in it.
+
+```
+<directory>/<name>/.lock       held while the log is written
+                   log         its identity, 16 random bytes
+                   epoch       the last epoch that was begun, as text
+                   *.seg       sealed segments
+                   *.open      the one that is written
+                   *.bad       what was left open and cannot be read; for a person to look at
+                   .acks/      who has read how far
+```
+
+Everything else in there is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ...protocol.eventlog import (
+    LOG_ID_SIZE,
+    MAX_EPOCH,
+    OPEN,
+    SEALED,
+    EventLogError,
+    Recovered,
+    SegmentFooter,
+    parse_segment_name,
+    read_header,
+    recover,
+)
+from .._log import shown
+from ._counts import Counts
+from ._files import FileInfo, Files
+
+__all__ = ["LogFolder"]
+
+_logger: Final = logging.getLogger("onward.actors.eventlog")
+
+BAD: Final = ".bad"
+_LOCK: Final = ".lock"
+_LOG: Final = "log"
+_EPOCH: Final = "epoch"
+_NEW: Final = ".new"
+_MAX_EPOCH_TEXT: Final = 20
+
+
+def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
+    """Return epoch and first event of a file with this suffix; `None` if it is no segment."""
+    if not name.endswith(suffix):
+        return None
+    try:
+        return parse_segment_name(name)
+    except EventLogError:
+        return None
+
+
+class LogFolder:
+    """A log's folder, held by one writer.
+
+    Args:
+        files: The disk.
+        path: The folder.
+        count: Where to count.
+        random: What makes an identity.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        path: Path,
+        count: Counts,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self.path = path
+        self._files = files
+        self._count = count
+        self._random = random
+        self._lock: int | None = None
+        self.log_id = b""
+        self.epoch = 0
+
+    # --- taking hold of it ----------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the folder, seal what an earlier run left open, and begin an epoch.
+
+        Raises:
+            LogInUse: Another process has it.
+            OSError: It cannot be done; the folder is let go.
+        """
+        self._files.make_folder(self.path)
+        self._lock = self._files.lock(self.path / _LOCK)
+        try:
+            found = self._files.list(self.path)
+            self.log_id = self._identity(found)
+            # First: what is sealed later must sort behind it.
+            self._recover(found)
+            self.epoch = self._next_epoch(found)
+            self._store(_EPOCH, str(self.epoch).encode())
+        except BaseException:
+            self.close()
+            raise
+
+    def restore(self) -> None:
+        """Make the folder again, with what it is known by, after somebody removed it.
+
+        Raises:
+            LogInUse: Another process has made it meanwhile, and has it.
+            OSError: It cannot be done.
+        """
+        self._files.make_folder(self.path)
+        self.close()
+        self._lock = self._files.lock(self.path / _LOCK)
+        self._store(_LOG, self.log_id)
+        self._store(_EPOCH, str(self.epoch).encode())
+
+    def close(self) -> None:
+        """Let the folder go."""
+        if self._lock is not None:
+            with suppress(OSError):
+                self._files.close(self._lock)
+            self._lock = None
+
+    def sealed(self) -> list[FileInfo]:
+        """Return the sealed segments, the oldest first.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        found = self._files.list(self.path)
+        return sorted(info for info in found if segment_of(info.name, SEALED) is not None)
+
+    def _identity(self, found: list[FileInfo]) -> bytes:
+        """Return the log's identity: from its file, else from a segment, else a new one."""
+        if any(info.name == _LOG for info in found):
+            log_id = self._files.read(self.path / _LOG)
+            if len(log_id) == LOG_ID_SIZE:
+                return log_id
+            _logger.warning("%s: the file %s is damaged, and made again", self.path, _LOG)
+        log_id = self._identity_of_segments(found) or self._random(LOG_ID_SIZE)
+        self._store(_LOG, log_id)
+        return log_id
+
+    def _identity_of_segments(self, found: list[FileInfo]) -> bytes | None:
+        for name in sorted((info.name for info in found), reverse=True):
+            if segment_of(name, SEALED) is not None:
+                with suppress(EventLogError):
+                    return read_header(self._files.read(self.path / name)).log
+        return None
+
+    def _next_epoch(self, found: list[FileInfo]) -> int:
+        epochs = [0]
+        for info in found:
+            stem = info.name.removesuffix(BAD)
+            for suffix in (SEALED, OPEN):
+                segment = segment_of(stem, suffix)
+                if segment is not None:
+                    epochs.append(segment[0])
+        if any(info.name == _EPOCH for info in found):
+            text = self._files.read(self.path / _EPOCH)
+            # Segments may all have been deleted; an epoch must not come twice.
+            if text.isdigit() and len(text) < _MAX_EPOCH_TEXT and int(text) < MAX_EPOCH:
+                epochs.append(int(text))
+        return max(epochs) + 1
+
+    def _store(self, name: str, data: bytes) -> None:
+        """Write a small file, whole or not at all."""
+        new = self.path / (name + _NEW)
+        with suppress(FileNotFoundError):
+            self._files.unlink(new)
+        handle = self._files.create(new)
+        try:
+            self._files.write(handle, [data])
+            self._files.fsync(handle)
+        finally:
+            self._files.close(handle)
+        self._files.rename(new, name)
+        self._files.fsync_folder(self.path)
+
+    # --- what was left open ---------------------------------------------------------------
+
+    def _recover(self, found: list[FileInfo]) -> None:
+        names = {info.name for info in found}
+        for name in sorted(names):
+            segment = segment_of(name, OPEN)
+            if segment is None:
+                continue
+            path = self.path / name
+            recovered = recover(self._files.read(path))
+            header = recovered.header
+            if (
+                header is None
+                or (header.epoch, header.first_seq) != segment
+                or header.log != self.log_id
+                or path.with_suffix(SEALED).name in names
+            ):
+                reason = recovered.reason or "it is not of this log, or is there already"
+                self._set_aside(path, reason, names)
+                continue
+            self.complete(path, recovered)
+            self._count.recovered += 1
+            self._count.recovered_lost_bytes += recovered.lost
+            if recovered.lost:
+                _logger.warning(
+                    "%s was left open: %d bytes at its end are lost (%s)",
+                    path.name,
+                    recovered.lost,
+                    recovered.reason,
+                )
+
+    def _set_aside(self, path: Path, reason: str, names: set[str]) -> None:
+        number, name = 1, path.name + BAD
+        while name in names:
+            number += 1
+            name = f"{path.name}.{number}{BAD}"
+        self._files.rename(path, name)
+        self._files.fsync_folder(self.path)
+        names.add(name)
+        self._count.bad += 1
+        _logger.error("%s: set aside as %s: %s", self.path, name, shown(reason))
+
+    def complete(
+        self, path: Path, recovered: Recovered, *, last_seq: int = 0, ended_us: int | None = None
+    ) -> SegmentFooter:
+        """Cut a segment that was left open to what is whole, and seal it.
+
+        Args:
+            path: The file.
+            recovered: What `recover` says of it.
+            last_seq: The last number that was given, if more were than can be seen.
+            ended_us: When it ended, if later than can be seen.
+
+        Returns:
+            Its footer.
+
+        Raises:
+            OSError: It cannot be done; it may be tried again.
+        """
+        footer = recovered.footer
+        handle = self._files.reopen(path, recovered.valid)
+        try:
+            if not recovered.sealed:
+                footer = replace(
+                    footer,
+                    last_seq=max(footer.last_seq, last_seq),
+                    ended_us=footer.ended_us if ended_us is None else ended_us,
+                )
+                self._files.write(handle, [footer.serialize()])
+            self._files.fsync(handle)
+        finally:
+            self._files.close(handle)
+        self._files.rename(path, path.with_suffix(SEALED).name)
+        self._files.fsync_folder(self.path)
+        return footer

@@ -1,0 +1,137 @@
+"""Deletes segments that are too old or too many, those that were read before the others.
+
+Who reads a log says how far in `.acks/<reader>.json`: `{"segment": "<name of a file>"}`. As
+segments are read in the order of their names, the oldest are those that were read. The newest
+sealed segment stays in any case: it says what the log is, and where it has come to.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, cast
+
+from ...protocol.eventlog import SEALED
+from ._counts import Counts
+from ._files import FileInfo, Files
+from ._folder import LogFolder, segment_of
+from ._options import LogOptions
+
+__all__ = ["Janitor"]
+
+_logger: Final = logging.getLogger("onward.actors.eventlog")
+
+ACKS: Final = ".acks"
+MAX_ACKS: Final = 256
+"""Most readers whose acknowledgements are looked at; the first by name."""
+
+
+class Janitor:
+    """Keeps a log within its limits of bytes and age.
+
+    Args:
+        files: The disk.
+        folder: The log's folder, opened.
+        options: The limits.
+        count: Where to count.
+        wall_clock: What tells the time, in seconds since the Unix epoch.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: LogFolder,
+        options: LogOptions,
+        count: Counts,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._max_bytes = options.max_bytes
+        self._max_age = options.max_age_seconds
+        self._count = count
+        self._wall_clock = wall_clock
+        self._segments: deque[FileInfo] = deque()
+        self._bytes = 0
+        self._told = False
+
+    def look(self) -> None:
+        """Look which segments there are.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        self._segments = deque(self._folder.sealed())
+        self._bytes = sum(info.size for info in self._segments)
+
+    def add(self, name: str, size: int) -> None:
+        """Take note of a segment that was just sealed."""
+        self._segments.append(FileInfo(name, size, self._wall_clock()))
+        self._bytes += size
+
+    def clean(self) -> None:
+        """Delete what is over the limits. What cannot be deleted is tried again next time."""
+        acknowledged: str | None = None
+        asked = False
+        oldest = self._wall_clock() - self._max_age
+        while len(self._segments) > 1:
+            info = self._segments[0]
+            by_bytes = self._bytes > self._max_bytes
+            if not by_bytes and info.changed >= oldest:
+                return
+            if not asked:
+                acknowledged, asked = self._acknowledged(), True
+            if not self._delete(info):
+                return
+            if by_bytes:
+                self._count.deleted_by_bytes += 1
+            else:
+                self._count.deleted_by_age += 1
+            if acknowledged is not None and info.name > acknowledged:
+                self._count_unread(info.name)
+
+    def _delete(self, info: FileInfo) -> bool:
+        try:
+            self._files.unlink(self._folder.path / info.name)
+        except FileNotFoundError:
+            pass  # somebody else did
+        except OSError as error:
+            self._count.errors += 1
+            _logger.warning("%s cannot be deleted: %s", info.name, error.strerror)
+            return False
+        self._segments.popleft()
+        self._bytes -= info.size
+        return True
+
+    def _count_unread(self, name: str) -> None:
+        self._count.deleted_unread += 1
+        if not self._told:
+            self._told = True
+            _logger.warning(
+                "%s: %s was deleted, by the limits of bytes and age, before all who read the log "
+                "had read it; further ones are only counted",
+                self._folder.path,
+                name,
+            )
+
+    def _acknowledged(self) -> str | None:
+        """Return up to which segment all readers have read; `None` if nobody reads the log."""
+        folder = self._folder.path / ACKS
+        try:
+            found = sorted(info for info in self._files.list(folder) if info.name[-5:] == ".json")
+        except OSError:
+            return None
+        read = [self._read_ack(folder / info.name) for info in found[:MAX_ACKS]]
+        return min(read) if read else None
+
+    def _read_ack(self, path: Path) -> str:
+        """Return what one reader says; nothing that can be read is nothing that was."""
+        try:
+            said = json.loads(self._files.read(path))
+        except (OSError, ValueError, RecursionError):
+            return ""
+        name = cast("dict[str, object]", said).get("segment") if isinstance(said, dict) else None
+        return name if isinstance(name, str) and segment_of(name, SEALED) is not None else ""

@@ -1,0 +1,112 @@
+"""What an event log may use, and when it writes: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from ...protocol.eventlog import (
+    MAX_NAMES,
+    MAX_ROUTES,
+    MAX_TAGSETS,
+    check_log_name,
+    threshold_of,
+)
+
+__all__ = ["Fsync", "LogOptions"]
+
+Fsync = Literal["seal", "block", "never"]
+"""When what is written is made to outlast a power cut: with each segment, each block, or never."""
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What an event log may use, and when it writes.
+
+    Attributes:
+        directory: Where the logs are; this one has a folder of its name in there.
+        name: The log's name: see `check_log_name`. No two running ones may share it.
+        sample_rate: Which part of the messages have their hops recorded, 0 to 1.
+        flush_seconds: How long a block waits to be full before it is written all the same.
+        window_seconds: How long the windows are for which flows are counted.
+        seal_bytes: How large a segment gets, in bytes.
+        seal_seconds: How old a segment gets. So late at most an event can be read.
+        fsync: When what is written is made to outlast a power cut: with each segment as it is
+            sealed, with each block, or never. What a process that is killed has written is
+            there in any case. After a power cut without it even sealed segments may be damaged.
+        max_bytes: How much the sealed segments may be together. Over it the oldest are deleted;
+            the newest never is, and the one under way comes on top.
+        max_age_seconds: How old a sealed segment gets before it is deleted.
+        max_pending: Bytes that wait for the disk. What comes on top is refused, and counted.
+        retry_seconds: After a failure of the disk, how long it is left alone.
+        max_names: Names in one segment; further ones are recorded as none, and counted.
+        max_routes: Route ids in one segment; further ones are recorded as none, and counted.
+        max_tagsets: Tag sets in one segment; further ones are recorded as none, and counted.
+        max_flows: Flows counted apart in one window; further ones are counted together.
+        max_rejects_per_second: Requests that nobody could take which are recorded as events,
+            each second; further ones are only counted.
+        close_seconds: How long the end waits for the disk. What is not written then is lost, or
+            recovered at the next start.
+
+    Raises:
+        EventLogError: It is no name, or no rate.
+        ValueError: A limit is less than 1, or a time not more than 0.
+    """
+
+    directory: Path
+    name: str
+    sample_rate: float = 0.01
+    flush_seconds: float = 1.0
+    window_seconds: float = 10.0
+    seal_bytes: int = 64 * MIB
+    seal_seconds: float = 60.0
+    fsync: Fsync = "seal"
+    max_bytes: int = 10 * 1024 * MIB
+    max_age_seconds: float = 7 * 24 * 3600.0
+    max_pending: int = 16 * MIB
+    retry_seconds: float = 5.0
+    max_names: int = MAX_NAMES
+    max_routes: int = MAX_ROUTES
+    max_tagsets: int = MAX_TAGSETS
+    max_flows: int = 65_535
+    max_rejects_per_second: int = 100
+    close_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_log_name(self.name)
+        threshold_of(self.sample_rate)
+        if self.fsync not in get_args(Fsync):
+            raise ValueError(f"fsync is {self.fsync!r}, none of seal, block and never")
+        for time in _TIMES:
+            value: float = getattr(self, time)
+            if not (isfinite(value) and value > 0):
+                raise ValueError(f"{time} is {value}, not more than 0 seconds")
+        for limit, most in _LIMITS.items():
+            value = getattr(self, limit)
+            if not 1 <= value <= most:
+                raise ValueError(f"{limit} is {value}, not from 1 to {most}")
+
+
+_TIMES: Final = (
+    "flush_seconds",
+    "window_seconds",
+    "seal_seconds",
+    "max_age_seconds",
+    "retry_seconds",
+    "close_seconds",
+)
+_ANY: Final = 1 << 62
+_LIMITS: Final = {
+    "seal_bytes": 1024 * MIB,
+    "max_bytes": _ANY,
+    "max_pending": _ANY,
+    "max_names": MAX_NAMES,
+    "max_routes": MAX_ROUTES,
+    "max_tagsets": MAX_TAGSETS,
+    "max_flows": 1 << 24,
+    "max_rejects_per_second": _ANY,
+}

@@ -1,0 +1,314 @@
+"""Writes segments one after the other, whatever the disk does. One thread; nothing here waits.
+
+A segment is written as `.open` and sealed: footer, fsync, rename, fsync of the folder. When
+the disk fails, what follows is dropped up to the next segment. Before that one is begun, the one
+that broke off is read again and treated as at a start: cut to its whole blocks and sealed. Its
+footer says the last number that was given, so that the log has no hole that is not told; where
+nothing of a segment got to the disk, an empty one stands for what was lost.
+
+After a failure the disk is left alone for a while: segments begun in that time are dropped whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ...protocol.eventlog import (
+    OPEN,
+    SEALED,
+    SegmentFooter,
+    SegmentHeader,
+    read_header,
+    recover,
+    segment_name,
+)
+from ._counts import Counts
+from ._errors import LogInUse
+from ._files import Chunk, Files
+from ._folder import LogFolder
+from ._options import LogOptions
+
+__all__ = ["Segments"]
+
+_logger: Final = logging.getLogger("onward.actors.eventlog")
+
+_HOPS, _FLOWS, _EVENTS = b"R", b"F", b"E"
+
+
+class Segments:
+    """The segments of one run of a writer.
+
+    Args:
+        files: The disk.
+        folder: The log's folder, opened.
+        options: When to fsync, and how long to leave a failing disk alone.
+        count: Where to count.
+        clock: What tells the time for retries, in seconds.
+        sealed: Told of each segment that is sealed: its name and its bytes.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: LogFolder,
+        options: LogOptions,
+        count: Counts,
+        clock: Callable[[], float],
+        sealed: Callable[[str, int], None],
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._fsync = options.fsync
+        self._retry_seconds = options.retry_seconds
+        self._count = count
+        self._clock = clock
+        self._sealed = sealed
+        self._path: Path | None = None
+        """The segment that is written, or broke off."""
+        self._handle: int | None = None
+        """Its file; `None` if it broke off."""
+        self._header: SegmentHeader | None = None
+        self._written: dict[bytes, int] = {}
+        self._size = 0
+        self._next_seq = 1
+        """What the next segment has to begin with for nothing to be missing."""
+        self._retry_at: float | None = None
+        self.trouble: str | None = None
+        """What the disk says, as long as it fails."""
+
+    @property
+    def taking(self) -> bool:
+        """Whether there is a segment to write to."""
+        return self._handle is not None
+
+    # --- what a caller does ---------------------------------------------------------------
+
+    def begin(self, header: bytes, first_seq: int) -> bool:
+        """Begin a segment; what went before is sealed, if it is not.
+
+        Returns:
+            Whether it is begun; if not, its blocks are dropped.
+        """
+        if self._retry_at is not None and self._clock() < self._retry_at:
+            return False
+        parsed = read_header(header)
+        try:
+            self._finish_last(first_seq - 1, parsed.started_us)
+            if first_seq > self._next_seq:
+                self._tell_gap(parsed, first_seq - 1)
+            self._create(header, parsed)
+        except FileNotFoundError as error:
+            self._fail(error)
+            self._make_again()
+            return False
+        except OSError as error:
+            self._fail(error)
+            return False
+        self._recovered_from_trouble()
+        return True
+
+    def write(self, kind: bytes, chunks: Sequence[Chunk], records: int) -> bool:
+        """Write a block, or drop it.
+
+        Args:
+            kind: Its type.
+            chunks: Its bytes, with its header.
+            records: How many records are in it.
+
+        Returns:
+            Whether it was written.
+        """
+        if self._handle is None:
+            self._lose(kind, records)
+            return False
+        try:
+            self._files.write(self._handle, chunks)
+            if self._fsync == "block":
+                self._files.fsync(self._handle)
+        except OSError as error:
+            self._fail(error)
+            self._lose(kind, records)
+            return False
+        size = sum(map(len, chunks))
+        self._size += size
+        self._count.bytes += size
+        if kind in self._written:
+            self._written[kind] += records
+        return True
+
+    def seal(self, last_seq: int, ended_us: int) -> bool:
+        """Seal the segment.
+
+        Args:
+            last_seq: The last number that was given.
+            ended_us: The time.
+
+        Returns:
+            Whether it is sealed. One without any record is not: it is deleted.
+        """
+        if self._handle is None:
+            return False
+        try:
+            return self._seal(last_seq, ended_us)
+        except OSError as error:
+            self._fail(error)
+            return False
+
+    def close(self) -> None:
+        """Seal what was left unsealed, with what is known of it."""
+        try:
+            self._finish_last(0, None)
+        except OSError as error:
+            self._fail(error)
+
+    # --- how ------------------------------------------------------------------------------
+
+    def _create(self, header: bytes, parsed: SegmentHeader) -> None:
+        name = segment_name(parsed.epoch, parsed.first_seq)
+        path = self._folder.path / (name.removesuffix(SEALED) + OPEN)
+        handle = self._files.create(path)
+        self._path, self._handle, self._header = path, handle, parsed
+        self._written = {_HOPS: 0, _FLOWS: 0, _EVENTS: 0}
+        self._files.write(handle, [header])
+        self._size = len(header)
+        self._count.bytes += len(header)
+        if self._fsync == "block":
+            self._files.fsync(handle)
+            self._files.fsync_folder(self._folder.path)
+
+    def _seal(self, last_seq: int, ended_us: int) -> bool:
+        path, handle, header = self._now_open()
+        if not any(self._written.values()) and last_seq < header.first_seq:
+            # The next segment will begin with the same number, and so have the same name.
+            self._let_go()
+            self._files.unlink(path)
+            self._path = None
+            return False
+        footer = SegmentFooter(
+            self._written[_HOPS], self._written[_FLOWS], self._written[_EVENTS], last_seq, ended_us
+        )
+        data = footer.serialize()
+        self._files.write(handle, [data])
+        self._size += len(data)
+        self._count.bytes += len(data)
+        if self._fsync != "never":
+            self._files.fsync(handle)
+        self._handle = None
+        self._files.close(handle)
+        self._files.rename(path, path.with_suffix(SEALED).name)
+        if self._fsync != "never":
+            self._files.fsync_folder(self._folder.path)
+        self._is_sealed(path, last_seq)
+        return True
+
+    def _now_open(self) -> tuple[Path, int, SegmentHeader]:
+        if self._path is None or self._handle is None or self._header is None:
+            raise AssertionError("no segment is open")
+        return self._path, self._handle, self._header
+
+    def _is_sealed(self, path: Path, last_seq: int) -> None:
+        self._path = None
+        self._next_seq = last_seq + 1
+        self._count.segments += 1
+        self._sealed(path.with_suffix(SEALED).name, self._size)
+
+    def _finish_last(self, last_seq: int, ended_us: int | None) -> None:
+        """See to the segment before: one that broke off, or whose end was not told."""
+        path, header = self._path, self._header
+        if path is None or header is None:
+            return
+        self._let_go()
+        sealed = path.with_suffix(SEALED)
+        try:
+            data = self._files.read(path)
+        except FileNotFoundError:
+            self._finish_renamed(sealed, header)
+            return
+        recovered = recover(data)
+        footer = recovered.footer
+        kept = footer.hops + footer.flows + footer.events
+        if recovered.header is None or not (recovered.sealed or kept):
+            self._files.unlink(path)
+            self._lose_all(SegmentFooter(0, 0, 0, 0, 0))
+            self._path = None
+            return
+        footer = self._folder.complete(path, recovered, last_seq=last_seq, ended_us=ended_us)
+        self._lose_all(footer)
+        self._size = recovered.valid + (0 if recovered.sealed else len(footer.serialize()))
+        self._is_sealed(path, footer.last_seq)
+
+    def _finish_renamed(self, sealed: Path, header: SegmentHeader) -> None:
+        """Of a segment whose file is gone: it was sealed all but for the folder, or deleted."""
+        try:
+            recovered = recover(self._files.read(sealed))
+        except FileNotFoundError:
+            recovered = None
+        if recovered is None or recovered.header != header or not recovered.sealed:
+            self._lose_all(SegmentFooter(0, 0, 0, 0, 0))
+            self._path = None
+            return
+        self._files.fsync_folder(self._folder.path)
+        self._is_sealed(sealed, recovered.footer.last_seq)
+
+    def _tell_gap(self, header: SegmentHeader, last_seq: int) -> None:
+        """Put an empty segment where one was lost whole."""
+        begun = replace(header, first_seq=self._next_seq)
+        self._create(begun.serialize(), begun)
+        self._seal(last_seq, header.started_us)
+
+    def _make_again(self) -> None:
+        """Make the folder again: somebody removed it."""
+        try:
+            self._folder.restore()
+        except (OSError, LogInUse) as error:
+            self._fail(error)
+
+    # --- failures -------------------------------------------------------------------------
+
+    def _let_go(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            with suppress(OSError):
+                self._files.close(handle)
+
+    def _fail(self, error: OSError | LogInUse) -> None:
+        self._let_go()
+        self._count.errors += 1
+        self._retry_at = self._clock() + self._retry_seconds
+        text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        if self.trouble is None:
+            _logger.error(
+                "%s: cannot write: %s; events are dropped and counted, and it is tried again "
+                "after %g seconds",
+                self._folder.path,
+                text,
+                self._retry_seconds,
+            )
+        self.trouble = f"cannot write {self._folder.path}: {text}"
+
+    def _recovered_from_trouble(self) -> None:
+        self._retry_at = None
+        if self.trouble is not None:
+            self.trouble = None
+            _logger.warning("%s: events are written again", self._folder.path)
+
+    def _lose(self, kind: bytes, records: int) -> None:
+        self._count.lost_blocks += 1
+        if kind == _HOPS:
+            self._count.lost_hops += records
+        elif kind == _FLOWS:
+            self._count.lost_flows += records
+        elif kind == _EVENTS:
+            self._count.lost_events += records
+
+    def _lose_all(self, kept: SegmentFooter) -> None:
+        """Count what was written and is not there any more."""
+        self._count.lost_hops += max(0, self._written[_HOPS] - kept.hops)
+        self._count.lost_flows += max(0, self._written[_FLOWS] - kept.flows)
+        self._count.lost_events += max(0, self._written[_EVENTS] - kept.events)
+        self._written = {_HOPS: kept.hops, _FLOWS: kept.flows, _EVENTS: kept.events}
