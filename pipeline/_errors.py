@@ -6,6 +6,8 @@ PipelineError
 ├── LogError              an event log cannot be read as it is
 │   ├── NoEventLog        there is no such directory
 │   ├── SegmentDamaged    a sealed segment cannot be read
+│   ├── NewerSegment      a newer version of Onward wrote it
+│   ├── SegmentGone       one was deleted while it was to be read
 │   ├── SegmentGap        events were deleted before they were read
 │   ├── SegmentLate       a segment appeared behind what was read already
 │   └── DuplicateBroker   two logs under one name
@@ -37,6 +39,7 @@ __all__ = [
     "LogError",
     "NeedsClassic",
     "NewerLake",
+    "NewerSegment",
     "NoCommit",
     "NoEventLog",
     "NotALake",
@@ -44,6 +47,7 @@ __all__ = [
     "PipelineError",
     "SegmentDamaged",
     "SegmentGap",
+    "SegmentGone",
     "SegmentLate",
     "known_error",
 ]
@@ -81,6 +85,26 @@ class SegmentDamaged(LogError):
         super().__init__(
             f"{path}: {reason}. See what is wrong with `onward events --check`; then move the file "
             "aside, or have it skipped (--skip-corrupt), which counts its events as missing"
+        )
+
+
+class NewerSegment(LogError):
+    """A newer version of Onward wrote the segment."""
+
+    def __init__(self, path: str, version: int) -> None:
+        super().__init__(
+            f"{path} has version {version} of the format: upgrade Onward where the pipeline runs, "
+            "on the driver and on the executors"
+        )
+
+
+class SegmentGone(LogError):
+    """A segment was deleted while it was to be read."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} was deleted after it was listed: the log keeps less than it takes to read it. "
+            "Try again, read what is left, and have the log kept longer or larger"
         )
 
 
@@ -193,11 +217,12 @@ def known_error(error: BaseException | str) -> PipelineError | None:
     """Return the error of the pipeline that Spark tells as text, the innermost; or `None`."""
     if isinstance(error, PipelineError):
         return error
-    found = None
-    for found in _OURS.finditer(str(error)):
-        pass
-    kind = globals().get(found["name"]) if found else None
-    if found is None or not (isinstance(kind, type) and issubclass(kind, PipelineError)):
+    told = list(_OURS.finditer(str(error)))
+    if not told:
+        return None
+    found = told[-1]
+    kind = globals().get(found["name"])
+    if not (isinstance(kind, type) and issubclass(kind, PipelineError)):
         return None
     # Its own arguments are not in the text, which is all that it says.
     made = kind.__new__(kind)

@@ -12,6 +12,7 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from ._java import find_java
+from .source import register
 
 __all__ = ["CONF", "LOCAL", "TEST", "build_session"]
 
@@ -55,7 +56,7 @@ TEST: Final[Mapping[str, str]] = MappingProxyType(
 def build_session(
     application: str, conf: Mapping[str, str] | None = None, *, remote: str | None = None
 ) -> SparkSession:
-    """Return the session there is, or start one.
+    """Return the session there is, or start one; it knows the format `onward`.
 
     Under `spark-submit` the master and everything it was given stay as they are. Otherwise Spark
     runs on this machine, on all its cores, or on `SPARK_MASTER` or `conf`'s `spark.master`.
@@ -84,7 +85,9 @@ def build_session(
     for key, value in ours.items():
         if not kept.contains(key):
             builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    register(session)
+    return session
 
 
 def _remote(application: str, remote: str, conf: Mapping[str, str]) -> SparkSession:
@@ -92,4 +95,5 @@ def _remote(application: str, remote: str, conf: Mapping[str, str]) -> SparkSess
     for key, value in conf.items():
         if key.startswith("spark.sql.") and session.conf.isModifiable(key):
             session.conf.set(key, value)
+    register(session)
     return session

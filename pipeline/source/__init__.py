@@ -1,3 +1,22 @@
-"""The data source `onward`: event logs as tables, in batches and as a stream."""
+"""The data source `onward`: event logs as tables, in batches and as a stream.
 
-__all__: list[str] = []
+```python
+flows = spark.read.format("onward").option("table", "flows").load("/var/log/onward")
+```
+"""
+
+from ._decode import MAX_ROWS, decode
+from ._reading import MAX_FILES, PACK_BYTES
+from ._source import EventLogReader, EventLogSource, register
+from ._stream import EventLogStream
+
+__all__ = [
+    "MAX_FILES",
+    "MAX_ROWS",
+    "PACK_BYTES",
+    "EventLogReader",
+    "EventLogSource",
+    "EventLogStream",
+    "decode",
+    "register",
+]

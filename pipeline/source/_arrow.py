@@ -1,0 +1,52 @@
+"""Arrow columns of what is not Arrow: types, constants, times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["Column", "arrow_schema", "constant", "integers", "maps", "times"]
+
+Column = Any
+"""A `pyarrow.Array`, which has no annotations."""
+
+_TYPES: Final[Mapping[str, Any]] = {
+    "string": pa.string(),
+    "double": pa.float64(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+
+
+def arrow_schema(columns: Mapping[str, str]) -> Any:
+    """Return the `pyarrow.Schema` of columns given by their types in Spark."""
+    return pa.schema([pa.field(name, _TYPES[kind]) for name, kind in columns.items()])
+
+
+def constant(value: object, kind: str, rows: int) -> Column:
+    """Return a column that has one value in all rows."""
+    return pa.repeat(pa.scalar(value, type=_TYPES[kind]), rows)
+
+
+def integers(values: Any, kind: str) -> Column:
+    """Return numbers of numpy as a column; unsigned ones of 64 bits keep their bits."""
+    if values.dtype == np.uint64:
+        values = values.view(np.int64)
+    return pa.array(np.ascontiguousarray(values.astype(_TYPES[kind].to_pandas_dtype(), copy=False)))
+
+
+def times(microseconds: Any) -> Column:
+    """Return microseconds since the Unix epoch as times."""
+    return pa.array(np.ascontiguousarray(microseconds)).view(_TYPES["timestamp"])
+
+
+def maps(entries: Sequence[Mapping[str, str]]) -> Column:
+    """Return a column of maps of texts."""
+    return pa.array([list(entry.items()) for entry in entries], type=_TYPES["map<string,string>"])

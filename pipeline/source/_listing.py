@@ -1,0 +1,176 @@
+"""What is in a directory of logs: brokers, their sealed segments, and whether some are missing.
+
+Looks at names and at the two ends of files only. A folder is a broker if a segment is in it;
+everything else is left alone, segments that are still written too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...protocol.eventlog import (
+    MAX_HEADER,
+    SEALED,
+    EventLogError,
+    SegmentFooter,
+    SegmentHeader,
+    SegmentNewer,
+    check_log_name,
+    parse_segment_name,
+    read_footer,
+    read_header,
+)
+from .._errors import (
+    DuplicateBroker,
+    LogError,
+    NewerSegment,
+    NoEventLog,
+    SegmentDamaged,
+    SegmentGone,
+)
+
+__all__ = ["SegmentInfo", "brokers_in", "describe", "refusal", "sealed_in", "segments_in"]
+
+_HEAD = 2048
+_TAIL = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """A sealed segment, by its two ends.
+
+    Attributes:
+        broker: Whose it is.
+        name: The file's name.
+        epoch: As in the name.
+        first_seq: As in the name.
+        size: In bytes.
+        header: What it begins with; `None` if it cannot be read.
+        footer: What it ends with; `None` if it cannot be read.
+        reason: Why it cannot be read; empty if it can.
+    """
+
+    broker: str
+    name: str
+    epoch: int
+    first_seq: int
+    size: int
+    header: SegmentHeader | None
+    footer: SegmentFooter | None
+    reason: str = ""
+
+    @property
+    def path(self) -> str:
+        """From the directory of logs."""
+        return f"{self.broker}/{self.name}"
+
+    @property
+    def last_seq(self) -> int | None:
+        """The last number given in it; `None` if it cannot be read."""
+        return None if self.footer is None else self.footer.last_seq
+
+    @property
+    def log_id(self) -> str:
+        """The log's identity; empty if it cannot be read."""
+        return "" if self.header is None else self.header.log.hex()
+
+
+def brokers_in(log: Path, only: frozenset[str] | None = None) -> list[str]:
+    """Return the names of the folders that can be logs, sorted.
+
+    Raises:
+        NoEventLog: There is no such directory.
+    """
+    try:
+        found = [each.name for each in log.iterdir() if each.is_dir() and _is_name(each.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoEventLog(str(log)) from None
+    return sorted(name for name in found if only is None or name in only)
+
+
+def sealed_in(log: Path, broker: str) -> list[str]:
+    """Return the file names of a broker's sealed segments in the order they were written."""
+    try:
+        names = [each.name for each in (log / broker).iterdir()]
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.endswith(SEALED) and _is_segment(name))
+
+
+def segments_in(log: Path, only: frozenset[str] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield broker and file name of all sealed segments."""
+    for broker in brokers_in(log, only):
+        for name in sealed_in(log, broker):
+            yield broker, name
+
+
+def describe(log: Path, broker: str, name: str, *, skip_damaged: bool = False) -> SegmentInfo:
+    """Read the two ends of a segment.
+
+    Args:
+        log: The directory of logs.
+        broker: The folder in it.
+        name: The file in that.
+        skip_damaged: Return what cannot be read as such.
+
+    Raises:
+        SegmentDamaged: It cannot be read.
+        NewerSegment: A newer version of Onward wrote it.
+        DuplicateBroker: It is of another log than the folder says.
+        SegmentGone: It is not there any more.
+    """
+    path = log / broker / name
+    epoch, first_seq = parse_segment_name(name)
+    try:
+        head, tail, size = _ends(path)
+    except FileNotFoundError:
+        raise SegmentGone(str(path)) from None
+    try:
+        header, footer = read_header(head), read_footer(tail)
+    except EventLogError as error:
+        refused = refusal(str(path), error)
+        if not (skip_damaged and isinstance(refused, SegmentDamaged)):
+            raise refused from None
+        return SegmentInfo(broker, name, epoch, first_seq, size, None, None, str(error))
+    if header.broker != broker:
+        raise DuplicateBroker(
+            header.broker, f"the one in {log / broker}", f"the one in {log / header.broker}"
+        )
+    if (header.epoch, header.first_seq) != (epoch, first_seq):
+        raise SegmentDamaged(str(path), "the file's name is not the one that its header has")
+    return SegmentInfo(broker, name, epoch, first_seq, size, header, footer)
+
+
+def refusal(path: str, error: EventLogError) -> LogError:
+    """Return what to tell of a segment: what is newer than we are is not damaged."""
+    if isinstance(error, SegmentNewer):
+        return NewerSegment(path, error.version)
+    return SegmentDamaged(path, str(error))
+
+
+def _ends(path: Path) -> tuple[bytes, bytes, int]:
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        if len(head) == _HEAD and int.from_bytes(head[4:8], "little") > _HEAD - 12:
+            head += file.read(MAX_HEADER - _HEAD)
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _TAIL))
+        return head, file.read(_TAIL), size
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_log_name(name)
+    except EventLogError:
+        return False
+    return True
+
+
+def _is_segment(name: str) -> bool:
+    try:
+        parse_segment_name(name)
+    except EventLogError:
+        return False
+    return True

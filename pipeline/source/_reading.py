@@ -1,0 +1,185 @@
+"""What a task does: read some segments, one after the other, and yield Arrow.
+
+A partition is a list of files: a large segment alone, small ones together, for a broker that
+is idle writes an empty one each minute.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from ...protocol.eventlog import EventLogError, Segment, read_segment
+from .._errors import SegmentDamaged, SegmentGone
+from .._schema import EVENT_TABLES
+from ._arrow import arrow_schema
+from ._decode import decode_batches
+from ._listing import SegmentInfo, describe, refusal
+from ._options import Options, columns_of
+
+__all__ = ["MAX_FILES", "PACK_BYTES", "Segments", "pack", "read_partition"]
+
+PACK_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of small segments that one task reads; a larger segment is a task of its own."""
+
+MAX_FILES: Final = 1_000
+"""Most segments that one task reads."""
+
+_log = logging.getLogger(__name__)
+
+_MARGIN: Final = 86_400_000_000
+"""Microseconds: events may be older than their segment, as long as what they tell of took."""
+
+_REFERENCES: Final = dict.fromkeys(("origin_node", "dest_node", "route_id", "tagset_id"), "bigint")
+
+
+class Segments(InputPartition):
+    """Some segments, by their paths from the directory of logs."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(0)
+        self.paths = tuple(paths)
+
+
+def pack(infos: Sequence[tuple[str, int]], *, ends_only: bool) -> list[Segments]:
+    """Make partitions of paths and their sizes, in order.
+
+    Args:
+        infos: Path and size in bytes of each segment.
+        ends_only: Whether only the two ends of each file are read.
+    """
+    made: list[Segments] = []
+    paths: list[str] = []
+    held = 0
+    for path, size in infos:
+        weight = 0 if ends_only else size
+        if paths and (held + weight > PACK_BYTES or len(paths) == MAX_FILES):
+            made.append(Segments(paths))
+            paths, held = [], 0
+        paths.append(path)
+        held += weight
+    if paths:
+        made.append(Segments(paths))
+    return made
+
+
+def read_partition(options: Options, partition: InputPartition) -> Iterator[Any]:
+    """Yield the rows of the table in a partition's segments, as batches of Arrow.
+
+    Raises:
+        SegmentDamaged: A segment cannot be read, and `skipCorrupt` is off.
+        SegmentGone: One is not there any more.
+        DuplicateBroker: One is in the folder of another.
+    """
+    # Spark gives one without a value where there are no partitions.
+    paths = partition.paths if isinstance(partition, Segments) else ()
+    if options.table == "segments":
+        yield from _ends(options, paths)
+        return
+    for path in paths:
+        yield from _rows(options, path)
+
+
+def _rows(options: Options, path: str) -> Iterator[Any]:
+    broker, name = path.split("/")
+    info = describe(options.path, broker, name, skip_damaged=options.skip_damaged)
+    if not _may_have(info, options):
+        return
+    try:
+        segment = _load(options.path / path)
+        # All of it is decoded before any of it is handed out: it is skipped whole or not at all.
+        yield from list(
+            decode_batches(
+                options.table,
+                options.columns,
+                segment,
+                str(options.path / path),
+                since=options.since,
+                until=options.until,
+            )
+        )
+    except SegmentDamaged as error:
+        if not options.skip_damaged:
+            raise
+        _log.warning("skipped: %s", error)
+
+
+def _load(path: Path) -> Segment:
+    try:
+        return read_segment(path.read_bytes())
+    except FileNotFoundError:
+        raise SegmentGone(str(path)) from None
+    except EventLogError as error:
+        raise refusal(str(path), error) from None
+
+
+def _may_have(info: SegmentInfo, options: Options) -> bool:
+    """Whether the table has rows of the segment, as far as its two ends tell."""
+    header, footer = info.header, info.footer
+    if header is None or footer is None:
+        return False
+    rows = {"hops": footer.hops, "flows": footer.flows, "route_events": footer.events}
+    if rows.get(options.table, 1) == 0:
+        return False
+    if options.since is not None and footer.ended_us < options.since:
+        return False
+    return options.until is None or header.started_us - _MARGIN < options.until
+
+
+def _ends(options: Options, paths: Sequence[str]) -> Iterator[Any]:
+    rows: list[dict[str, object]] = []
+    for path in paths:
+        broker, name = path.split("/")
+        info = describe(options.path, broker, name, skip_damaged=options.skip_damaged)
+        if options.check and info.footer is not None:
+            info = _checked(info, options)
+        row = _row(info)
+        rows.append({column: row[column] for column in options.columns})
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(options.columns))
+
+
+def _checked(info: SegmentInfo, options: Options) -> SegmentInfo:
+    """Read the segment whole; what is damaged inside is as if its ends were."""
+    path = options.path / info.path
+    try:
+        segment = _load(path)
+        for table in ("hops", "flows"):
+            for _ in decode_batches(table, _REFERENCES, segment, str(path)):
+                pass
+    except SegmentDamaged as error:
+        if not options.skip_damaged:
+            raise
+        return replace(info, header=None, footer=None, reason=str(error))
+    return info
+
+
+def _row(info: SegmentInfo) -> dict[str, object]:
+    header, footer = info.header, info.footer
+    row: dict[str, object] = dict.fromkeys(columns_of(EVENT_TABLES["segments"]))
+    row |= {
+        "broker": info.broker,
+        "epoch": info.epoch,
+        "first_seq": info.first_seq,
+        "path": info.path,
+        "size": info.size,
+    }
+    if header is None or footer is None:
+        return row
+    return row | {
+        "last_seq": footer.last_seq,
+        "log_id": info.log_id,
+        "version": header.version,
+        "sample_rate": header.sample_rate,
+        "started": header.started_us,
+        "ended": footer.ended_us,
+        "hops": footer.hops,
+        "flows": footer.flows,
+        "events": footer.events,
+    }

@@ -1,0 +1,185 @@
+"""The stream: each batch goes on behind the last one, for every broker, and misses nothing.
+
+An offset says for each broker what was read: see `Position`. It is made by looking at the two ends
+of the segments that the batch will have, so what was deleted unread is found before anything is
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from ...protocol.eventlog import parse_segment_name
+from .._errors import DuplicateBroker, SegmentGone
+from ._listing import SegmentInfo, brokers_in, describe, sealed_in
+from ._options import Options
+from ._position import Position, check_behind
+from ._reading import Segments, pack, read_partition
+
+__all__ = ["EventLogStream"]
+
+Offset = dict[str, Any]
+
+MAX_KNOWN: Final = 10_000
+"""Most segments whose ends are remembered between two looks at them."""
+
+
+class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is sealed, batch by batch.
+
+    Args:
+        options: What to read.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._target: dict[str, str] | None = None
+        self._known: dict[tuple[str, str], SegmentInfo] = {}
+
+    # --- what Spark asks ------------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Return the offset before everything."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return the limit that the option `maxSegments` sets."""
+        limit = self._options.max_segments
+        return ReadAllAvailable() if limit is None else ReadMaxFiles(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Remember what is there: nothing after it is read in this run."""
+        self._target = {
+            broker: names[-1]
+            for broker in self._brokers()
+            if (names := sealed_in(self._options.path, broker))
+        }
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Return how far the next batch goes.
+
+        Raises:
+            LogError: What is there does not follow what was read: see `onward.pipeline`.
+        """
+        budget = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        waiting = {broker: self._after(self._at(start, broker)) for broker in self._brokers()}
+        end = dict(start)
+        for broker, names in _shares(waiting, budget).items():
+            at = self._at(start, broker)
+            for name in names:
+                at = self._advance(at, name)
+            end[broker] = at.plain()
+        return end
+
+    def reportLatestOffset(self) -> None:  # noqa: N802 - Spark's name
+        """Say nothing: it would list everything once more."""
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Return what to read between two offsets: the same segments whenever it is asked.
+
+        Raises:
+            SegmentGap: Some were deleted since the second offset was made.
+            LogError: They do not follow each other.
+        """
+        infos: list[SegmentInfo] = []
+        for broker in sorted(end):
+            at, last = self._at(start, broker), self._at(end, broker)
+            for name in self._names(at, last.segment):
+                info = self._describe(broker, name)
+                at = self._follow(at, info)
+                infos.append(info)
+            if at.segment != last.segment and not self._options.skip_gaps:
+                raise SegmentGone(str(self._options.path / broker / last.segment))
+        # A batch that is run again need not look at what is behind it.
+        self._known.clear()
+        ends_only = self._options.table == "segments" and not self._options.check
+        parts = pack([(info.path, info.size) for info in infos], ends_only=ends_only)
+        return list[InputPartition](parts) or [Segments(())]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a partition, as Arrow."""
+        return read_partition(self._options, partition)
+
+    def commit(self, end: Offset) -> None:
+        """Do nothing: Spark says it a batch late, and not at all of the last batch of a run."""
+
+    # --- what there is --------------------------------------------------------------------
+
+    def _brokers(self) -> list[str]:
+        return brokers_in(self._options.path, self._options.brokers)
+
+    def _at(self, offset: Mapping[str, Any], broker: str) -> Position:
+        plain = offset.get(broker)
+        return Position(broker) if plain is None else Position.of(broker, plain)
+
+    def _after(self, at: Position) -> list[str]:
+        """The names behind a position, after a look at what is before it."""
+        path = self._options.path
+        names = sealed_in(path, at.broker)
+        if names and at.log_id:
+            lowest = self._describe(at.broker, names[0])
+            if lowest.log_id and lowest.log_id != at.log_id:
+                raise DuplicateBroker(
+                    at.broker,
+                    f"the one of which {at.segment} was read (log id {at.log_id})",
+                    f"the one of {path / lowest.path} (log id {lowest.log_id})",
+                )
+            check_behind(path, at, names)
+        target = None if self._target is None else self._target.get(at.broker, "")
+        return [
+            name for name in names if (target is None or name <= target) and self._is_new(at, name)
+        ]
+
+    def _names(self, at: Position, last: str) -> list[str]:
+        names = sealed_in(self._options.path, at.broker)
+        return [name for name in names if name <= last and self._is_new(at, name)]
+
+    def _is_new(self, at: Position, name: str) -> bool:
+        if name != at.segment or not at.epochs:
+            return name > at.segment
+        # An empty one has the name that the next one gets, if that has replaced it.
+        epoch, first_seq = parse_segment_name(name)
+        if at.epochs[-1][2] >= first_seq:
+            return False
+        info = describe(self._options.path, at.broker, name)
+        return (info.last_seq or 0) >= first_seq and not at.has(epoch, first_seq)
+
+    def _describe(self, broker: str, name: str) -> SegmentInfo:
+        key = (broker, name)
+        if (info := self._known.get(key)) is None:
+            options = self._options
+            info = describe(options.path, broker, name, skip_damaged=options.skip_damaged)
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            self._known[key] = info
+        return info
+
+    def _advance(self, at: Position, name: str) -> Position:
+        return self._follow(at, self._describe(at.broker, name))
+
+    def _follow(self, at: Position, info: SegmentInfo) -> Position:
+        return at.advance(info, log=self._options.path, skip_gaps=self._options.skip_gaps)
+
+
+def _shares(waiting: Mapping[str, Sequence[str]], budget: int | None) -> dict[str, Sequence[str]]:
+    """Divide what a batch may take: who has little gets all of it, the others equal parts."""
+    if budget is None:
+        return {broker: names for broker, names in waiting.items() if names}
+    shares: dict[str, Sequence[str]] = {}
+    left = sorted((broker for broker in waiting if waiting[broker]), key=lambda b: len(waiting[b]))
+    for place, broker in enumerate(left):
+        # Rounded up, so that a budget smaller than the number of brokers is used.
+        share = min(len(waiting[broker]), -(-budget // (len(left) - place)))
+        budget -= share
+        if share:
+            shares[broker] = waiting[broker][:share]
+    return shares
