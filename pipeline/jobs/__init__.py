@@ -1,3 +1,29 @@
 """The jobs of the command `onward pipeline`: the one place that reads and writes tables."""
 
-__all__: list[str] = []
+from ._audit import run_audit
+from ._progress import Progress, Silent, Stage, stage
+from ._reports import AUDIT_DAYS, EVENT_DAYS, REPORTS, Day, bounds
+from ._run import FORMATS, Format, Reported, names_of, replay_tables, run_report
+from ._tables import MAX_SHOWN, flattened, shown
+
+__all__ = [
+    "AUDIT_DAYS",
+    "EVENT_DAYS",
+    "FORMATS",
+    "MAX_SHOWN",
+    "REPORTS",
+    "Day",
+    "Format",
+    "Progress",
+    "Reported",
+    "Silent",
+    "Stage",
+    "bounds",
+    "flattened",
+    "names_of",
+    "replay_tables",
+    "run_audit",
+    "run_report",
+    "shown",
+    "stage",
+]

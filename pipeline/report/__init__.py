@@ -6,6 +6,8 @@ more than the top of each; `render` makes one HTML file of it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ._page import (
     Anomalies,
     AnomalyRow,
@@ -31,6 +33,11 @@ from ._page import (
     Totals,
 )
 from ._render import render
+from ._text import utc
+
+if TYPE_CHECKING:
+    from ._collect import Sources, collect_audit, collect_page
+    from ._names import Names
 
 __all__ = [
     "Anomalies",
@@ -47,6 +54,7 @@ __all__ = [
     "Latency",
     "Line",
     "Matrix",
+    "Names",
     "Page",
     "PathRow",
     "Replay",
@@ -54,6 +62,23 @@ __all__ = [
     "ReplayRow",
     "Shard",
     "Shards",
+    "Sources",
     "Totals",
+    "collect_audit",
+    "collect_page",
     "render",
+    "utc",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # A page can be made and rendered without Spark; to collect one needs it.
+    if name in {"Sources", "collect_audit", "collect_page"}:
+        from . import _collect
+
+        return getattr(_collect, name)
+    if name == "Names":
+        from ._names import Names
+
+        return Names
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -87,12 +87,13 @@ class AuditRow:
     Attributes:
         src: The broker, or the sending node.
         dst: The link; empty for a broker.
-        received: What the other end has counted; `None` if it keeps no log.
+        sent: What was read from requesters, or put on the link; `None` if that end keeps no log.
+        received: What was handed on, or came over the link; `None` if that end keeps no log.
     """
 
     src: str
     dst: str
-    sent: int
+    sent: int | None
     received: int | None
     delivered: int
     dropped: int

@@ -295,7 +295,7 @@ def _audit(audit: Audit) -> Section:
     rows = [
         (
             html(row.src) + (f" → <code>{html(row.dst)}</code>" if row.dst else ""),
-            amount(row.sent),
+            "\u2013" if row.sent is None else amount(row.sent),
             "\u2013" if row.received is None else amount(row.received),
             amount(row.delivered),
             amount(row.dropped),
@@ -306,7 +306,7 @@ def _audit(audit: Audit) -> Section:
         for row in audit.rows
     ]
     headings = (
-        *("Broker, node or link", "Read or sent", "Received", "Delivered", "Dropped", "No route"),
+        *("Broker, node or link", "Read or sent", "Handed on", "Delivered", "Dropped", "No route"),
         *("Missing", "Twice"),
     )
     body += table(headings, rows, range(1, 8)) + more(audit.more, "of them")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ __all__ = [
     "share",
     "short",
     "size",
+    "utc",
 ]
 
 LABEL: Final = 26
@@ -109,3 +110,8 @@ def share(part: float, whole: float) -> str:
 def clock(moment: datetime | None) -> str:
     """Return the time of day, UTC."""
     return "\u2013" if moment is None else f"{moment:%H:%M:%S}"
+
+
+def utc(moment: datetime) -> datetime:
+    """Return a time that Spark has collected: it comes as local time without a zone."""
+    return moment.astimezone(UTC)

@@ -1,0 +1,143 @@
+"""Which reports there are, and from which tables of the lake each is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession, functions as sf
+
+from ..ingest import Lake
+from ..transforms import (
+    Objective,
+    audit,
+    hot_keys,
+    latency_histogram,
+    latency_quantiles,
+    path_anomalies,
+    paths,
+    route_churn,
+    shard_load,
+    slo_burn,
+    traffic_matrix,
+    unroutable,
+)
+
+__all__ = ["AUDIT_DAYS", "EVENT_DAYS", "REPORTS", "Day", "bounds"]
+
+EVENT_DAYS: Final = 30
+"""How many days before are looked through for the coming of destinations that are still there."""
+
+AUDIT_DAYS: Final = 7
+"""How many days before the audit begins to count, so that what was in hand at midnight is known."""
+
+_BURN: Final = timedelta(hours=6)
+"""How far back the longest window of an objective goes."""
+
+Tables: TypeAlias = dict[str, DataFrame]
+
+
+def bounds(day: date) -> tuple[datetime, datetime]:
+    """Return when a day begins and ends, UTC."""
+    begin = datetime.combine(day, time(), UTC)
+    return begin, begin + timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Day:
+    """The tables of the lake around one day, each read when it is asked for.
+
+    Attributes:
+        spark: The session.
+        lake: The lake.
+        day: The day, UTC.
+        objectives: What the report `slo` holds it against.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    day: date
+    objectives: Sequence[Objective] = ()
+
+    def table(self, name: str) -> DataFrame:
+        """Return a table of the day."""
+        return self.lake.table(self.spark, name, day=self.day)
+
+    def before(self, name: str, earlier: timedelta) -> DataFrame:
+        """Return a table of the day and some time before."""
+        begin, end = bounds(self.day)
+        return self.lake.table(self.spark, name, since=begin - earlier, until=end)
+
+    def dimension(self, name: str) -> DataFrame:
+        """Return a table that belongs to no day."""
+        return self.lake.table(self.spark, name)
+
+    def within(self, frame: DataFrame, column: str) -> DataFrame:
+        """Return the rows of a report that are of the day."""
+        begin, end = bounds(self.day)
+        moment = sf.col(column)
+        return frame.filter((moment >= sf.lit(begin)) & (moment < sf.lit(end)))
+
+
+def _traffic(day: Day) -> Tables:
+    return {"traffic_matrix": traffic_matrix(day.table("flows"))}
+
+
+def _latency(day: Day) -> Tables:
+    histogram = latency_histogram(day.table("hops"))
+    return {"latency_hist": histogram, "latency_quantiles": latency_quantiles(histogram)}
+
+
+def _shards(day: Day) -> Tables:
+    return {"shard_load": shard_load(day.table("flows")), "hot_keys": hot_keys(day.table("hops"))}
+
+
+def _churn(day: Day) -> Tables:
+    events = day.before("route_events", timedelta(days=EVENT_DAYS))
+    return {"route_churn": day.within(route_churn(events), "hour")}
+
+
+def _unroutable(day: Day) -> Tables:
+    events = day.before("route_events", timedelta(days=EVENT_DAYS))
+    asked = unroutable(day.table("flows"), day.dimension("dim_tagset"), events)
+    return {"unroutable": asked}
+
+
+def _slo(day: Day) -> Tables:
+    if not day.objectives:
+        return {}
+    burn = slo_burn(
+        day.before("flows", _BURN),
+        day.before("hops", _BURN),
+        day.objectives,
+        day.dimension("dim_tagset"),
+    )
+    return {"slo_burn": day.within(burn, "window_start")}
+
+
+def _paths(day: Day) -> Tables:
+    hops = day.table("hops")
+    return {"paths": paths(hops), "path_anomalies": path_anomalies(hops)}
+
+
+def _audit(day: Day) -> Tables:
+    flows = day.before("flows", timedelta(days=AUDIT_DAYS))
+    return {"audit": day.within(audit(flows, day.dimension("dim_node")), "window_start")}
+
+
+REPORTS: Final[Mapping[str, Callable[[Day], Tables]]] = MappingProxyType(
+    {
+        "traffic": _traffic,
+        "latency": _latency,
+        "shards": _shards,
+        "churn": _churn,
+        "unroutable": _unroutable,
+        "slo": _slo,
+        "paths": _paths,
+        "audit": _audit,
+    }
+)
+"""The reports by the names that `--only` takes. Each returns its tables, by their names."""

@@ -1,0 +1,160 @@
+"""The job `report`: makes the reports of a day, writes them, and collects the page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.storagelevel import StorageLevel
+
+from ..ingest import Lake
+from ..report import Names, Page, Sources, collect_page
+from ..transforms import Objective, audit_totals, latency_quantiles
+from ._progress import Progress, Silent, stage
+from ._reports import EVENT_DAYS, REPORTS, Day
+from ._tables import MAX_SHOWN, flattened, shown
+
+__all__ = ["FORMATS", "Format", "Reported", "names_of", "replay_tables", "run_report"]
+
+Format: TypeAlias = Literal["parquet", "json", "csv", "table"]
+
+FORMATS: Final[tuple[Format, ...]] = ("parquet", "json", "csv", "table")
+"""What reports can be written as. `table` is text to read, and writes nothing."""
+
+_REPLAY: Final = ("replay_summary", "replay_routes")
+
+
+@dataclass(slots=True)
+class Reported:
+    """What has become of a run.
+
+    Attributes:
+        rows: How many rows each table has, by its name.
+        texts: The first rows of each as text, if the format is `table`.
+        page: The page, if it was asked for.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    page: Page | None = None
+
+
+def run_report(
+    spark: SparkSession,
+    lake: Lake,
+    day: date,
+    only: Collection[str] = (),
+    *,
+    out: str | Path | None = None,
+    format: Format = "parquet",  # noqa: A002 - as the option is called
+    objectives: Sequence[Objective] = (),
+    page: bool = False,
+    most: int = MAX_SHOWN,
+    progress: Progress | None = None,
+) -> Reported:
+    """Make the reports of a day, and write each over what was there for that day.
+
+    Args:
+        spark: The session.
+        lake: The lake.
+        day: The day, UTC.
+        only: Names of `REPORTS`; all by default.
+        out: Where to write; the lake's own folder of reports by default.
+        format: What to write.
+        objectives: What the report `slo` holds the day against; without any it is left out.
+        page: Whether to collect the page.
+        most: Rows of each report that are shown as text.
+        progress: Who is told.
+
+    Raises:
+        ValueError: There is no such report.
+        PipelineError: The lake cannot be read.
+    """
+    told = progress or Silent()
+    unknown = set(only) - set(REPORTS)
+    if unknown:
+        raise ValueError(f"no report is called {', '.join(sorted(unknown))}: {', '.join(REPORTS)}")
+    around = Day(spark, lake, day, objectives)
+    done = Reported()
+    names = names_of(around)
+    with _kept() as kept:
+        for name, tables_of in REPORTS.items():
+            if only and name not in only:
+                continue
+            with stage(told, name) as current:
+                said: list[str] = []
+                for table, frame in tables_of(around).items():
+                    # Twice of use: it is written, and then counted and shown.
+                    kept[table] = frame.persist(StorageLevel.MEMORY_AND_DISK)
+                    _write(kept[table], table, lake, day, out, format)
+                    done.rows[table] = kept[table].count()
+                    said.append(f"{table} {done.rows[table]:,}")
+                    if format == "table":
+                        done.texts[table] = shown(kept[table], names, most)
+                current.says(", ".join(said) or "left out: there is no objective")
+        if page:
+            with stage(told, "page"):
+                done.page = _collected(around, kept, names)
+    return done
+
+
+def _collected(day: Day, made: dict[str, DataFrame], names: Names) -> Page:
+    tables = {**made, **replay_tables(day)}
+    return collect_page(
+        Sources(
+            day.day,
+            tables,
+            day.table("flows"),
+            day.dimension("completeness"),
+            day.dimension("late"),
+            names,
+            latency_quantiles,
+            audit_totals,
+        )
+    )
+
+
+def names_of(day: Day) -> Names:
+    """Return what looks up names in a lake."""
+    return Names(
+        day.dimension("dim_node"),
+        day.dimension("dim_tagset"),
+        day.dimension("dim_route"),
+        day.before("route_events", timedelta(days=EVENT_DAYS)),
+    )
+
+
+def replay_tables(day: Day) -> dict[str, DataFrame]:
+    """Return what a rehearsal has written for the day, if there was one."""
+    tables = {name: day.lake.report(day.spark, name, day.day) for name in _REPLAY}
+    return {} if any(table.isEmpty() for table in tables.values()) else tables
+
+
+def _write(
+    frame: DataFrame,
+    table: str,
+    lake: Lake,
+    day: date,
+    out: str | Path | None,
+    format: Format,  # noqa: A002
+) -> None:
+    if format == "table":
+        return
+    written = flattened(frame) if format == "csv" else frame
+    lake.write_report(written, table, day, out, format)
+
+
+@contextmanager
+def _kept() -> Generator[dict[str, DataFrame]]:
+    """Hold frames that are used twice, and let go of them."""
+    frames: dict[str, DataFrame] = {}
+    try:
+        yield frames
+    finally:
+        for frame in frames.values():
+            frame.unpersist()

@@ -1,0 +1,277 @@
+"""Filling the page from the tables of a day: of each table its top, and how much more there is.
+
+All that is collected here is bounded by the constants below, however large the day was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, functions as sf
+
+from ...protocol.eventlog import Kind, Outcome
+from ._collect_more import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
+from ._names import Names
+from ._page import Audit, AuditRow, Broker, Latency, Line, Matrix, Page, Totals
+from ._text import utc
+
+__all__ = [
+    "MAX_DESTINATIONS",
+    "MAX_LOGS",
+    "MAX_POINTS",
+    "MAX_SIDE",
+    "Sources",
+    "collect_audit",
+    "collect_page",
+]
+
+MAX_SIDE: Final = 16
+"""Rows, and columns, of the traffic matrix."""
+
+MAX_DESTINATIONS: Final = 12
+"""Destinations whose latency is drawn."""
+
+MAX_POINTS: Final = 300
+"""Points of a line over the day; minutes are put together until it has no more."""
+
+MAX_LOGS: Final = 20
+"""Logs, and rows of the audit, that are listed."""
+
+_INTERVALS: Final = (1, 5, 15, 30, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the page comes from.
+
+    Attributes:
+        day: The day, UTC.
+        reports: The tables of reports that were made, by name. What is not in it is left out.
+        flows: The table `flows` of the day.
+        completeness: The table `completeness`.
+        late: The table `late`.
+        names: Looks up names.
+        quantiles: `transforms.latency_quantiles`.
+        audit_totals: `transforms.audit_totals`.
+    """
+
+    day: date
+    reports: Mapping[str, DataFrame]
+    flows: DataFrame
+    completeness: DataFrame
+    late: DataFrame
+    names: Names
+    quantiles: Callable[[DataFrame], DataFrame]
+    audit_totals: Callable[[DataFrame], DataFrame]
+
+
+def collect_page(sources: Sources) -> Page:
+    """Return the page of a day."""
+    made, names = sources.reports, sources.names
+    brokers, more_brokers, closed = _brokers(sources)
+    replayed = "replay_summary" in made and "replay_routes" in made
+    return Page(
+        day=sources.day,
+        brokers=brokers,
+        more_brokers=more_brokers,
+        closed=closed,
+        totals=_totals(sources.flows),
+        late=sources.late.filter(sf.col("day") == sf.lit(sources.day)).count(),
+        audit=collect_audit(sources.audit_totals(made["audit"])) if "audit" in made else None,
+        matrix=_matrix(made["traffic_matrix"], names) if "traffic_matrix" in made else None,
+        latency=_latency(sources) if "latency_hist" in made else None,
+        shards=shards_of(made["shard_load"], made["hot_keys"], names)
+        if "shard_load" in made
+        else None,
+        churn=churn_of(made["route_churn"], names) if "route_churn" in made else None,
+        demand=demand_of(made["unroutable"], names) if "unroutable" in made else None,
+        burns=burns_of(made["slo_burn"], MAX_POINTS) if "slo_burn" in made else None,
+        paths=anomalies_of(made["paths"], made["path_anomalies"], names)
+        if "paths" in made
+        else None,
+        replay=replay_of(made["replay_summary"], made["replay_routes"], names)
+        if replayed
+        else None,
+    )
+
+
+def _brokers(sources: Sources) -> tuple[tuple[Broker, ...], int, bool]:
+    end = datetime.combine(sources.day + timedelta(days=1), time(), UTC)
+    table = sources.completeness
+    open_logs = table.filter(
+        sf.col("sealed_through").isNull() | (sf.col("sealed_through") < sf.lit(end))
+    ).count()
+    rows = table.orderBy(sf.desc("missing"), "broker").limit(MAX_LOGS).collect()
+    count = len(rows) if len(rows) < MAX_LOGS else table.count()
+    brokers = tuple(
+        Broker(
+            row.broker,
+            row.sealed_through and utc(row.sealed_through),
+            row.segments or 0,
+            row.events or 0,
+            row.missing or 0,
+        )
+        for row in rows
+    )
+    return brokers, count - len(rows), count > 0 and open_logs == 0
+
+
+def _totals(flows: DataFrame) -> Totals:
+    asked = sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH)) | (
+        (sf.col("kind") == int(Kind.MESSAGE)) & (sf.col("tagset_id") != 0)
+    )
+    rows = (
+        flows.filter(asked)
+        .groupBy("outcome")
+        .agg(sf.sum("frames").alias("frames"), sf.sum("bytes").alias("bytes"))
+        .collect()
+    )
+    frames = {row.outcome: row.frames for row in rows}
+    octets = {row.outcome: row.bytes for row in rows}
+
+    def total(*outcomes: Outcome) -> int:
+        return sum(frames.get(int(outcome), 0) for outcome in outcomes)
+
+    return Totals(
+        requests=total(Outcome.RECEIVED),
+        delivered=total(Outcome.DELIVER),
+        unroutable=total(Outcome.UNROUTABLE),
+        rejected=total(Outcome.REJECTED, Outcome.INVALID),
+        failed=total(Outcome.FAILED, Outcome.DROP),
+        canceled=total(Outcome.CANCELED),
+        bytes=octets.get(int(Outcome.RECEIVED), 0),
+    )
+
+
+def _matrix(matrix: DataFrame, names: Names) -> Matrix:
+    pairs = matrix.groupBy("origin_node", "dest_node").agg(
+        sf.sum("frames").alias("frames"),
+        sf.sum("bytes").alias("bytes"),
+        sf.sum("failed").alias("failed"),
+    )
+    origins, dests = _largest(pairs, "origin_node"), _largest(pairs, "dest_node")
+    shown = sf.col("origin_node").isin(origins) & sf.col("dest_node").isin(dests)
+    rows = {(row.origin_node, row.dest_node): row for row in pairs.filter(shown).collect()}
+    hidden = pairs.filter(~shown).agg(
+        sf.count("*").alias("pairs"), sf.sum("frames").alias("frames")
+    )
+    others = hidden.collect()[0]
+    name = names.nodes({*origins, *dests})
+
+    def cells(value: Callable[[Any], Any], empty: Any) -> tuple[tuple[Any, ...], ...]:
+        return tuple(
+            tuple(value(rows[origin, dest]) if (origin, dest) in rows else empty for dest in dests)
+            for origin in origins
+        )
+
+    return Matrix(
+        tuple("(unknown)" if each == 0 else name[each] for each in origins),
+        tuple(name[each] for each in dests),
+        cells(lambda row: row.frames, None),
+        cells(lambda row: row.failed, 0),
+        cells(lambda row: row.bytes, 0),
+        others.pairs,
+        others.frames or 0,
+    )
+
+
+def _largest(pairs: DataFrame, column: str) -> list[int]:
+    load = sf.sum(sf.col("frames") + sf.col("failed")).alias("load")
+    rows = (
+        pairs.groupBy(column).agg(load).orderBy(sf.desc("load"), column).limit(MAX_SIDE).collect()
+    )
+    return [row[0] for row in rows]
+
+
+def _latency(sources: Sources) -> Latency:
+    histogram = sources.reports["latency_hist"]
+    busiest = (
+        histogram.groupBy("dest_node")
+        .agg(sf.sum("n").alias("n"))
+        .orderBy(sf.desc("n"), "dest_node")
+        .limit(MAX_DESTINATIONS + 1)
+        .collect()
+    )
+    dests = [row.dest_node for row in busiest[:MAX_DESTINATIONS]]
+    if not dests:
+        return Latency((), 1)
+    more = 0
+    if len(busiest) > MAX_DESTINATIONS:
+        more = histogram.select("dest_node").distinct().count() - len(dests)
+    drawn = histogram.filter(sf.col("dest_node").isin(dests))
+    ends = drawn.agg(sf.min("minute").alias("first"), sf.max("minute").alias("last")).collect()[0]
+    interval = _interval((ends.last - ends.first).total_seconds() / 60)
+    start = sf.timestamp_seconds(
+        sf.floor(sf.unix_seconds("minute") / (interval * 60)) * (interval * 60)
+    )
+    over_time = _quantiles(sources, drawn, start)
+    all_day = _quantiles(sources, drawn, sf.date_trunc("day", "minute"))
+    day = {row.dest_node: row for row in all_day}
+    name = sources.names.nodes(dests, none="(to several)")
+    return Latency(
+        tuple(
+            _line(name[dest], day[dest], [row for row in over_time if row.dest_node == dest])
+            for dest in dests
+            if dest in day
+        ),
+        interval,
+        more,
+    )
+
+
+def _interval(minutes: float) -> int:
+    return next((each for each in _INTERVALS if minutes / each <= MAX_POINTS), _INTERVALS[-1])
+
+
+def _quantiles(sources: Sources, histogram: DataFrame, start: Any) -> list[Any]:
+    merged = (
+        histogram.withColumn("minute", start)
+        .groupBy("minute", "dest_node", sf.lit(0).cast("bigint").alias("tagset_id"), "bucket")
+        .agg(sf.sum("n").alias("n"))
+    )
+    return list(sources.quantiles(merged).orderBy("dest_node", "minute").collect())
+
+
+def _line(dest: str, day: Any, rows: list[Any]) -> Line:
+    return Line(
+        dest,
+        tuple(utc(row.minute) for row in rows),
+        tuple(row.n for row in rows),
+        tuple(row.p50_us for row in rows),
+        tuple(row.p95_us for row in rows),
+        tuple(row.p99_us for row in rows),
+        (day.n, day.p50_us, day.p95_us, day.p99_us),
+    )
+
+
+def collect_audit(totals: DataFrame) -> Audit:
+    """Return the audit, those brokers and links first that are out of balance."""
+    sums = totals.agg(
+        sf.count("*").alias("rows"),
+        sf.sum("missing").alias("missing"),
+        sf.sum("duplicated").alias("duplicated"),
+    ).collect()[0]
+    wrong = sf.abs("missing") + sf.abs("duplicated")
+    rows = totals.orderBy(sf.desc(wrong), "dst", "src").limit(MAX_LOGS).collect()
+    return Audit(
+        tuple(
+            AuditRow(
+                row.src,
+                row.dst or "",
+                row.sent,
+                row.received,
+                row.delivered or 0,
+                row.dropped or 0,
+                row.unroutable or 0,
+                row.missing or 0,
+                row.duplicated or 0,
+            )
+            for row in rows
+        ),
+        sums.rows - len(rows),
+        sums.missing or 0,
+        sums.duplicated or 0,
+    )
