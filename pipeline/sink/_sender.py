@@ -1,0 +1,282 @@
+"""Sends the rows of one task: in order, a window at a time, again where no answer says it is done.
+
+```
+rows ──▶ a buffer for each destination ──▶ batches, numbered by their rows ──▶ `window` at a time
+                                                                                  └─ and again
+```
+
+A batch that overtakes the one before it is refused by the receiver (`GAP`) and sent again once that
+is done. A receiver that refuses one though all before it were done has forgotten them, or is
+another one: the task fails, and is run again from its first row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from ...protocol import AddressError, InDoubt, NotDelivered, OnwardError
+from ...protocol.batches import (
+    Batch,
+    BatchAnswer,
+    BatchTooBig,
+    Reason,
+    decode_answer,
+    encode_batch,
+)
+from ._errors import RowRefused, RowsInDoubt, RowsNotDelivered, SinkError
+from ._options import SinkOptions
+from ._ways import Way
+
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Sender"]
+
+FIRST_PAUSE: Final = 0.05
+"""Seconds before a batch is sent again for the first time; then twice as long each time."""
+
+LONGEST_PAUSE: Final = 5.0
+"""Seconds that such a pause is at most."""
+
+_HOPELESS: Final = {
+    Reason.BROKEN: "it reads no such batches: is it a BatchWorker of a version that does?",
+    Reason.TOO_BIG: "its limit is lower: make chunkRows or chunkBytes smaller, or its BatchOptions "
+    "larger",
+    Reason.UNFINISHED: "the epoch before was not sent to its end: run that again, or start anew "
+    "with another id. Two queries must not have one id",
+    Reason.CHANGED: "the rows of this epoch are not those that were sent before: the same epoch "
+    "must give the same rows in the same order (no rand(), no repartition without keys, the same "
+    "number of partitions)",
+}
+_TEMPORARY: Final = {
+    Reason.BUSY: "it is busy",
+    Reason.FAILED: "what handles the rows there has failed; its log says why",
+}
+
+
+class _Stream:
+    """What goes to one destination."""
+
+    __slots__ = ("first", "previous", "rows", "size", "to")
+
+    def __init__(self, to: str) -> None:
+        self.to = to
+        self.first = 0
+        self.rows: list[bytes] = []
+        self.size = 0
+        self.previous: asyncio.Task[None] | None = None
+
+
+class Sender:
+    """Sends the rows of one task. `add` them, then `finish`; `cancel` where that did not end well.
+
+    Args:
+        way: The connection.
+        options: How they are sent.
+        partition: Which partition they are.
+        attempt: Which attempt of the task this is.
+
+    Attributes:
+        rows: Rows that were added.
+        batches: Batches that were made of them.
+        again: Batches that were sent again.
+    """
+
+    def __init__(self, way: Way, options: SinkOptions, partition: int, attempt: int) -> None:
+        self.rows = 0
+        self.batches = 0
+        self.again = 0
+        self._way = way
+        self._options = options
+        self._partition = partition
+        self._attempt = attempt
+        self._streams: dict[str, _Stream] = {}
+        self._buffered = 0
+        self._window = asyncio.Semaphore(options.window)
+        self._out: set[asyncio.Task[None]] = set()
+        self._error: BaseException | None = None
+
+    async def add(self, to: str, rows: Sequence[bytes]) -> None:
+        """Take rows for a destination; wait while the window is full.
+
+        Raises:
+            SinkError: Rows before them, or one of these, cannot be delivered.
+        """
+        stream = self._streams.get(to) or self._new_stream(to)
+        most, limit = self._options.chunk_rows, self._options.chunk_bytes
+        at = 0
+        while at < len(rows):
+            some = rows[at : at + most - len(stream.rows)]
+            size = sum(map(len, some))
+            if stream.rows and stream.size + size > limit:
+                # They do not all go with those that wait: as many as do, and those, go first.
+                some, size = _fitting(some, limit - stream.size)
+            elif size > limit:
+                some, size = _fitting(some, limit)
+                some = some or rows[at : at + 1]  # larger than a message is meant to be: alone
+                size = size or len(some[0])
+            stream.rows.extend(some)
+            stream.size += size
+            self._buffered += size
+            self.rows += len(some)
+            at += len(some)
+            if len(stream.rows) >= most or stream.size >= limit or at < len(rows):
+                await self._send(stream, last=False)
+        if self._buffered > self._options.max_buffered:
+            for each in list(self._streams.values()):
+                if each.rows:
+                    await self._send(each, last=False)
+
+    def _new_stream(self, to: str) -> _Stream:
+        most = self._options.max_destinations
+        if len(self._streams) >= most:
+            raise RowRefused(
+                f"partition {self._partition} has rows for more than {most} destinations, the "
+                f"next is {to[:100]!r}: repartition by {self._options.column!r}, or raise "
+                "maxDestinations"
+            )
+        try:
+            self._way.check(to)
+        except (AddressError, OnwardError) as error:
+            raise RowRefused(
+                f"row {self.rows} of partition {self._partition}: {to[:100]!r} is no "
+                f"{self._options.column}: {error}"
+            ) from None
+        stream = self._streams[to] = _Stream(to)
+        return stream
+
+    async def finish(self) -> None:
+        """Send what waits, and wait for all answers.
+
+        Raises:
+            SinkError: Rows could not be delivered.
+        """
+        for stream in self._streams.values():
+            await self._send(stream, last=True)
+        while self._out and self._error is None:
+            await asyncio.wait(self._out, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)  # their callbacks
+        self._check()
+
+    async def cancel(self) -> None:
+        """Give up what is out."""
+        for task in self._out:
+            task.cancel()
+        await asyncio.gather(*self._out, return_exceptions=True)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _send(self, stream: _Stream, *, last: bool) -> None:
+        await self._window.acquire()
+        self._check()
+        options = self._options
+        batch = Batch(
+            options.id,
+            self._partition,
+            options.epoch,
+            stream.first,
+            tuple(stream.rows),
+            last,
+            stream.to,
+            self._attempt,
+        )
+        try:
+            payload = encode_batch(batch)
+        except BatchTooBig as error:
+            raise RowRefused(
+                f"{self._rows(batch)}: {error}. One of {max(map(len, batch.rows))} bytes is the "
+                "largest: a row that large cannot be a message, leave it out or store it elsewhere"
+            ) from None
+        self._buffered -= stream.size
+        stream.first, stream.rows, stream.size = batch.end, [], 0
+        self.batches += 1
+        task = asyncio.ensure_future(self._deliver(batch, payload, stream.previous))
+        stream.previous = task
+        self._out.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._out.discard(task)
+        self._window.release()
+        if not task.cancelled() and task.exception() is not None:
+            self._error = self._error or task.exception()
+
+    async def _deliver(
+        self, batch: Batch, payload: bytes, previous: asyncio.Task[None] | None
+    ) -> None:
+        tries, doubt = 0, False
+        while True:
+            settled = previous is None or previous.done()
+            trouble = ""
+            try:
+                answer = decode_answer(await self._way.ask(batch.to, payload))
+                if answer.done:
+                    return
+                if answer.reason is Reason.GAP and not settled and previous is not None:
+                    await asyncio.wait((previous,))
+                    if self._error is not None:
+                        return  # which is what the task fails with
+                    continue
+                trouble = self._trouble(batch, answer)
+            except NotDelivered as error:
+                trouble = str(error)
+            except InDoubt as error:
+                trouble, doubt = str(error), True
+            except OnwardError as error:
+                raise RowRefused(
+                    f"{self._rows(batch)}: what is there takes no batches ({error}). Give the "
+                    "route of a BatchWorker, or tags of a service with serve_batches"
+                ) from None
+            if tries >= self._options.retries:
+                raise self._given_up(batch, trouble, tries, doubt=doubt)
+            await asyncio.sleep(min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE))
+            tries += 1
+            self.again += 1
+
+    def _trouble(self, batch: Batch, answer: BatchAnswer) -> str:
+        """Return why a batch that was refused may be taken if it is sent again.
+
+        Raises:
+            SinkError: It will not be.
+        """
+        reason = answer.reason
+        if reason in _TEMPORARY:
+            return _TEMPORARY[reason]
+        if reason is Reason.GAP:
+            raise RowsInDoubt(
+                f"{self._rows(batch)}: the receiver expects row {answer.next}, though those before "
+                "were taken. It was restarted or has forgotten, or this is another one than "
+                "before. Run again, rows are sent from the first on; this receiver has not had them"
+            )
+        raise RowRefused(f"{self._rows(batch)} were refused: {_HOPELESS[reason]}")
+
+    def _given_up(self, batch: Batch, trouble: str, tries: int, *, doubt: bool) -> SinkError:
+        kind, what = (
+            (RowsInDoubt, "may or may not have been taken")
+            if doubt
+            else (RowsNotDelivered, "were not taken")
+        )
+        return kind(
+            f"{self._rows(batch)} {what}: {trouble}. Sent {tries + 1} times. They can be sent "
+            "again with the same id and epoch: what was taken is known again"
+        )
+
+    def _rows(self, batch: Batch) -> str:
+        rows = (
+            f"row {batch.first}" if len(batch.rows) == 1 else f"rows {batch.first} to {batch.end}"
+        )
+        return (
+            f"{rows} of partition {batch.partition}, epoch {batch.epoch}, for {batch.to[:100]!r} "
+            f"at {self._options.uri}"
+        )
+
+
+def _fitting(rows: Sequence[bytes], room: int) -> tuple[Sequence[bytes], int]:
+    """Return the first rows that have room together, and their bytes."""
+    size = 0
+    for count, row in enumerate(rows):
+        if size + len(row) > room:
+            return rows[:count], size
+        size += len(row)
+    return rows, size

@@ -1,0 +1,268 @@
+"""How the rows of a task are sent: in windows, and again after trouble."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from pyspark.sql.types import BinaryType, StructType
+
+from onward.pipeline.sink import (
+    RowRefused,
+    RowsInDoubt,
+    RowsNotDelivered,
+    SinkOptions,
+    _sender,
+    read_options,
+)
+from onward.pipeline.sink._sender import Sender
+from onward.pipeline.sink._ways import BrokerWay, Way
+from onward.protocol import (
+    AddressError,
+    LinkLost,
+    NoRoute,
+    OnwardError,
+    RequestTimeout,
+    parse_route,
+)
+from onward.protocol.batches import (
+    MAX_BATCH,
+    Batch,
+    BatchAnswer,
+    BatchReceiver,
+    Reason,
+    decode_batch,
+    encode_answer,
+)
+from onward.transports.client import connect
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_sender, "FIRST_PAUSE", 0.0)
+
+
+def options(**given: object) -> SinkOptions:
+    asked = {"uri": "tcp://h:1", "route": "rows", "id": "q"}
+    asked.update({key: str(value) for key, value in given.items()})
+    return read_options(asked, StructType().add("payload", BinaryType()))
+
+
+class Receiving(Way):
+    """A way with a receiver at its end, and trouble where a test wants it."""
+
+    def __init__(self, trouble: Callable[[Batch], OnwardError | None] | None = None) -> None:
+        self.receiver = BatchReceiver()
+        self.rows: dict[str, list[bytes]] = {}
+        self.came: list[Batch] = []
+        self.out = self.most_out = 0
+        self._trouble = trouble
+
+    def check(self, destination: str) -> None:
+        parse_route(destination)
+
+    async def ask(self, destination: str, payload: bytes) -> bytes:
+        self.out += 1
+        self.most_out = max(self.most_out, self.out)
+        try:
+            await asyncio.sleep(0)
+            return self.answer(decode_batch(payload))
+        finally:
+            self.out -= 1
+
+    def answer(self, batch: Batch) -> bytes:
+        self.came.append(batch)
+        error = self._trouble(batch) if self._trouble is not None else None
+        if error is not None and not isinstance(error, RequestTimeout):
+            raise error
+        found = self.receiver.receive(batch)
+        if not isinstance(found, BatchAnswer):
+            self.rows.setdefault(batch.to, []).extend(found.rows)
+            found = self.receiver.taken(found)
+        if error is not None:
+            raise error  # taken, and the answer is lost
+        return encode_answer(found)
+
+
+class Refusing(Receiving):
+    """A way whose end refuses all."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__()
+        self.reason = reason
+
+    def answer(self, batch: Batch) -> bytes:
+        self.came.append(batch)
+        return encode_answer(self.receiver.refuse(self.reason))
+
+
+async def send(way: Way, given: SinkOptions, rows: dict[str, list[bytes]]) -> Sender:
+    sender = Sender(way, given, 3, 0)
+    try:
+        for to, some in rows.items():
+            await sender.add(to, some)
+        await sender.finish()
+    finally:
+        await sender.cancel()
+    return sender
+
+
+ROWS = [b"row %d" % number for number in range(100)]
+
+
+async def test_rows_are_sent_in_batches_and_a_window_at_a_time() -> None:
+    way = Receiving()
+    sender = await send(way, options(chunkRows=9, window=4), {"rows": ROWS})
+    assert way.rows == {"rows": ROWS}
+    assert (sender.rows, sender.batches, sender.again) == (100, 12, 0)
+    assert way.most_out == 4
+    assert [batch.last for batch in way.came] == [False] * 11 + [True]
+    assert {(batch.query, batch.partition, batch.epoch) for batch in way.came} == {("q", 3, 0)}
+
+
+async def test_rows_that_end_with_a_full_batch_are_ended_by_an_empty_one() -> None:
+    way = Receiving()
+    await send(way, options(chunkRows=50), {"rows": ROWS})
+    assert [len(batch.rows) for batch in way.came] == [50, 50, 0]
+    assert way.receiver.progress[0].finished
+
+
+async def test_bytes_bound_a_batch_too_and_a_large_row_goes_alone() -> None:
+    way = Receiving()
+    rows = [b"a" * 4, b"b" * 4, b"c" * 30, b"d" * 4, b"e" * 6, b"f"]
+    await send(way, options(chunkBytes=10), {"rows": rows})
+    assert [len(batch.rows) for batch in way.came] == [2, 1, 2, 1]
+    assert way.rows == {"rows": rows}
+
+
+async def test_each_destination_has_a_count_of_its_own() -> None:
+    way = Receiving()
+    await send(way, options(chunkRows=7), {"a": ROWS[:20], "b": ROWS[20:30], "c": ROWS[30:31]})
+    assert way.rows == {"a": ROWS[:20], "b": ROWS[20:30], "c": ROWS[30:31]}
+    assert sum(batch.last for batch in way.came) == 3
+
+
+async def test_what_waits_for_company_is_bounded() -> None:
+    way = Receiving()
+    given = options(maxBuffered=20, chunkRows=1000)
+    await send(way, given, {str(number): [b"x" * 8] for number in range(5)})
+    assert [len(batch.rows) for batch in way.came] == [1, 1, 1, 0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_over_a_bad_way_each_row_arrives_once(seed: int) -> None:
+    random = Random(seed)
+
+    def trouble(_batch: Batch) -> OnwardError | None:
+        return random.choice(
+            (None, None, None, NoRoute("rows"), RequestTimeout("rows"), LinkLost("rows"))
+        )
+
+    way = Receiving(trouble)
+    sender = await send(way, options(chunkRows=3, window=5, retries=1000), {"a": ROWS, "b": ROWS})
+    assert way.rows == {"a": ROWS, "b": ROWS}
+    assert sender.again > 0
+
+
+async def test_a_task_that_is_run_again_sends_what_is_not_there() -> None:
+    left = [10]
+
+    def trouble(_batch: Batch) -> OnwardError | None:
+        left[0] -= 1
+        return None if left[0] > 0 else NoRoute("rows", "gone")
+
+    way = Receiving(trouble)
+    with pytest.raises(
+        RowsNotDelivered, match=r"rows \d+ to \d+ of partition 3, epoch 0.*no route"
+    ):
+        await send(way, options(chunkRows=5, retries=2), {"rows": ROWS})
+    assert 0 < len(way.rows["rows"]) < 100
+    left[0] = 1000
+    await send(way, options(chunkRows=8), {"rows": ROWS})
+    assert way.rows == {"rows": ROWS}
+    assert way.receiver.statistics().duplicates > 0
+
+
+async def test_what_is_in_doubt_once_is_in_doubt() -> None:
+    told = iter([LinkLost("rows"), NoRoute("rows"), NoRoute("rows")])
+    way = Receiving(lambda _batch: next(told))
+    with pytest.raises(RowsInDoubt, match=r"may or may not have been taken.*Sent 3 times"):
+        await send(way, options(retries=2), {"rows": ROWS})
+
+
+async def test_a_receiver_that_has_forgotten_is_no_reason_to_go_on() -> None:
+    way = Receiving()
+
+    def forget(batch: Batch) -> None:
+        if batch.first == 50:
+            way.receiver = BatchReceiver()
+
+    way._trouble = forget
+    with pytest.raises(RowsInDoubt, match=r"expects row 0.*was restarted or has forgotten"):
+        await send(way, options(chunkRows=10, window=1), {"rows": ROWS})
+
+
+@pytest.mark.parametrize("reason", [Reason.BUSY, Reason.FAILED])
+async def test_a_receiver_that_may_do_it_later_is_asked_again(reason: Reason) -> None:
+    way = Refusing(reason)
+    with pytest.raises(RowsNotDelivered, match="Sent 4 times"):
+        await send(way, options(retries=3), {"rows": ROWS})
+    assert len(way.came) == 4
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (Reason.BROKEN, "is it a BatchWorker"),
+        (Reason.TOO_BIG, "make chunkRows or chunkBytes smaller"),
+        (Reason.UNFINISHED, "start anew with another id"),
+        (Reason.CHANGED, "same rows in the same order"),
+    ],
+)
+async def test_a_receiver_that_will_never_take_them_is_not_asked_again(
+    reason: Reason, said: str
+) -> None:
+    way = Refusing(reason)
+    with pytest.raises(RowRefused, match=said):
+        await send(way, options(), {"rows": ROWS})
+    assert len(way.came) == 1
+
+
+async def test_somebody_else_at_the_end_of_the_route_is_told_from_a_receiver() -> None:
+    class Echo(Receiving):
+        async def ask(self, destination: str, payload: bytes) -> bytes:
+            return payload
+
+    with pytest.raises(RowRefused, match=r"takes no batches .*route of a BatchWorker"):
+        await send(Echo(), options(), {"rows": ROWS})
+
+
+async def test_a_row_that_is_too_large_is_told_with_where_it_is() -> None:
+    with pytest.raises(RowRefused, match=r"row 2 of partition 3.*bytes is the largest"):
+        await send(Receiving(), options(), {"rows": [b"a", b"b", bytes(MAX_BATCH)]})
+
+
+async def test_a_destination_that_cannot_be_read_is_told_with_its_row() -> None:
+    with pytest.raises(RowRefused, match="row 1 of partition 3: '1#' is no route"):
+        await send(Receiving(), options(), {"rows": [b"a"], "1#": [b"b"]})
+
+
+async def test_too_many_destinations_are_refused() -> None:
+    with pytest.raises(RowRefused, match="for more than 2 destinations, the next is 'c'"):
+        await send(Receiving(), options(maxDestinations=2), {each: [b"1"] for each in "abc"})
+
+
+def test_a_query_is_made_to_stick_unless_it_says_how_it_is_divided() -> None:
+    way = BrokerWay(connect("rsocket+tcp://127.0.0.1:1"), "k")
+    for query in ("service=a", "@method=random service=a", "@shard=user service=a user=1"):
+        way.check(query)
+    assert list(way._queries.values()) == [
+        "@sticky=onward.batch service=a onward.batch=k",
+        "@sticky=onward.batch @method=random service=a onward.batch=k",
+        "@shard=user service=a user=1",
+    ]
+    for wrong in ("@multicast service=a", "@nonsense service=a"):
+        with pytest.raises(AddressError):
+            way.check(wrong)

@@ -1,0 +1,221 @@
+"""`df.write.format("onward")`: over real sockets, from Spark to a node and to a broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, StructType
+
+from onward.pipeline.sink import BatchWriter, RowRefused, RowsNotDelivered, SentRows
+from tests.pipeline.sink.receivers import Rows, a_node, services
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PAYLOAD = StructType().add("payload", BinaryType())
+
+
+def writer(uri: str, **given: object) -> BatchWriter:
+    options = {"uri": uri, "route": "rows", "id": "q", "chunkRows": "10"}
+    return BatchWriter(PAYLOAD, False, options | {key: str(each) for key, each in given.items()})
+
+
+def record_batches(rows: list[bytes], size: int = 30) -> Iterator[Any]:
+    for at in range(0, len(rows), size):
+        yield pa.record_batch([pa.array(rows[at : at + size], pa.binary())], ["payload"])
+
+
+ROWS = [b"%d" % number for number in range(200)]
+
+
+def test_a_task_sends_its_rows_over_a_real_connection() -> None:
+    rows = Rows()
+    with a_node(rows) as (uri, worker):
+        sent = writer(uri).write(record_batches(ROWS))
+        assert sent == SentRows(200, 21, 0)
+        assert rows.kept == ROWS
+        writer(uri).write(record_batches(ROWS))
+        assert worker.statistics().duplicates == 200
+    assert rows.kept == ROWS
+
+
+def test_a_task_without_rows_connects_to_nobody() -> None:
+    assert writer("tcp://127.0.0.1:1").write(record_batches([])) == SentRows(0)
+    assert writer("tcp://127.0.0.1:1").write(iter([next(record_batches(ROWS)).slice(0, 0)])) == (
+        SentRows(0)
+    )
+
+
+def test_a_node_that_is_not_there_is_told() -> None:
+    with pytest.raises(RowsNotDelivered, match=r"no row of partition 0 was sent: .*must reach"):
+        writer("tcp://127.0.0.1:1").write(record_batches(ROWS))
+
+
+def test_a_worker_that_is_not_there_or_not_exposed_leaves_rows_undelivered() -> None:
+    with a_node(Rows()) as (uri, _), pytest.raises(Exception, match="no answer in time"):
+        writer(uri, route="nobody", retries=0, timeout=0.2).write(record_batches(ROWS))
+
+
+def test_a_row_that_is_null_is_told_with_its_number() -> None:
+    batch = pa.record_batch([pa.array([b"a", None], pa.binary())], ["payload"])
+    with a_node(Rows()) as (uri, _), pytest.raises(RowRefused, match=r"row 1 of .* is null"):
+        writer(uri).write(iter([batch]))
+
+
+KILLED = """
+import os, signal, sys
+import pyarrow as pa
+from onward.pipeline.sink import BatchWriter
+from pyspark.sql.types import BinaryType, StructType
+
+def batches():
+    for at in range(0, 100, 10):
+        rows = [b"%d" % number for number in range(at, at + 10)]
+        yield pa.record_batch([pa.array(rows, pa.binary())], ["payload"])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+options = {"uri": sys.argv[1], "route": "rows", "id": "q", "chunkRows": "10", "window": "1"}
+BatchWriter(StructType().add("payload", BinaryType()), False, options).write(batches())
+"""
+
+
+@pytest.mark.slow
+def test_a_task_that_is_killed_half_way_and_run_again_sends_each_row_once() -> None:
+    rows = Rows()
+    with a_node(rows) as (uri, worker):
+        done = subprocess.run([sys.executable, "-c", KILLED, uri], check=False, timeout=60)
+        assert done.returncode == -9
+        taken = len(rows.kept)
+        assert 0 < taken <= 100
+        writer(uri, chunkRows=7).write(record_batches(ROWS))
+        assert worker.statistics().duplicates == taken
+    assert rows.kept == ROWS
+
+
+def test_a_service_that_goes_half_way_fails_the_task_and_the_other_gets_all() -> None:
+    with services("a", "b") as there:
+        given = {"uri": there.uri, "query": "service=rows", "id": "q", "chunkRows": "10"}
+        first = BatchWriter(PAYLOAD, False, {**given, "retries": "0"})
+        for rows in there.rows.values():
+            rows.fail_after = 100
+        with pytest.raises(RowsNotDelivered, match="has failed"):
+            first.write(record_batches(ROWS))
+        had = "a" if there.rows["a"].kept else "b"
+        other = "b" if had == "a" else "a"
+        assert there.rows[had].kept == ROWS[:100]
+        assert there.rows[other].kept == []
+        for rows in there.rows.values():
+            rows.fail_after = None
+        there.run(there.stop(had))
+        BatchWriter(PAYLOAD, False, given).write(record_batches(ROWS))
+        assert there.rows[other].kept == ROWS
+
+
+def frame(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
+    return spark.range(0, rows, 1, partitions).selectExpr("cast(id as string) as payload")
+
+
+def sorted_numbers(rows: list[bytes]) -> list[int]:
+    return sorted(int(row) for row in rows)
+
+
+@pytest.mark.spark
+def test_a_data_frame_is_sent_to_a_route(spark: SparkSession) -> None:
+    rows = Rows()
+    with a_node(rows) as (uri, worker):
+        data = frame(spark, 5000, 3)
+        write = data.write.format("onward").mode("append").option("uri", uri)
+        write.option("route", "rows").save()
+        assert sorted_numbers(rows.kept) == list(range(5000))
+        assert worker.statistics().partitions == 3
+
+
+@pytest.mark.spark
+def test_a_column_says_to_which_service_of_a_broker_a_row_goes(spark: SparkSession) -> None:
+    with services("a", "b") as there:
+        data = frame(spark, 1000, 2).selectExpr(
+            "payload", "if(payload % 2 = 0, 'service=rows name=a', 'service=rows name=b') as query"
+        )
+        data.write.format("onward").mode("append").option("uri", there.uri).save()
+        assert sorted_numbers(there.rows["a"].kept) == list(range(0, 1000, 2))
+        assert sorted_numbers(there.rows["b"].kept) == list(range(1, 1000, 2))
+
+
+@pytest.mark.spark
+def test_a_query_that_several_services_match_sends_each_row_to_one(spark: SparkSession) -> None:
+    with services("a", "b") as there:
+        write = frame(spark, 2000, 4).write.format("onward").mode("append")
+        write = write.option("uri", there.uri).option("query", "service=rows")
+        write = write.option("chunkRows", 50).option("id", "q").option("epoch", 1)
+        write.save()
+        write.save()  # the same epoch again
+        kept = there.rows["a"].kept + there.rows["b"].kept
+        assert sorted_numbers(kept) == list(range(2000))
+
+
+@pytest.mark.spark
+def test_a_write_that_fails_half_way_and_is_run_again_sends_each_row_once(
+    spark: SparkSession,
+) -> None:
+    rows = Rows()
+    rows.fail_after = 1000
+    with a_node(rows) as (uri, worker):
+        write = frame(spark, 2000, 2).write.format("onward").mode("append").option("uri", uri)
+        write = write.option("route", "rows").option("id", "q").option("retries", 0)
+        with pytest.raises(Exception, match=r"RowsNotDelivered: .*were not taken: what handles"):
+            write.save()
+        assert 0 < len(rows.kept) <= 2000
+        rows.fail_after = None
+        write.save()
+        assert worker.statistics().duplicates > 0
+    assert sorted_numbers(rows.kept) == list(range(2000))
+
+
+@pytest.mark.spark
+def test_an_epoch_of_a_streaming_query_that_is_run_again_is_dropped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = Rows()
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+    source.mkdir()
+
+    with a_node(rows) as (uri, worker):
+
+        def send(data: DataFrame, batch: int) -> None:
+            write = data.write.format("onward").mode("append").option("uri", uri)
+            write.option("route", "rows").option("id", "stream").option("epoch", batch).save()
+
+        def run() -> None:
+            stream = spark.readStream.schema("payload string").json(str(source))
+            query = stream.writeStream.foreachBatch(send)
+            started = query.option("checkpointLocation", str(checkpoint))
+            started.trigger(availableNow=True).start().awaitTermination()
+
+        for batch in range(2):
+            lines = [json.dumps({"payload": str(batch * 100 + n)}) for n in range(100)]
+            (source / f"{batch}.json").write_text("\n".join(lines))
+            run()
+        assert sorted_numbers(rows.kept) == list(range(200))
+        commits = sorted((checkpoint / "commits").glob("[0-9]*"))
+        commits[-1].unlink()  # as if the driver had died before it wrote this
+        (checkpoint / "commits" / f".{commits[-1].name}.crc").unlink(missing_ok=True)
+        run()
+        assert worker.statistics().duplicates == 100
+    assert sorted_numbers(rows.kept) == list(range(200))
+
+
+@pytest.mark.spark
+def test_what_will_not_do_is_told_before_any_task_starts(spark: SparkSession) -> None:
+    data = frame(spark, 1, 1)
+    with pytest.raises(Exception, match="say where the rows go"):
+        data.write.format("onward").mode("append").save()
+    write = data.write.format("onward").mode("overwrite").option("uri", "tcp://h:1")
+    with pytest.raises(Exception, match="write with append"):
+        write.option("route", "r").save()
