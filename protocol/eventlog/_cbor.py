@@ -28,7 +28,7 @@ def read(body: bytes, offset: int) -> Any:
     try:
         return CborCodec(limits).decode(body)
     except PayloadError as error:
-        raise SegmentCorrupt(offset, f"CBOR: {error}") from None
+        raise SegmentCorrupt(offset, f"CBOR: {error.reason}") from None
 
 
 class Fields:
