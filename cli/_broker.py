@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, cast
 
-from ..actors import DiagnosticsOptions, Node
+from ..actors import DiagnosticsOptions, LimitReached, Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
+from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log
 from ._listen import listen
 from ._run import Interrupted, Stop, run
+from ._snapshots import load_routes
 from ._status import CommandError, Status
 
 __all__ = ["DEFAULT_URI", "Listening", "add_broker", "add_command", "serve"]
@@ -89,6 +93,21 @@ def add_command(commands: Commands) -> None:
         type=seconds,
         default=_OPTIONS.max_wait,
         help="how long any request waits at most, whatever it says (default %(default)s)",
+    )
+    parser.add_argument(
+        "--index",
+        metavar="FILE",
+        type=Path,
+        help="expect the destinations of a table that was saved before, by `onward routes --save` "
+        "or `onward pipeline index`: the index has them already when they come, and requests for "
+        "them wait for --max-wait",
+    )
+    parser.add_argument(
+        "--expect-for",
+        metavar="SECONDS",
+        type=seconds,
+        default=_OPTIONS.expected_seconds,
+        help="after how long those that have not come are forgotten (default %(default)g)",
     )
     parser.add_argument(
         "--method",
@@ -213,6 +232,7 @@ def _command(arguments: argparse.Namespace) -> None:
     options = BrokerOptions(
         no_route_timeout=arguments.no_route_timeout,
         max_wait=arguments.max_wait,
+        expected_seconds=arguments.expect_for,
         method=arguments.method,
         shard_method=arguments.shard_method,
         multicast_on_leave=arguments.multicast_on_leave,
@@ -220,7 +240,10 @@ def _command(arguments: argparse.Namespace) -> None:
     )
     uris: list[str] = arguments.listen or [DEFAULT_URI]
     listening = _listening(arguments, uris)
-    run(lambda stop: serve(stop, uris, options, listening, quiet=arguments.quiet))
+    expected = [] if arguments.index is None else load_routes(arguments.index)
+    run(
+        lambda stop: serve(stop, uris, options, listening, quiet=arguments.quiet, expected=expected)
+    )
 
 
 async def serve(
@@ -230,6 +253,7 @@ async def serve(
     listening: Listening = _LISTENING,
     *,
     quiet: bool = False,
+    expected: Sequence[SnapshotRoute] = (),
 ) -> None:
     """Run a broker until it is to stop.
 
@@ -239,14 +263,16 @@ async def serve(
         options: The broker's own limits.
         listening: Those of the listeners and their connections.
         quiet: Whether to print no totals at the end.
+        expected: Destinations to expect from the start.
 
     Raises:
-        CommandError: It cannot listen at one of the URIs.
+        CommandError: It cannot listen at one of the URIs, or more are expected than it has room
+            for.
         UnknownScheme: There is no transport for one of them.
     """
     async with Node("broker", diagnostics=DiagnosticsOptions()) as node:
         try:
-            broker, listeners = await stop.unless(_open(node, uris, options, listening))
+            broker, listeners = await stop.unless(_open(node, uris, options, listening, expected))
         except Interrupted:
             return
         await stop.wait()
@@ -256,9 +282,17 @@ async def serve(
 
 
 async def _open(
-    node: Node, uris: list[str], options: BrokerOptions, listening: Listening
+    node: Node,
+    uris: list[str],
+    options: BrokerOptions,
+    listening: Listening,
+    expected: Sequence[SnapshotRoute],
 ) -> tuple[Broker, list[RSocketListener]]:
     broker = await Broker.attach(node, options)
+    try:
+        broker.expect(expected)
+    except LimitReached as error:
+        raise CommandError(f"--index: {error}") from error
     listeners = [
         await listen(node, uri, "rsocket+", broker=broker, **listening.options(uri)) for uri in uris
     ]

@@ -14,7 +14,7 @@ from ..transports.client import Client, ClientOptions, RequestRejected, connect
 from ._show import printable
 from ._status import CommandError, Status, status_of
 
-__all__ = ["ask_broker", "request_through", "watch_broker"]
+__all__ = ["ask_broker", "request_through", "table_of_broker", "watch_broker"]
 
 DESTINATION: Final = f"@no-route=reject service={MANAGEMENT_SERVICE}"
 """A broker has its management service from the start, or will not have it."""
@@ -91,17 +91,40 @@ async def watch_broker(uri: str, timeout: float) -> AsyncGenerator[Any]:
     Raises:
         CommandError: Nobody is there, it is no broker, or it has gone.
     """
+    # Nothing may happen for as long as it likes.
+    async with aclosing(_stream(uri, b"watch", timeout, None)) as events:
+        async for event in events:
+            yield _read(uri, event)
+    raise CommandError(f"{uri} says no more: it has stopped")
+
+
+async def table_of_broker(uri: str, timeout: float) -> AsyncGenerator[bytes]:
+    """Yield the table of a broker, some lines at a time; see `protocol.broker.parse_routes`.
+
+    Args:
+        uri: Where it listens, as for `ask_broker`.
+        timeout: How long it may take to connect, and how long nothing may come, in seconds.
+
+    Raises:
+        CommandError: Nobody is there, it is no broker that tells it, or it has gone.
+    """
+    async with aclosing(_stream(uri, b"table", timeout, timeout)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+async def _stream(
+    uri: str, question: bytes, timeout: float, silence: float | None
+) -> AsyncGenerator[bytes]:
     client = _client(uri, timeout)
     with _readable(uri, timeout):
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(timeout):
                 await stack.enter_async_context(client)
-            # Nothing may happen for as long as it likes.
-            stream = client.stream(DESTINATION, b"watch", timeout=None)
+            stream = client.stream(DESTINATION, question, timeout=silence)
             await stack.enter_async_context(aclosing(stream))
-            async for event in stream:
-                yield _read(uri, event.data)
-    raise CommandError(f"{uri} says no more: it has stopped")
+            async for element in stream:
+                yield element.data
 
 
 def _client(uri: str, timeout: float) -> Client:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 from asyncio import sleep
+from contextlib import aclosing
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
+from ..protocol.broker import SnapshotError, parse_routes
 from ._arguments import Commands, seconds
 from ._broker import add_broker
 from ._run import Interrupted, Stop, run
 from ._show import table
+from ._snapshots import save_routes
 from ._status import CommandError, Status
 
 __all__ = ["HEADINGS", "add_command", "line", "show", "tags_of"]
 
 _DESCRIPTION: Final = """\
 Print the routing table of a running broker, in the order the destinations have joined. The
-broker's own management service is one of them: it is what answers.
+broker's own management service is one of them: it is what answers. Those that are expected and
+have not come yet are the last; their STATE says so.
 """
 
 HEADINGS: Final = (
@@ -53,6 +58,13 @@ def add_command(commands: Commands) -> None:
         type=seconds,
         help="print it again and again, so often, until Ctrl-C; with --json one table a line",
     )
+    parser.add_argument(
+        "--save",
+        metavar="FILE",
+        type=Path,
+        help="write the table to a file instead, for `onward broker --index` and `onward pipeline "
+        "replay`; as lines of JSON if its name ends with .jsonl",
+    )
     parser.set_defaults(command=_command)
 
 
@@ -60,6 +72,11 @@ def _command(arguments: argparse.Namespace) -> None:
     every: float | None = arguments.watch
     if every == 0:
         raise CommandError("--watch takes more than 0 seconds", Status.USAGE)
+    if arguments.save is not None:
+        if every is not None or arguments.json:
+            raise CommandError("--save goes without --json and --watch", Status.USAGE)
+        _save(arguments.broker, arguments.timeout, arguments.save)
+        return
 
     async def ask(stop: Stop) -> None:
         # The client library takes its time to import; the other commands go without.
@@ -80,6 +97,23 @@ def _command(arguments: argparse.Namespace) -> None:
                 raise
 
     run(ask)
+
+
+def _save(uri: str, timeout: float, path: Path) -> None:
+    async def save(stop: Stop) -> None:
+        from ._client import table_of_broker
+
+        async def read() -> list[bytes]:
+            async with aclosing(table_of_broker(uri, timeout)) as chunks:
+                return [chunk async for chunk in chunks]
+
+        try:
+            routes = list(parse_routes(b"".join(await stop.unless(read()))))
+        except SnapshotError as error:
+            raise CommandError(f"{uri} tells what is no table: {error}") from error
+        print(f"{save_routes(path, routes)} routes saved to {path}", flush=True)
+
+    run(save)
 
 
 def show(rows: Any) -> str:
@@ -105,9 +139,16 @@ def line(row: Any) -> tuple[str | int, ...]:
         int(row["outstanding"]),
         int(row["requests"]),
         f"{row['latency'] * 1000:.1f} ms" if row["latency"] else "-",
-        "busy" if row["busy"] else "-",
+        _state(row),
         f"{since:%Y-%m-%d %H:%M:%S%z}",
     )
+
+
+def _state(row: Any) -> str:
+    # A broker that is older than this command expects nobody.
+    if row.get("expected", False):
+        return "expected"
+    return "busy" if row["busy"] else "-"
 
 
 def tags_of(row: Any) -> str:

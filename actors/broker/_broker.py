@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,15 @@ from ...protocol import (
     WorkerFailed,
     address,
 )
-from ...protocol.broker import Dialect, Entry, RouteSetup, TagList, WellKnownKey, make_tags
+from ...protocol.broker import (
+    Dialect,
+    Entry,
+    RouteSetup,
+    SnapshotRoute,
+    TagList,
+    WellKnownKey,
+    make_tags,
+)
 from .._policy import Mailbox
 from .._worker import Worker
 from ._events import BrokerEvent
@@ -269,6 +277,26 @@ class Broker(Worker):
         )
         return self._add(identity, setup.service_name, setup.tags, destination)
 
+    def expect(self, routes: Iterable[SnapshotRoute]) -> int:
+        """Expect destinations that were there before. Call it on the node's loop.
+
+        They are indexed, and found by nobody until they register. Requests that only they could
+        take wait for `max_wait`, if they do not say how long. What has not come in
+        `expected_seconds` from the last call on is forgotten. It takes some 5 microseconds for
+        each: call it before the broker listens.
+
+        Args:
+            routes: `read_snapshot(data).routes()`, or any others.
+
+        Returns:
+            How many are expected that were not, and are not there.
+
+        Raises:
+            LimitReached: There are more than `max_routes`; those before are expected.
+            SnapshotError: What they are read from is damaged; those before are expected.
+        """
+        return self.index.expectations.expect(routes)
+
     def _add(
         self, route_id: UUID, service: str, tags: TagList, destination: Callable[..., Destination]
     ) -> Registration:
@@ -319,6 +347,19 @@ class Broker(Worker):
     def routes(self) -> tuple[RouteStatistics, ...]:
         """Return the table, in the order the routes joined."""
         return self.index.rows()
+
+    def expected(self) -> tuple[RouteStatistics, ...]:
+        """Return the destinations that are expected, those first that have been for longest."""
+        return tuple(self.index.expectations.rows())
+
+    def saved(self) -> Iterator[SnapshotRoute]:
+        """Yield the table for a snapshot: who is there, and who is expected.
+
+        Without the services of this node whose names are reserved: they make themselves anew.
+        The table at the moment of the first one is what is yielded.
+        """
+        saved = self.index.saved()
+        return (each for each in saved if not each.service.startswith(RESERVED_SERVICES))
 
     def resolve(self, asked: str, *, limit: int = 100) -> Resolution:
         """Say where a request would go now, and why nowhere else; nothing is sent.
@@ -372,4 +413,7 @@ class Broker(Worker):
             multicast_left=index.merging.left,
             multicast_overflowed=index.merging.overflowed,
             watchers=len(self.events),
+            expected=index.table.expecting,
+            expected_joined=index.expectations.joined,
+            expected_forgotten=index.expectations.forgotten,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from random import random
 from typing import Final
@@ -20,6 +20,7 @@ from ...protocol.broker import (
     Entry,
     RoutingTable,
     RoutingType,
+    SnapshotRoute,
     TagList,
     format_query,
     parse_key,
@@ -29,7 +30,16 @@ from .._timer import Timer
 from .._worker import Worker
 from ._choice import Candidates, Choice
 from ._events import BrokerEvent, EventKind, Events
-from ._exchange import Exchange, MergeRules, exchange_of
+from ._exchange import (
+    ALL_BUSY,
+    DELIVER,
+    REQUESTER_GONE,
+    Exchange,
+    MergeRules,
+    exchange_of,
+    outcome_of,
+)
+from ._expected import Expectations
 from ._methods import Methods
 from ._multicast import Multicast
 from ._options import BrokerOptions
@@ -47,8 +57,18 @@ MAX_PROBES: Final = 16
 
 UNICAST: Final = RoutingType.UNICAST
 MULTICAST: Final = RoutingType.MULTICAST
+SHARD: Final = RoutingType.SHARD
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class _Chosen(Exchange):
+    """Says which route was chosen, and no more."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.route = None
 
 
 class TagIndexWorker(Worker):
@@ -65,6 +85,7 @@ class TagIndexWorker(Worker):
         table: The routing table.
         events: Where it tells of destinations that join and leave, and of refused requests.
         choice: Chooses where it is more than taking turns.
+        expectations: Destinations that were there before and have not come yet.
         merging: How the answers to a multicast become one, and what is counted of that.
         rejected: How many messages nobody could take, since the start.
     """
@@ -76,16 +97,21 @@ class TagIndexWorker(Worker):
         self.table: RoutingTable[BrokerRoute] = RoutingTable(
             tombstone_lifetime=int(options.tombstone_seconds * 1000)
         )
-        self._selectors = Selectors(self.table.queries, Methods(options), options.max_queries)
+        self._methods = methods = Methods(options)
+        self._selectors = Selectors(self.table.queries, methods, options.max_queries)
         self.choice = Choice(options.max_sticky, options.max_placed, self._now)
         self.events = Events(options.max_watchers, options.max_events)
         self._waiters = Waiters(options)
         self._releases = Releases(self._waiters, self.table, self._send_on, self.after)
+        self.expectations = Expectations(
+            self.table, options.max_routes, options.expected_seconds, self.after
+        )
         self._weight_key = parse_key(options.weight_tag)
         self._timer: Timer | None = None
         self._alarm = inf
         self._thread_id = 0
         self._unicast = self._multicast = Address(0, b"")
+        self._left = False
         self.merging = MergeRules(
             window=options.multicast_window,
             max_held=options.max_held,
@@ -98,6 +124,9 @@ class TagIndexWorker(Worker):
     def on_start(self) -> None:
         """Start the forwarders and become the rule for tag queries."""
         self._thread_id = threading.get_ident()
+        if self.node.recorder is not None:
+            defaults = {UNICAST: self._methods.balancer, SHARD: self._methods.sharding}
+            self.node.recorder.requests.defaults = defaults
         own, mailbox = self.address.value, Mailbox(limit=self._options.max_mailbox)
         self._unicast = self.spawn(
             lambda: Unicast(self), address=Address(0, own + b"/unicast"), mailbox=mailbox
@@ -114,6 +143,11 @@ class TagIndexWorker(Worker):
         self.node.remove_rule(TAGS)
         for waiter in self._waiters.clear():
             self._refuse(waiter.message, waiter.ask, "the broker stops")
+        recorder = self.node.recorder
+        if recorder is not None:
+            for entry in self.table:
+                recorder.requests.left(entry, "the broker stops")
+            self._left = True
         self.events.end()
 
     def _now(self) -> float:
@@ -143,7 +177,10 @@ class TagIndexWorker(Worker):
             self._wait(message, ask)
             return None
         if len(candidates) == 1:
-            onward = (self.choose(ask, exchange_of(message)) or onward[0], *onward[1:])
+            exchange = exchange_of(message)
+            onward = (self.choose(ask, exchange) or onward[0], *onward[1:])
+            if exchange is None and self.node.recorder is not None:
+                self.note_message(ask, message, (candidates[0].target,))
         elif ask.routing is MULTICAST:
             onward = (self._multicast, *onward)
         else:
@@ -208,6 +245,19 @@ class TagIndexWorker(Worker):
             route.outstanding += 1
         return route.to
 
+    def chosen(self, ask: Ask, message: Message) -> Address | None:
+        """Choose a destination for a message that is on its way; see `choose`."""
+        exchange = exchange_of(message)
+        if exchange is not None or self.node.recorder is None:
+            return self.choose(ask, exchange)
+        chosen = _Chosen()
+        to = self.choose(ask, chosen)
+        route = chosen.route
+        if route is not None:
+            route.outstanding -= 1  # nobody says when a message is done with
+            self.note_message(ask, message, (route,))
+        return to
+
     def preview(self, ask: Ask) -> BrokerRoute | None:
         """Return whom `choose` would choose now; `None` if nobody, all, or if chance decides."""
         candidates = self.candidates(ask)
@@ -233,7 +283,9 @@ class TagIndexWorker(Worker):
     def _wait(self, message: Message, ask: Ask) -> None:
         """Let a message wait for a route as long as it may, or refuse it."""
         options = self._options
-        asked = options.no_route_timeout if ask.no_route is None else ask.no_route
+        asked = ask.no_route
+        if asked is None and not self.expectations.waits(ask.query):
+            asked = options.no_route_timeout
         patience = options.max_wait if asked is None else min(asked, options.max_wait)
         if patience <= 0:
             self._refuse(message, ask)
@@ -266,7 +318,7 @@ class TagIndexWorker(Worker):
         self._timer, self._alarm = None, inf
         for waiter in self._waiters.overdue(now):
             there = self.table.candidates(waiter.ask.query)
-            self._refuse(waiter.message, waiter.ask, "all are busy" if there else "")
+            self._refuse(waiter.message, waiter.ask, ALL_BUSY if there else "")
         soonest = self._waiters.deadline()
         if soonest is not None and soonest < self._alarm:
             self._set_alarm(soonest)
@@ -280,7 +332,7 @@ class TagIndexWorker(Worker):
     def forget(self, origin: Address) -> None:
         """Refuse what still waits of a connection that has ended."""
         for waiter in self._waiters.of(origin):
-            self._refuse(waiter.message, waiter.ask, "its requester has gone")
+            self._refuse(waiter.message, waiter.ask, REQUESTER_GONE)
 
     def _send_on(self, waiter: Waiter) -> None:
         """Send a message on that somebody can take now.
@@ -289,7 +341,7 @@ class TagIndexWorker(Worker):
         then no longer than it would have.
         """
         message, ask = waiter.message, waiter.ask
-        to = self.choose(ask, exchange_of(message))
+        to = self.chosen(ask, message)
         onward, back, payload, source, context = message
         rest = onward[1:]
         if to is None and ask.routing is MULTICAST and len(self.candidates(ask)) > 1:
@@ -307,9 +359,29 @@ class TagIndexWorker(Worker):
                 BrokerEvent("rejected", time.time(), reason=str(error), query=ask.text)
             )
         exchange = exchange_of(message)
+        recorder = self.node.recorder
+        if recorder is not None:
+            if reason != REQUESTER_GONE:
+                recorder.requests.rejected(ask, reason or error.reason)
+            if exchange is None:
+                self.note_message(ask, message, (), outcome_of(error))
         if exchange is not None:
             exchange.fail(error)
         self.node.lose(message, error)
+
+    # --- for the event log ------------------------------------------------------------------
+
+    def note_message(
+        self,
+        ask: Ask,
+        message: Message,
+        routes: tuple[BrokerRoute, ...],
+        outcome: int = DELIVER,
+    ) -> None:
+        """Record what became of a message of a worker, which is no request of a connection."""
+        recorder = self.node.recorder
+        if recorder is not None:
+            recorder.requests.message(ask, message[3], len(message[2]), routes, outcome)
 
     # --- joining and leaving ----------------------------------------------------------------
 
@@ -348,6 +420,7 @@ class TagIndexWorker(Worker):
             route.to = self.spawn(
                 lambda: stand_in, mailbox=Mailbox(limit=self._options.max_mailbox)
             )
+        self.expectations.coming(route_id)
         timestamp = table.next_timestamp(route_id, millis)
         update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
         entry = update.entry
@@ -357,6 +430,9 @@ class TagIndexWorker(Worker):
         if update.previous is not None:
             self._leave(update.previous, "another connection has taken over its route id")
         self._tell("joined", entry)
+        recorder = self.node.recorder
+        if recorder is not None:
+            recorder.requests.joined(entry, replaced=update.previous is not None)
         self._releases.begin(entry)
         return entry
 
@@ -369,6 +445,9 @@ class TagIndexWorker(Worker):
         """Remove a destination; one that was replaced is gone already."""
         if not self.table.discard(entry, now=int(time.time() * 1000)):
             return False
+        recorder = self.node.recorder
+        if recorder is not None and not self._left:
+            recorder.requests.left(entry)
         self._leave(entry, "")
         return True
 
@@ -397,3 +476,25 @@ class TagIndexWorker(Worker):
     def rows(self) -> tuple[RouteStatistics, ...]:
         """Return the table, in the order the routes joined."""
         return tuple(entry.target.row() for entry in self.table)
+
+    def saved(self) -> Iterator[SnapshotRoute]:
+        """Yield the table as it is at this moment, what is expected included."""
+        there, expected = tuple(self.table), tuple(self.table.expected())
+        for entry in there:
+            yield SnapshotRoute(
+                entry.route_id,
+                entry.service_name,
+                entry.tags,
+                entry.broker_id,
+                entry.timestamp,
+                entry.target.weight,
+            )
+        for each in expected:
+            yield SnapshotRoute(
+                each.route_id,
+                each.service_name,
+                each.tags,
+                each.broker_id,
+                each.timestamp,
+                each.weight,
+            )

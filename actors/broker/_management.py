@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ...protocol import ProtocolError
+from ...protocol.broker import format_route
 from ...protocol.rsocket import ErrorCode
 from .._errors import LimitReached
 from ._handlers import ApplicationError, Handlers, Request
@@ -24,7 +25,10 @@ MANAGEMENT_SERVICE = "onward.management"
 MAX_ROWS: Final = 100
 """Most destinations of each kind that `resolve` names."""
 
-_WHAT: Final = "ask for 'routes', 'statistics' or 'resolve', or watch 'watch'"
+CHUNK: Final = 64 * 1024
+"""Characters of a table that are sent in one element, about."""
+
+_WHAT: Final = "ask for 'routes', 'statistics' or 'resolve', or watch 'watch' or 'table'"
 
 
 def management(broker: Broker) -> Handlers:
@@ -33,12 +37,14 @@ def management(broker: Broker) -> Handlers:
     What is asked is the route of `message/x.rsocket.routing.v0`, or, if there is none, the
     first word of the data:
 
-    - `routes`: the table.
+    - `routes`: the table, those that are expected last.
     - `statistics`: the figures of the broker, those of each of its `listeners`, and how many
       `streams` the connections of all of them have; the question's own is one.
     - `resolve`: where a request would go, and why nowhere else; the rest of the data is what
       it asks for, as in an address of type 32: `@shard=user service=orders user=42`.
     - `watch`, as a stream: each element is an event, as it happens.
+    - `table`, as a stream: each element is some lines, one for each destination, with all that
+      another broker needs to expect them; what they say is in `protocol.broker.parse_routes`.
 
     What cannot be read is answered with an object whose `error` says why.
     """
@@ -50,7 +56,12 @@ def management(broker: Broker) -> Handlers:
 
     @handlers.stream
     async def watch(request: Request) -> AsyncGenerator[bytes]:
-        if _question(request)[0] != "watch":
+        what, _ = _question(request)
+        if what == "table":
+            for chunk in _chunks(broker):
+                yield chunk
+            return
+        if what != "watch":
             raise ApplicationError(ErrorCode.INVALID, _WHAT)
         try:
             subscription = broker.events.subscribe()
@@ -74,7 +85,7 @@ def _question(request: Request) -> tuple[str, str]:
 
 def _answer(broker: Broker, what: str, rest: str) -> Any:
     if what == "routes":
-        return [_row(asdict(row)) for row in broker.routes()]
+        return [_row(asdict(row)) for row in (*broker.routes(), *broker.expected())]
     if what == "statistics":
         return _statistics(broker)
     if what == "resolve":
@@ -86,6 +97,21 @@ def _answer(broker: Broker, what: str, rest: str) -> Any:
         found["others"] = [{**each, "route": _row(each["route"])} for each in found["others"]]
         return found
     return {"error": _WHAT}
+
+
+def _chunks(broker: Broker) -> Iterator[bytes]:
+    lines: list[str] = []
+    size = 0
+    for route in broker.saved():
+        line = format_route(route) + "\n"
+        lines.append(line)
+        size += len(line)
+        if size >= CHUNK:
+            yield "".join(lines).encode()
+            lines.clear()
+            size = 0
+    if lines:
+        yield "".join(lines).encode()
 
 
 def _statistics(broker: Broker) -> dict[str, Any]:

@@ -33,6 +33,7 @@ _NOT_NEGATIVE: Final = (
     "max_held_total",
     "multicast_patience",
     "tombstone_seconds",
+    "expected_seconds",
 )
 
 
@@ -57,7 +58,11 @@ class BrokerOptions:
             once. When a connection ends, those that no answer is due for are REJECTED as well.
         max_waiting_bytes_per_peer: Most bytes that those of one connection may hold together; a
             request that would exceed it is REJECTED at once.
-        max_routes: Most routes in the table; a registration over it is refused.
+        max_routes: Most routes in the table, those that are expected included; a registration over
+            it is refused, unless there is one that is only expected: that is forgotten.
+        expected_seconds: How long destinations that were there before are expected, in seconds;
+            then they are forgotten. While one that carries its tags is expected, a request waits
+            for `max_wait` and not for `no_route_timeout`.
         max_queries: Most tag queries whose candidates and position are remembered. The
             oldest is forgotten; its round robin starts again. Queries of over 1024 bytes
             are not remembered; they share one position.
@@ -118,6 +123,7 @@ class BrokerOptions:
     max_queries: int = 10_000
     max_mailbox: int = 10_000
     tombstone_seconds: float = 60.0
+    expected_seconds: float = 600.0
     method: str = "round-robin"
     shard_method: str = "rendezvous"
     balancers: Mapping[str, Callable[[], Balancer]] = field(default_factory=_none)
@@ -146,6 +152,8 @@ class BrokerOptions:
                 raise ValueError(f"{name} must not be negative, as {value} is")
         if not isfinite(self.max_wait):
             raise ValueError("max_wait must have an end")
+        if not isfinite(self.expected_seconds):
+            raise ValueError("expected_seconds must have an end")
         if not 0 < self.latency_decay < inf:
             raise ValueError(f"latency_decay must be more than 0, not {self.latency_decay}")
         if self.multicast_on_leave not in ("quiet", "error"):

@@ -42,6 +42,10 @@ class BrokerStatistics:
         multicast_overflowed: Multicasts that were ended because too much would have been held
             for them, since the start.
         watchers: Subscriptions to the events.
+        expected: Destinations that were there before and have not come yet.
+        expected_joined: Those that have come, since the start.
+        expected_forgotten: Those that did not come in time, or made room for others, since the
+            start.
     """
 
     routes: int
@@ -58,6 +62,9 @@ class BrokerStatistics:
     multicast_left: int
     multicast_overflowed: int
     watchers: int
+    expected: int = 0
+    expected_joined: int = 0
+    expected_forgotten: int = 0
 
 
 class Reports:

@@ -71,6 +71,7 @@ class RouteStatistics:
             ones at once; 0 if there has been none.
         weight: Its share of the requests where a method goes by weight.
         busy: Whether it cannot keep up just now.
+        expected: Whether it was there before and has not come yet; nothing is sent there.
     """
 
     route_id: UUID
@@ -83,6 +84,7 @@ class RouteStatistics:
     latency: float
     weight: float
     busy: bool
+    expected: bool = False
 
 
 class BrokerRoute:
@@ -295,5 +297,6 @@ class RouteWorker(Worker):
             return
         if exchange is not None:
             exchange.handed = back
+            exchange.forwarded()
             if not back:
                 exchange.end()

@@ -12,6 +12,9 @@ them. So an answer is filed under that one tag, its *watch*. A change of the tab
 the answers filed under the tags of the route that changed, and drops those whose query that
 route matches: exactly the ones that are no longer right. Routes that share no watched tag
 with a query never touch its answer, and there is no version to compare on a look-up.
+
+A route may be indexed before it is there (*hidden*): it has its number and its place in the
+postings, and answers leave it out. To reveal it is to take one number out of one bitmap.
 """
 
 from __future__ import annotations
@@ -92,7 +95,7 @@ class TagIndexStatistics:
     """A tag index at one moment.
 
     Attributes:
-        routes: How many routes are indexed.
+        routes: How many routes are indexed, those that are hidden included.
         tags: How many different tags they carry.
         numbers: How many dense numbers were ever in use at once: the peak of `routes`.
         cached_queries: How many answers are kept.
@@ -100,6 +103,7 @@ class TagIndexStatistics:
         computed: How many answers were computed since the start.
         invalidated: How many kept answers a change of the table dropped.
         evicted: How many kept answers a limit dropped.
+        hidden: How many of the routes are hidden.
     """
 
     routes: int
@@ -110,6 +114,7 @@ class TagIndexStatistics:
     computed: int
     invalidated: int
     evicted: int
+    hidden: int = 0
 
 
 class TagIndex:
@@ -133,6 +138,7 @@ class TagIndex:
         self._postings: dict[Tag, int | _Posting] = {}
         self._tags: list[TagList | None] = []
         self._free: list[int] = []
+        self._hidden: BitMap = BitMap()
         self._answers: OrderedDict[Query, Answer] = OrderedDict()
         self._watched: dict[Tag, set[Answer]] = {}
         self._cached_matches = 0
@@ -172,8 +178,33 @@ class TagIndex:
             KeyError: There is no such route.
         """
         self._unlink(number)
+        self._hidden.discard(number)
         self._tags[number] = None
         self._free.append(number)
+
+    def hide(self, number: int) -> None:
+        """Leave a route out of all answers, until it is revealed.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        tags = self.tags(number)
+        self._hidden.add(number)
+        self._changed(tags)
+
+    def reveal(self, number: int) -> None:
+        """Let answers have a route that was hidden; its place in the postings stays.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        tags = self.tags(number)
+        self._hidden.discard(number)
+        self._changed(tags)
+
+    def hides(self, query: Query) -> bool:
+        """Say whether a route that is hidden carries all tags of a query. Nothing is kept."""
+        return bool(self._hidden and self._matching(query)[0] & self._hidden)
 
     def tags(self, number: int) -> TagList:
         """Return a route's tags in normal form.
@@ -240,12 +271,19 @@ class TagIndex:
 
     def _compute(self, query: Query) -> Answer:
         self._computed += 1
+        matches, watch = self._matching(query)
+        if self._hidden:
+            matches = matches - self._hidden
+        return Answer(query, matches, watch)
+
+    def _matching(self, query: Query) -> tuple[Matches, Tag]:
+        """Return who carries all tags of a query, hidden or not, and what to watch for it."""
         bitmaps: list[tuple[int, Tag, BitMap]] = []
         single: tuple[int, Tag] | None = None
         for tag in query:
             posting = self._postings.get(tag)
             if posting is None:
-                return Answer(query, BitMap(), tag)
+                return BitMap(), tag
             if isinstance(posting, int):
                 single = (posting, tag)
             else:
@@ -253,20 +291,20 @@ class TagIndex:
         if single is not None:
             return self._single(query, *single)
         if not bitmaps:
-            return Answer(query, BitMap(), _NEVER)
+            return BitMap(), _NEVER
         bitmaps.sort(key=_FIRST)
         _, watch, matches = bitmaps[0]
         if len(bitmaps) == 1:
-            return Answer(query, matches.copy(), watch)
+            return matches.copy(), watch
         for _, _, bitmap in bitmaps[1:]:
             matches = matches & bitmap
             if not matches:
                 break
-        return Answer(query, matches, watch)
+        return matches, watch
 
-    def _single(self, query: Query, number: int, watch: Tag) -> Answer:
+    def _single(self, query: Query, number: int, watch: Tag) -> tuple[Matches, Tag]:
         matches = BitMap((number,)) if query.issubset(self.tags(number)) else BitMap()
-        return Answer(query, matches, watch)
+        return matches, watch
 
     def _keep(self, answer: Answer) -> None:
         weight = len(answer.matches)
@@ -324,4 +362,5 @@ class TagIndex:
             computed=self._computed,
             invalidated=self._invalidated,
             evicted=self._evicted,
+            hidden=len(self._hidden),
         )

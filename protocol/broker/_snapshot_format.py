@@ -238,13 +238,16 @@ def decode_route(route_id: bytes, record: bytes, offset: int) -> SnapshotRoute:
             float(weight),
             bool(own),
         ] if len(broker_id) == ID_SIZE:
-            pairs: Any = fields[2]
-            tags = tuple(decode_tag(pair, offset) for pair in pairs)
+            tags = _tags(fields[2], offset)
         case _:
             raise SnapshotCorrupt(offset, "a route has other fields")
     if own:
         tags = tuple(sorted((*tags, own_tag(route_id)), key=tag_order))
     return SnapshotRoute(route_id, service, tags, broker_id, timestamp, weight)
+
+
+def _tags(pairs: Any, offset: int) -> TagList:
+    return tuple(decode_tag(pair, offset) for pair in pairs)
 
 
 def decode_tag(pair: Any, offset: int) -> Tag:

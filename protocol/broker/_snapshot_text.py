@@ -122,13 +122,18 @@ def _route(fields: dict[str, Any]) -> SnapshotRoute:
 def _tags(tags: dict[str, Any]) -> Iterator[Tag]:
     for name, values in tags.items():
         key = parse_key(name)
-        several: list[Any] = values if isinstance(values, list) else [values]
-        for value in several:
+        for value in _listed(values):
             if not isinstance(value, str | None):
                 raise SnapshotError(f"the value of the tag {name!r} is a text or null")
             if value is not None and len(value.encode("utf-8", "replace")) > MAX_VALUE_SIZE:
                 raise SnapshotError(f"the tag {name!r}: a value has at most {MAX_VALUE_SIZE} bytes")
             yield key, value
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return value  # pyright: ignore[reportUnknownVariableType] - checked one by one
+    return [value]
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

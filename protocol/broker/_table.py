@@ -4,6 +4,8 @@ Section Routing Table: "Updates to the routing table will only be applied if the
 entry's timestamp is older than the updates' timestamp." A removal leaves a tombstone, so
 that a late ROUTE_ADD cannot bring a route back. Tombstones are bounded in time and number.
 
+Routes that are *expected* are in the index and in no answer, until they are added.
+
 The table reads no clock: `now` is an argument, in milliseconds since the Unix epoch like
 the timestamps.
 """
@@ -13,17 +15,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from ._index import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, TagIndex, TagIndexStatistics
 from ._query import Query
 from ._reader import QueryReader
-from ._tags import TagList, with_default_tags
+from ._snapshot_format import SnapshotRoute
+from ._tags import TagList, normal_form, with_default_tags
 
 __all__ = [
     "MAX_TOMBSTONES",
     "TOMBSTONE_LIFETIME",
     "Entry",
+    "Expected",
     "RoutingTable",
     "RoutingTableStatistics",
     "Update",
@@ -62,6 +67,29 @@ class Entry(Generic[Target]):
     number: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """A route that is known of and not there yet: nothing is routed to it.
+
+    Attributes:
+        route_id: 16 bytes.
+        broker_id: 16 bytes: the broker it was connected to.
+        service_name: The route's name.
+        tags: Its tags in normal form, the default tags included.
+        timestamp: When it was made, in milliseconds since the Unix epoch.
+        weight: Its share of the requests where a method goes by weight.
+        number: Its dense number, which it keeps when it comes.
+    """
+
+    route_id: bytes
+    broker_id: bytes
+    service_name: str
+    tags: TagList
+    timestamp: int
+    weight: float
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Update(Generic[Target]):
     """What an update did.
@@ -90,6 +118,7 @@ class RoutingTableStatistics:
         tombstones_expired: How many removals were forgotten because of their age.
         tombstones_evicted: How many removals were forgotten because of their number.
         index: The tag index.
+        expected: How many routes are known of and not there yet.
     """
 
     routes: int
@@ -99,6 +128,7 @@ class RoutingTableStatistics:
     tombstones_expired: int
     tombstones_evicted: int
     index: TagIndexStatistics
+    expected: int = 0
 
 
 class RoutingTable(Generic[Target]):
@@ -132,6 +162,8 @@ class RoutingTable(Generic[Target]):
         self._max_tombstones = max_tombstones
         self._routes: dict[bytes, Entry[Target]] = {}
         self._entries: list[Entry[Target] | None] = []
+        # Indexed, and hidden; in the order they were expected.
+        self._expected: dict[bytes, Expected] = {}
         # Route id to (timestamp of the removal, when to forget it), oldest removal first.
         self._tombstones: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         self._applied = 0
@@ -178,9 +210,7 @@ class RoutingTable(Generic[Target]):
             return Update(applied=False, entry=previous, previous=None)
         tags = with_default_tags(tags, service_name, route_id)
         if previous is None:
-            number = self._index.add(tags)
-            if number == len(self._entries):
-                self._entries.append(None)
+            number = self._place(route_id, tags)
         else:
             number = previous.number
             self._index.replace(number, tags)
@@ -198,6 +228,20 @@ class RoutingTable(Generic[Target]):
         self._tombstones.pop(route_id, None)
         self._applied += 1
         return Update(applied=True, entry=entry, previous=previous)
+
+    def _place(self, route_id: bytes, tags: TagList) -> int:
+        """Return the number of a new route, which is in the index from then on."""
+        expected = self._expected.pop(route_id, None) if self._expected else None
+        if expected is None:
+            number = self._index.add(tags)
+            if number == len(self._entries):
+                self._entries.append(None)
+            return number
+        number = expected.number
+        if frozenset(normal_form(tags)) != frozenset(expected.tags):
+            self._index.replace(number, tags)
+        self._index.reveal(number)
+        return number
 
     def remove(self, route_id: bytes, timestamp: int, *, now: int) -> Update[Target]:
         """Remove a route if the timestamp is newer than what the table knows of it.
@@ -230,6 +274,69 @@ class RoutingTable(Generic[Target]):
         return self.remove(
             entry.route_id, self.next_timestamp(entry.route_id, now), now=now
         ).applied
+
+    # --- routes that are expected -------------------------------------------------------------
+
+    def expect(self, route: SnapshotRoute) -> bool:
+        """Index a route that is not there yet, so that it need not be when it comes.
+
+        It is found by nobody before that, whatever its tags; `expects` tells of it.
+
+        Args:
+            route: What is known of it. Its timestamp is not held against who comes.
+
+        Returns:
+            False if the route is there, or expected already; nothing is changed then.
+        """
+        route_id = route.route_id
+        if route_id in self._routes or route_id in self._expected:
+            return False
+        number = self._index.add(with_default_tags(route.tags, route.service, route_id))
+        if number == len(self._entries):
+            self._entries.append(None)
+        self._index.hide(number)
+        self._expected[route_id] = Expected(
+            route_id,
+            route.broker_id,
+            route.service,
+            self._index.tags(number),
+            route.timestamp,
+            route.weight,
+            number,
+        )
+        return True
+
+    def expects(self, query: Query) -> bool:
+        """Say whether a route that carries all tags of a query is expected."""
+        return self._index.hides(query)
+
+    def expected(self) -> Iterator[Expected]:
+        """Iterate over the routes that are expected, those that have been longest first."""
+        return iter(self._expected.values())
+
+    @property
+    def expecting(self) -> int:
+        """How many routes are expected."""
+        return len(self._expected)
+
+    def is_expected(self, route_id: bytes) -> bool:
+        """Say whether a route is expected."""
+        return route_id in self._expected
+
+    def forget_expected(self, limit: int) -> int:
+        """Expect some routes no more, those first that have been expected longest.
+
+        Args:
+            limit: Most that are forgotten now; each takes as long as the removal of a route.
+
+        Returns:
+            How many were.
+        """
+        forgotten = list(islice(self._expected.values(), limit))
+        for each in forgotten:
+            del self._expected[each.route_id]
+            self._index.remove(each.number)
+        return len(forgotten)
 
     def expire(self, now: int) -> int:
         """Forget the tombstones whose time is over and return how many those were.
@@ -318,4 +425,5 @@ class RoutingTable(Generic[Target]):
             tombstones_expired=self._expired,
             tombstones_evicted=self._evicted,
             index=self._index.statistics(),
+            expected=len(self._expected),
         )

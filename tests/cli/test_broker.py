@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from onward.cli import _broker, main
 from onward.cli._broker import Listening, serve
 from onward.cli._client import ask_broker
 from onward.cli._run import Stop
+from onward.cli._snapshots import load_routes
 from onward.cli._status import CommandError, Status
+from onward.protocol.broker import SnapshotRoute, format_route, write_snapshot
 from onward.transports.rsocket import LinkOptions, UnixOptions, WebSocketOptions
 from tests.support.commands import TIMEOUT, printed
 
@@ -61,9 +64,16 @@ def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, 
     seen = list[tuple[BrokerOptions, Listening]]()
 
     async def see(
-        _stop: Stop, _uris: list[str], options: BrokerOptions, listening: Listening, *, quiet: bool
+        _stop: Stop,
+        _uris: list[str],
+        options: BrokerOptions,
+        listening: Listening,
+        *,
+        quiet: bool,
+        expected: Sequence[SnapshotRoute],
     ) -> None:
         assert not quiet
+        assert not expected
         seen.append((options, listening))
 
     monkeypatch.setattr(_broker, "serve", see)
@@ -121,6 +131,61 @@ def test_a_mode_is_in_octal(mode: str, capsys: pytest.CaptureFixture[str]) -> No
         main(["broker", f"--mode={mode}"])
     assert ended.value.code == Status.USAGE
     assert f"{mode!r} is not 0 to 777 in octal" in capsys.readouterr().err
+
+
+def test_how_long_destinations_are_expected_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    options, _ = flags("--expect-for", "7", monkeypatch=monkeypatch)
+    assert options.expected_seconds == 7.0
+
+
+EXPECTED = [SnapshotRoute(bytes((0,) * 15 + (n,)), "store", (("zone", "b"),)) for n in range(3)]
+
+
+@pytest.mark.parametrize("text", [False, True])
+async def test_it_expects_the_destinations_of_a_file(tmp_path: Path, text: bool) -> None:
+    file = tmp_path / "table"
+    lines = "\n".join(map(format_route, EXPECTED)).encode()
+    file.write_bytes(lines if text else b"".join(write_snapshot(EXPECTED)))
+    stop = Stop()
+    with printed() as output:
+        serving = asyncio.create_task(
+            serve(stop, [ANY], BrokerOptions(), quiet=False, expected=load_routes(file))
+        )
+        uri = (await output.line()).removeprefix("listening ")
+        table = await ask_broker(uri, "routes", TIMEOUT)
+        stop.wish()
+        await serving
+    assert [row["expected"] for row in table] == [False, True, True, True]
+    assert "0 destinations left" in output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (None, "No such file or directory"),
+        (b"", "shorter than a header"),
+        (b"x" * 1000, "begins as no snapshot does"),
+        (b'{"route": 1}', "line 1: 'route' is a text"),
+        (b"".join(write_snapshot(EXPECTED))[:-1], "and should have"),
+    ],
+)
+def test_a_bad_table_is_an_error_before_it_listens(
+    data: bytes | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "table"
+    if data is not None:
+        file.write_bytes(data)
+    assert main(["broker", "--index", str(file)]) == Status.FAILED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"onward broker: {file}: ")
+    assert told in printed.err
+
+
+async def test_it_does_not_expect_more_than_it_has_room_for() -> None:
+    options = BrokerOptions(max_routes=3)
+    with pytest.raises(CommandError, match=r"--index: .*routes"):
+        await serve(Stop(), [ANY], options, quiet=True, expected=EXPECTED)
 
 
 async def test_it_is_asked_by_any_of_its_listeners() -> None:

@@ -6,7 +6,8 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,9 @@ from onward.cli import _client, _routes, main
 from onward.cli._client import ask_broker
 from onward.cli._routes import show
 from onward.cli._run import Stop
+from onward.cli._snapshots import load_routes, save_routes
 from onward.cli._status import CommandError, Status
+from onward.protocol.broker import SnapshotRoute
 from tests.support.commands import TIMEOUT, onward
 from tests.support.workers import Echo
 
@@ -229,3 +232,53 @@ def test_what_destinations_say_of_themselves_cannot_move_the_cursor() -> None:
     assert "a=b\\nc" in printed
     assert "12.3 ms  busy" in printed
     assert len(printed.splitlines()) == 2
+
+
+@pytest.mark.parametrize("name", ["table.onwx", "table.jsonl"])
+def test_it_saves_the_table(
+    name: str, broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / name
+    assert main(["routes", "--broker", broker, "--save", str(file)]) == Status.OK
+    assert capsys.readouterr().out == f"1 routes saved to {file}\n"
+    # Without the broker's own service, and nothing is left beside it.
+    (route,) = load_routes(file)
+    assert route.service == "store"
+    assert (6, "eu") in route.tags
+    assert route.timestamp > 0
+    assert file.read_bytes().startswith(b"{" if name.endswith("l") else b"ONWX")
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_table_goes_where_it_can_be_written(
+    broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "nowhere" / "table"
+    assert main(["routes", "--broker", broker, "--save", str(file)]) == Status.FAILED
+    assert capsys.readouterr().err == f"onward routes: {file}: No such file or directory\n"
+
+
+@pytest.mark.parametrize("words", [("--json",), ("--watch", "1")])
+def test_what_is_saved_is_not_printed(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["routes", "--save", "x", *words]) == Status.USAGE
+    assert "--save goes without" in capsys.readouterr().err
+
+
+def test_what_is_no_table_is_not_saved(
+    broker: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def other(_uri: str, _timeout: float) -> AsyncGenerator[bytes]:
+        yield b"no table"
+
+    monkeypatch.setattr(_client, "table_of_broker", other)
+    assert main(["routes", "--broker", broker, "--save", "x"]) == Status.FAILED
+    assert "tells what is no table: bad snapshot: line 1" in capsys.readouterr().err
+
+
+def test_a_route_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    bad = SnapshotRoute(bytes(16), "s", (("k", "\ud800"),))
+    with pytest.raises(CommandError, match="not UTF-8"):
+        save_routes(tmp_path / "table", [bad])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,68 @@
+"""Snapshots of routing tables in files: read before a broker listens, written whole or not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from ..protocol.broker import (
+    SnapshotError,
+    SnapshotRoute,
+    format_route,
+    read_snapshot,
+    write_snapshot,
+)
+from ._show import printable
+from ._status import CommandError
+
+__all__ = ["load_routes", "save_routes"]
+
+TEXT: Final = ".jsonl"
+"""What the name of a file ends with that is to be written for people."""
+
+
+def load_routes(path: Path) -> list[SnapshotRoute]:
+    """Return the routes of a file, a snapshot or lines of JSON.
+
+    Raises:
+        CommandError: There is no such file, or it is neither, or damaged.
+    """
+    try:
+        return list(read_snapshot(path.read_bytes()).routes())
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+    except SnapshotError as error:
+        raise CommandError(f"{path}: {printable(str(error))}") from error
+
+
+def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
+    """Write routes to a file: as lines of JSON if its name ends with `.jsonl`, else as a snapshot.
+
+    The file has its name when it is whole; one that had it is replaced.
+
+    Returns:
+        How many routes there are.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    kept = sorted((route.settled() for route in routes), key=lambda each: each.route_id)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            if path.suffix == TEXT:
+                file.writelines(f"{format_route(route)}\n".encode() for route in kept)
+            else:
+                file.writelines(write_snapshot(kept))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+    except SnapshotError as error:
+        raise CommandError(f"{path}: {printable(str(error))}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return len(kept)
