@@ -157,9 +157,11 @@ def _elements(texts: list[str]) -> Generator[tuple[Payload, bool]]:
 
 
 async def _transports(uri: str) -> AsyncGenerator[Transport]:
+    # Open already, whatever `Transport.connect` is for: from when the package is given a transport
+    # it sends a KEEPALIVE every 500 ms, before SETUP too, where that has to wait for a handshake.
     parts = urlsplit(uri)
     if parts.scheme == "ws":
-        yield _WebSocket(uri)
+        yield _WebSocket(await connect_websocket(uri, compression=None, proxy=None))
     else:
         yield TransportTCP(*await asyncio.open_connection(parts.hostname, parts.port))
 
@@ -167,21 +169,18 @@ async def _transports(uri: str) -> AsyncGenerator[Transport]:
 class _WebSocket(AbstractMessagingTransport):  # type: ignore[misc]
     """The client's side of a WebSocket, which the package has only for other libraries."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, socket: ClientConnection) -> None:
         super().__init__()
-        self._uri = uri
-        self._opened: asyncio.Future[ClientConnection] = asyncio.get_running_loop().create_future()
+        self._socket = socket
         self._reading: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
-        socket = await connect_websocket(self._uri, compression=None, proxy=None)
-        self._opened.set_result(socket)
-        self._reading = asyncio.create_task(self._read(socket))
+        self._reading = asyncio.create_task(self._read())
 
-    async def _read(self, socket: ClientConnection) -> None:
+    async def _read(self) -> None:
         base: Any = self
         with suppress(ConnectionClosed):
-            async for message in socket:
+            async for message in self._socket:
                 assert isinstance(message, bytes)
                 async for frame in base._frame_parser.receive_data(message, header_length=0):
                     base._incoming_frame_queue.put_nowait(frame)
@@ -189,13 +188,12 @@ class _WebSocket(AbstractMessagingTransport):  # type: ignore[misc]
 
     async def send_frame(self, frame: Any) -> None:
         try:
-            await (await self._opened).send(frame.serialize())
+            await self._socket.send(frame.serialize())
         except ConnectionClosed as error:
             raise RSocketTransportError from error
 
     async def close(self) -> None:
-        if self._opened.done():
-            await self._opened.result().close()
+        await self._socket.close()
         if self._reading:
             await self._reading
 
