@@ -148,6 +148,7 @@ class Java:
         self._ids = 0
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._events: dict[int, asyncio.Queue[dict[str, Any]]] = {}
+        self._ended = False
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
@@ -166,24 +167,52 @@ class Java:
                 await java.kill()
 
     async def _read(self) -> None:
-        """Give each line to who waits for it, until there are no more."""
-        while line := await self._program.line_or_end():
-            report: dict[str, Any] = json.loads(line)
-            if "event" in report:
-                self._events[report["connection"]].put_nowait(report)
-            else:
-                self._answers.pop(report["id"]).set_result(report)
-        for events in self._events.values():
-            events.put_nowait({"event": "ended"})
-        for answer in self._answers.values():
-            answer.set_exception(EOFError())
+        """Give each line to who waits for it, until there are no more.
+
+        However that ends, nobody waits for a line that cannot come.
+        """
+        try:
+            while line := await self._program.line_or_end():
+                self._take(json.loads(line))
+        finally:
+            self._ended = True
+            for events in self._events.values():
+                events.put_nowait({"event": "ended"})
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_exception(EOFError())
+
+    def _take(self, report: dict[str, Any]) -> None:
+        if "event" in report:
+            self._events[report["connection"]].put_nowait(report)
+            return
+        # A request that was given up is answered all the same, when its connection closes at the
+        # latest. Nobody waits for that.
+        answer = self._answers.get(report["id"])
+        if answer and not answer.done():
+            answer.set_result(report)
 
     async def do(self, **command: Any) -> dict[str, Any]:
-        """Give a command, and wait for the answer, whose `id` is the command's."""
+        """Give a command, and wait for the answer, whose `id` is the command's.
+
+        Raises:
+            EOFError: The program ended, or what it prints can no longer be read.
+        """
+        if self._ended:
+            raise EOFError
         self._ids += 1
-        answer = self._answers[self._ids] = asyncio.get_running_loop().create_future()
-        await self._program.tell(json.dumps({"id": self._ids, **command}))
-        return await asyncio.wait_for(answer, TIMEOUT)
+        number = self._ids
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._program.tell(json.dumps({"id": number, **command}))
+            return await asyncio.wait_for(answer, TIMEOUT)
+        finally:
+            del self._answers[number]
+
+    async def close(self, connection: int) -> None:
+        """End a connection in the middle of whatever it does."""
+        answer = await self.do(do="close", connection=connection)
+        assert answer["outcome"] == "closed", answer
 
     async def connect(
         self, uri: str, service: str, tags: dict[str, str] | None = None, *, route_id: uuid.UUID
@@ -244,7 +273,7 @@ class JavaDestination:
         assert event["event"] == "closed", event
 
     async def kill(self) -> None:
-        await self._java.do(do="close", connection=self._connection)
+        await self._java.close(self._connection)
 
 
 class JavaRequester:
@@ -288,7 +317,7 @@ class JavaRequester:
 
     async def close(self) -> None:
         """End the connection in the middle of whatever it does."""
-        await self._java.do(do="close", connection=self._connection)
+        await self._java.close(self._connection)
 
 
 # --- by language ------------------------------------------------------------------------------

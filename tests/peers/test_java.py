@@ -129,6 +129,14 @@ class TestInteractions(Interactions, MetadataPush):
     """Each interaction."""
 
 
+@pytest.mark.peer(destination="nobody", transport="none")
+@pytest.mark.parametrize("command", ["close", "request", "dance"])
+async def test_a_command_that_fails_is_answered(requesters: Java, command: str) -> None:
+    answer = await requesters.do(do=command, connection=0)
+    assert answer["outcome"] == "failed"
+    assert f'"do":"{command}"' in answer["message"]
+
+
 # --- what only Java says ------------------------------------------------------------------------
 
 

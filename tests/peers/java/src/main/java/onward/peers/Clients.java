@@ -24,6 +24,9 @@ import reactor.core.publisher.Hooks;
  * "do": "close"     "connection"; answer: "outcome" is "closed"
  * </pre>
  *
+ * A command that cannot be carried out is answered as a request that failed without an RSocket
+ * error, whichever it is. A line that is no command at all ends the program.
+ *
  * The interactions are those of {@link Requests}; what a destination answers, and the events it
  * prints, are those of {@link Destination}. The key of a tag is the name of a WellKnownKey, such as
  * SERVICE_NAME, or any other text.
@@ -34,15 +37,29 @@ public final class Clients {
 
   private Clients() {}
 
-  public static void main(String[] arguments) throws IOException {
+  public static void main(String[] arguments) {
     // Closing a connection drops an error, which by default is logged with its stack.
     Hooks.onErrorDropped(error -> {});
-    Lines.read(new Clients()::execute);
+    try {
+      Lines.read(new Clients()::take);
+    } catch (IOException | RuntimeException error) {
+      error.printStackTrace();
+      Runtime.getRuntime().halt(1);
+    }
     Runtime.getRuntime().halt(0);
   }
 
-  private void execute(JsonNode command) {
+  /** Carry out a command; whatever it throws is its own failure, and others follow it. */
+  private void take(JsonNode command) {
     int id = command.get("id").asInt();
+    try {
+      execute(id, command);
+    } catch (RuntimeException error) {
+      Requests.failed(id, error);
+    }
+  }
+
+  private void execute(int id, JsonNode command) {
     switch (command.get("do").asText()) {
       case "connect" -> connect(id, command);
       case "request" -> request(id, command);
@@ -62,11 +79,19 @@ public final class Clients {
   }
 
   private void request(int id, JsonNode command) {
-    Requests.start(id, connections.get(command.get("connection").asInt()), command);
+    Requests.start(id, connection(command), command);
   }
 
   private void close(int id, JsonNode command) {
-    connections.get(command.get("connection").asInt()).close();
+    connection(command).close();
     Lines.report("id", id, "outcome", "closed");
+  }
+
+  private Connection connection(JsonNode command) {
+    Connection connection = connections.get(command.path("connection").asInt());
+    if (connection == null) {
+      throw new IllegalArgumentException("no such connection: " + command);
+    }
+    return connection;
   }
 }

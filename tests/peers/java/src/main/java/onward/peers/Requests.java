@@ -68,7 +68,8 @@ final class Requests {
     Lines.report("id", id, "elements", elements, "outcome", "completed");
   }
 
-  private static void failed(int id, Throwable error) {
+  /** Report that a request or another command came to nothing. */
+  static void failed(int id, Throwable error) {
     Integer code = error instanceof RSocketErrorException known ? known.errorCode() : null;
     Lines.report(
         "id", id, "elements", List.of(), "outcome", "failed",
