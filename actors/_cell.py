@@ -177,8 +177,12 @@ class Cell(Intake):
             self.dropped += 1
             node.lose(message, Expired(self.address))
             return None
-        if trace is not None and node.tracer is not None:
-            return node.tracer.follow(self.worker, message, handle)
+        if trace is not None:
+            recorder, tracer = node.recorder, node.tracer
+            if recorder is not None:
+                return recorder.messages.follow(self.worker, message, handle, tracer)
+            if tracer is not None:
+                return tracer.follow(self.worker, message, handle)
         return handle(message)
 
     def _look_at_mailbox(self, observer: Observer, waiting: int) -> None:

@@ -22,6 +22,10 @@ __all__ = ["Node"]
 
 _LIMITS: Final = NodeLimits()
 
+LAST_SECONDS: Final = 20.0
+"""Seconds that workers which stop last have at least. They may use half of them, and that is how
+long an event log waits for its disk; one that answers takes milliseconds."""
+
 
 class Node(Workers):
     """The workers of one place, and the router between them.
@@ -140,10 +144,12 @@ class Node(Workers):
         deadline = loop.time() + timeout
         try:
             tops = [cell for cell in reversed(cells) if cell.parent is None]
-            await lifecycle.stop_in_order(tops, deadline)
+            last = [cell for cell in tops if cell.worker.stops_last]
+            await lifecycle.stop_in_order([cell for cell in tops if cell not in last], deadline)
             for transport in self._transports.take_all():
                 await self._stop_transport(transport, deadline)
             self._requests.close(self.name)
+            await lifecycle.stop_in_order(last, max(deadline, loop.time() + LAST_SECONDS))
         finally:
             self.phase = Phase.CLOSED
             self._stopped.set_result(None)

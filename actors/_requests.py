@@ -103,6 +103,9 @@ class Reply(Target):
             back = message[1]
             # `read_error_reply` says whether it is one; most answers need not be asked.
             reply = read_error_reply(message) if back and back[-1][1] == _ERRORS else None
+            recorder = self._router.recorder
+            if recorder is not None:
+                recorder.messages.answered(message)
             if reply is None:
                 self.future.set_result(message)
             else:
@@ -220,6 +223,8 @@ class Requests:
             context = patience.context
         elif context[0] is None:
             context = context._replace(deadline=deadline)
+        if router.recorder is not None and source is None:
+            context = router.entering(context)
         address = router.random_address()
         router.table[address] = reply
         self.count += 1

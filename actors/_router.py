@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from threading import get_ident
-from typing import Any, ClassVar, Final, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard, cast
 
 from ..protocol import (
     ERROR_SOURCE,
@@ -33,6 +33,9 @@ from ._policy import NodeLimits
 from ._requests import LATE_ANSWER, RandomAddresses
 from ._run_queue import Phase
 
+if TYPE_CHECKING:
+    from .eventlog._recorder import Recorder
+
 __all__ = ["Router", "Rule"]
 
 ANSWERED_ERROR: Final = "answer to an error reply"
@@ -58,6 +61,7 @@ class Router(Losses):
         random_address: Makes an address that nobody can guess.
         observer: What looks on while the node works, if anything does.
         tracer: What follows messages that are traced, if anything does.
+        recorder: What records messages, links and requests, if the node has an event log.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -68,6 +72,7 @@ class Router(Losses):
         self._rules: dict[int, Rule] = {}
         self.observer: Observer | None = None
         self.tracer: Tracer | None = None
+        self.recorder: Recorder | None = None
 
     # --- routing ----------------------------------------------------------------------
 
@@ -264,6 +269,8 @@ class Router(Losses):
         """
         self.check_payload(payload)
         back = self.route_of(return_route)
+        if self.recorder is not None:
+            context = self.entering(context)
         self.carry(Message(self.route_of(route), back, payload, None, context))
 
     async def send_wait(
@@ -277,6 +284,8 @@ class Router(Losses):
         """Do as `send`, but wait for room where the mailbox's policy is to wait."""
         self.check_payload(payload)
         back = self.route_of(return_route)
+        if self.recorder is not None:
+            context = self.entering(context)
         await self.carry_wait(Message(self.route_of(route), back, payload, None, context))
 
     def request(
@@ -324,6 +333,16 @@ class Router(Losses):
         """Do what `request` says, for a worker."""
         work = self._requests.request(route, payload, timeout, source, context)
         return work if get_ident() == self.thread_id else self._on_loop(work)
+
+    def entering(self, context: Context | None) -> Context | None:
+        """Return the context of a message from outside, marked if the event log samples it."""
+        recorder = self.recorder
+        # Sampling is the loop's business; a message of another thread is not sampled.
+        if recorder is None or get_ident() != self.thread_id:
+            return context
+        if context is not None and context.trace is not None:
+            return context
+        return recorder.messages.enters(context)
 
     def check_payload(self, payload: bytes) -> None:
         """Check the size of a payload.

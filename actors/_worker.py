@@ -49,11 +49,14 @@ class Worker(Sending):
         address: Its primary address.
         leaves_node: Whether what it is sent goes to another node, as a link's does: the rest
             of the route is then of addresses there, and what it sends comes from there.
+        stops_last: Whether it stops after all others, and after the transports, when the
+            node stops: an event log hears what the end of those loses.
     """
 
     _cell: Cell | None = None
     _identity: Identity | None = None
     leaves_node: ClassVar[bool] = False
+    stops_last: ClassVar[bool] = False
     _needs_thread: ClassVar[bool] = False
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:

@@ -76,9 +76,12 @@ class Link(Worker):
         taken: Messages taken for the other end.
         arrived: Messages that came from the other end, those refused included.
         refused: Messages of them for an address that is not exposed.
+        dropped: Messages of those taken that could not be sent.
+        scheme: By which transport it goes; part of what the event log calls it.
     """
 
     leaves_node: ClassVar[bool] = True
+    scheme: str = "link"
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class Link(Worker):
         self.taken = 0
         self.arrived = 0
         self.refused = 0
+        self.dropped = 0
         self._gate = Gate(expose, max_returns=max_returns, more=self._is_exposed)
         self._at: tuple[Address, ...] = ()  # where it is, for what is exposed at run time
         self._arrivals: deque[Message] = deque()
@@ -109,6 +113,9 @@ class Link(Worker):
         super()._join(cell)
         parent = cell.parent  # the listener, if it has come to one
         self._at = (cell.address,) if parent is None else (cell.address, parent.address)
+        recorder = cell.node.recorder
+        if recorder is not None and recorder.links is not None:
+            recorder.links.link(self)
 
     def _is_exposed(self, address: Address) -> bool:
         return self.node.is_exposed(address, self._at)
@@ -119,7 +126,7 @@ class Link(Worker):
         """Send a message to the other end. Not to be overridden."""
         onward, back, payload, _, context = message
         if len(onward) < 2:
-            self.undelivered(message, EmptyRoute())
+            self.node.lose(message, EmptyRoute())
             return None
         gate = self._gate
         if back and back != gate.noted:
@@ -149,7 +156,31 @@ class Link(Worker):
         It becomes a dead letter; if it is a request of this node, the request ends with
         the error. Anybody else may be sent an error reply.
         """
+        self.dropped += 1
         self.node.lose(message, error)
+
+    # --- for the event log ----------------------------------------------------------------
+
+    @property
+    def queued(self) -> int:
+        """Messages taken that wait for a connection."""
+        return 0
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """What this end is called, and what the other: at both ends the same names."""
+        return str(self.address), ""
+
+    @property
+    def ways(self) -> tuple[str, str]:
+        """What the way there is called in the event log, and the way back."""
+        near, far = self.ends
+        return f"{self.scheme} {near}>{far}", f"{self.scheme} {far}>{near}"
+
+    @property
+    def over(self) -> bool:
+        """Whether it has stopped: nothing more comes or goes."""
+        return not self.node.has(self.address)
 
     # --- from the other end -------------------------------------------------------------
 
@@ -169,6 +200,9 @@ class Link(Worker):
         It is their source too.
         """
         self.arrived += len(messages)
+        recorder = self.node.recorder
+        if recorder is not None:
+            messages = recorder.messages.arrive(messages)
         if self._arrivals:
             self._keep(messages)
             return

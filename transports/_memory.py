@@ -40,6 +40,8 @@ class MemoryLink(Link):
         expose: What the other end may send to.
     """
 
+    scheme = "memory"
+
     def __init__(self, *, expose: frozenset[Address]) -> None:
         super().__init__(expose=expose)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -63,6 +65,12 @@ class MemoryLink(Link):
     def join(self, peer: MemoryLink) -> None:
         """Connect this end to its other end; done once at each."""
         self._peer = peer
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """This end and the other, each by its node and its address."""
+        peer = self._peer
+        return _end_of(self), "" if peer is None else _end_of(peer)
 
     # --- faults ---------------------------------------------------------------------------
 
@@ -301,6 +309,10 @@ class MemoryTransport(Transport):
 
     def _listener_closed(self, address: Address) -> None:
         self._listeners.pop(address, None)
+
+
+def _end_of(link: MemoryLink) -> str:
+    return f"{link.node.name}/{link.address}"
 
 
 def _name(uri: str, options: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from ._early import Early
 from ._options import StreamOptions, format_endpoint
@@ -18,7 +18,7 @@ from ._options import StreamOptions, format_endpoint
 if TYPE_CHECKING:
     from ._socket import WireSocket
 
-__all__ = ["Host", "Inlet", "Place", "TurnedAway", "endpoint_of"]
+__all__ = ["Host", "Inlet", "Place", "TurnedAway", "endpoint_of", "ends_of"]
 
 Inlet: TypeAlias = Callable[[], asyncio.Protocol]
 """What makes the protocol of a connection that has come."""
@@ -118,3 +118,21 @@ def endpoint_of(transport: asyncio.BaseTransport) -> str:
     """Return the `host:port` of the other end."""
     name = transport.get_extra_info("peername")
     return format_endpoint(name[0], name[1]) if name else "unknown"
+
+
+def ends_of(transport: asyncio.BaseTransport) -> tuple[str, str]:
+    """Return where a socket is and where its other end: `host:port`, or a path.
+
+    Of a Unix socket the end that connects has no name.
+    """
+    near, far = (transport.get_extra_info(name) for name in ("sockname", "peername"))
+    return _end(near), _end(far)
+
+
+def _end(name: object) -> str:
+    if isinstance(name, tuple):
+        host, port = cast("tuple[str, int]", name[:2])
+        return format_endpoint(host, port)
+    if isinstance(name, bytes):
+        return name.decode("utf-8", "replace")
+    return name if isinstance(name, str) else ""

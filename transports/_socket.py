@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 from ..protocol import BadPreamble
 from ..protocol.ockam import PREAMBLE, WireConnection
 from ._owner import Owner
-from ._place import endpoint_of
+from ._place import endpoint_of, ends_of
 from ._tls import certified_names, reason_of
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class WireSocket(asyncio.Protocol):
         bytes_in: Bytes read.
         bytes_out: Bytes given to the socket.
         peer: Who is at the other end, once connected; for TCP its `host:port`.
+        ends: Where this end is and where the other, once connected, as both ends see it.
         names: Those in its certificate, if it was verified.
         in_doubt: Messages given to the socket that were, when the connection was lost, perhaps
             not written: those since it was last seen with nothing to write.
@@ -105,6 +106,7 @@ class WireSocket(asyncio.Protocol):
         "_written",
         "bytes_in",
         "bytes_out",
+        "ends",
         "in_doubt",
         "names",
         "peer",
@@ -123,6 +125,7 @@ class WireSocket(asyncio.Protocol):
         self.bytes_in = 0
         self.bytes_out = 0
         self.peer = ""
+        self.ends = ("", "")
         self.names: tuple[str, ...] = ()
         self._name = name
         self._owner = owner
@@ -286,6 +289,7 @@ class WireSocket(asyncio.Protocol):
         self._transport = made = cast("asyncio.Transport", transport)
         made.set_write_buffer_limits(high=self._options.high_water)
         self.peer = self._name(made)
+        self.ends = ends_of(made)
         self.names = certified_names(made.get_extra_info("peercert"))
         _tune(made.get_extra_info("socket"))
         self.flush()

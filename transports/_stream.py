@@ -230,6 +230,7 @@ class StreamTransport(Transport):
             if context.check_hostname and place.host is None and not named:
                 raise ValueError(f"TLS to {place.peer} needs TlsOptions(server_name=...)")
         link = DialledLink(place, context, expose, options, self._link_closed)
+        link.scheme = self.scheme
         with self._lock:
             if len(self._dialled) >= self.max_dialled:
                 raise LinkDown(link.peer, f"there are {self.max_dialled} links")

@@ -54,6 +54,7 @@ class StreamLink(Link):
         self._on_closed = on_closed
         self._seldom = seldom or SeldomLogger(logger)
         self._told = False
+        self._ends = ("", "")
         self._socket: WireSocket | None = None
         self._outlet: WireSocket | None = None  # the same, once messages may be sent by it
         self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of sockets before
@@ -108,6 +109,10 @@ class StreamLink(Link):
 
     def socket_open(self, wire_socket: WireSocket) -> None:
         """The socket is connected."""
+        recorder = self.node.recorder
+        if recorder is not None and recorder.links is not None:
+            recorder.links.settle(self)  # what went before went another way
+        self._ends = wire_socket.ends
         self._socket = self._outlet = wire_socket
         self.peer = self.peer or wire_socket.peer
 
@@ -190,6 +195,12 @@ class StreamLink(Link):
     def queued(self) -> int:
         """Messages waiting for a connection."""
         return 0
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Where the socket is, and where the other end's; of the last one, if there is none."""
+        near, far = self._ends
+        return near, far or self.peer
 
     def _watch_idleness(self, before: int) -> None:
         """Stop if no message has come or gone since the last look."""

@@ -190,6 +190,7 @@ class ListenerWorker(Worker):
         if self._over:
             return None
         link = AcceptedLink(self._expose, self.options, self._link_closed, self._seldom)
+        link.scheme = self._scheme
         try:
             self.spawn(lambda: link, mailbox=self.options.mailbox)
         except OnwardError as error:

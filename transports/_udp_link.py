@@ -57,6 +57,7 @@ class UdpLink(Link):
         options: UdpOptions,
         on_closed: Callable[[UdpLink], object],
     ) -> None:
+        self.scheme = "udp"
         super().__init__(
             expose=expose,
             max_returns=options.max_returns,
@@ -74,6 +75,7 @@ class UdpLink(Link):
         self._told = False
         self._socket: UdpSocket | None = None
         self._outlet: UdpSocket | None = None  # the same, once messages may be sent by it
+        self._ends = ("", "")
         self._where: Peer = ()
         self._decoder: MessageDecoder | None = None
         self._number = 0
@@ -105,6 +107,7 @@ class UdpLink(Link):
         # So that a peer takes no part of ours for one of who had this port before.
         self._number = random.randrange(_NUMBERS)  # noqa: S311 - no secret
         self.peer = self.peer or format_endpoint(where[0], where[1])
+        self._ends = (format_endpoint(*udp_socket.where), format_endpoint(where[0], where[1]))
         udp_socket.links[where] = self
         self.state = LinkState.UP
 
@@ -177,6 +180,15 @@ class UdpLink(Link):
     def queued(self) -> int:
         """Messages kept until it is known where to send them."""
         return 0
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Where the socket is bound, and where the peer is.
+
+        One that is bound to no address in particular, as of who connects, is known to the
+        peer by another name than here.
+        """
+        return self._ends
 
     def statistics(self) -> LinkStatistics:
         """Return what has been counted so far. Bytes are those of messages."""

@@ -4,16 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ...protocol import Message, OnwardError, Route as WayBack
+from ...protocol import (
+    InDoubt,
+    Message,
+    NoRoute,
+    NotDelivered,
+    OnwardError,
+    Route as WayBack,
+    WorkerFailed,
+)
+from ...protocol.eventlog import Outcome
 
 if TYPE_CHECKING:
+    from ..eventlog._requests import Account
     from ._handlers import Handlers, Request
     from ._route import BrokerRoute
     from ._service import Handling
 
-__all__ = ["Exchange", "MergeRules", "Merging", "exchange_of"]
+__all__ = [
+    "ALL_BUSY",
+    "CANCELED",
+    "DELIVER",
+    "DROP",
+    "FAILED",
+    "INVALID",
+    "REJECTED",
+    "REQUESTER_GONE",
+    "UNROUTABLE",
+    "Exchange",
+    "MergeRules",
+    "Merging",
+    "exchange_of",
+    "outcome_of",
+]
+
+ALL_BUSY: Final = "all are busy"
+"""Why a request was refused that somebody could have taken who had no room."""
+
+REQUESTER_GONE: Final = "its requester has gone"
+"""Why a request was refused that nobody waits for any more."""
+
+# Outcomes as plain numbers: to take one of an enumeration costs more than to count it.
+DELIVER: Final = int(Outcome.DELIVER)
+UNROUTABLE: Final = int(Outcome.UNROUTABLE)
+REJECTED: Final = int(Outcome.REJECTED)
+INVALID: Final = int(Outcome.INVALID)
+DROP: Final = int(Outcome.DROP)
+CANCELED: Final = int(Outcome.CANCELED)
+FAILED: Final = int(Outcome.FAILED)
 
 
 @dataclass(slots=True)
@@ -76,9 +116,10 @@ class Exchange:
             requests goes down by one at `end`.
         handed: The way back that a worker of this node was given with the request, once
             one was; from then on it is in doubt what has become of it.
+        log: What it is counted on, if the node has an event log; until it has ended.
     """
 
-    __slots__ = ("began", "ended", "handed", "route", "size", "withdraw")
+    __slots__ = ("began", "ended", "handed", "log", "route", "size", "withdraw")
 
     size: int
     ended: bool
@@ -86,6 +127,7 @@ class Exchange:
     route: BrokerRoute | None
     withdraw: Callable[[], object] | None
     handed: WayBack | None
+    log: Account | None
 
     def wait(self) -> None:
         """Prepare to wait for a route: keep no more than the request itself."""
@@ -135,15 +177,25 @@ class Exchange:
         """Begin to hand the request to several destinations, whose answers become one."""
         raise NotImplementedError
 
-    def end(self, now: float = 0.0) -> None:
+    def forwarded(self) -> None:
+        """Note for the event log that the route has been given the request."""
+        if self.log is not None:
+            self.log.forward(self)
+
+    def end(self, now: float = 0.0, outcome: int = DELIVER) -> None:
         """Note that the request is over: nobody waits for it, and its route is free of it.
 
         Args:
             now: When it was answered, on the loop's clock; 0 if it says nothing about how
                 fast its destination is.
+            outcome: How it ended, for the event log: see `Outcome`. The first time counts.
         """
         self.ended = True
         route = self.route
+        log = self.log
+        if log is not None:
+            self.log = None
+            log.end(self, route, outcome)
         if route is not None:
             self.route = None
             route.outstanding -= 1
@@ -153,6 +205,19 @@ class Exchange:
         if withdraw is not None:
             self.withdraw = None
             withdraw()
+
+
+def outcome_of(error: Exception) -> int:
+    """Return how a request ended that an error ended, for the event log."""
+    if isinstance(error, NoRoute):
+        if error.detail == REQUESTER_GONE:
+            return CANCELED
+        return REJECTED if error.detail == ALL_BUSY else UNROUTABLE
+    if isinstance(error, NotDelivered):
+        return REJECTED
+    if isinstance(error, WorkerFailed):
+        return FAILED
+    return DROP if isinstance(error, InDoubt) else INVALID
 
 
 def exchange_of(message: Message) -> Exchange | None:

@@ -27,6 +27,7 @@ from uuid import UUID
 from ...protocol import Address, OnwardError
 from ...protocol.broker import TagList, WellKnownKey
 from ...protocol.rsocket import ErrorCode
+from ._exchange import INVALID, REJECTED
 
 if TYPE_CHECKING:
     from ._service import Handling, Incoming, Outlet
@@ -323,6 +324,7 @@ class Handlers:
 
     def _refuse(self, handling: Handling, outlet: Outlet, code: int, text: str) -> None:
         handling.over = True
+        handling.outcome = INVALID if code == ErrorCode.INVALID else REJECTED
         if handling.interaction.answered:
             outlet.error(code, text)
         else:

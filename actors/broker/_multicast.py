@@ -38,7 +38,10 @@ class Multicast(Worker):
         exchange = exchange_of(message)
         if exchange is not None and exchange.ended:
             return
-        found = self._index.candidates(self._index.asked(onward[1]))
+        ask = self._index.asked(onward[1])
+        found = self._index.candidates(ask)
+        if found and exchange is None and self.node.recorder is not None:
+            self._index.note_message(ask, message, tuple(entry.target for entry in found))
         if len(found) == 1:
             to = (found[0].target.choose(exchange), *onward[2:])
             self.node.carry_or_bury(Message(to, back, payload, source, context))

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from ...protocol import Address, PayloadTooBig
 from ...protocol.rsocket import MAX_REQUEST_N, ErrorCode
+from ._exchange import CANCELED, DELIVER, FAILED
 from ._handlers import Answer, ApplicationError, Handlers, Interaction, Request
 
 __all__ = ["Handling", "Incoming", "Outlet"]
@@ -189,6 +190,7 @@ class Handling:
         interaction: How it was asked.
         over: Whether the last word has been said, by either side. The handler's task may
             still be ending.
+        outcome: How it ended, for the event log, if nobody is to be answered: see `Outcome`.
     """
 
     __slots__ = (
@@ -200,6 +202,7 @@ class Handling:
         "_outlet",
         "_task",
         "interaction",
+        "outcome",
         "over",
     )
 
@@ -212,6 +215,7 @@ class Handling:
     ) -> None:
         self.interaction = interaction
         self.over = False
+        self.outcome = DELIVER
         self._handlers = handlers
         self._origin = origin
         self._outlet = outlet
@@ -307,6 +311,7 @@ class Handling:
                 if self.interaction is Interaction.RESPONSE:
                     self._send(answer, complete=True)
         except ApplicationError as error:
+            self.outcome = FAILED
             self._fail(error.code, error.text)
         except PayloadTooBig as error:
             self._on_error(request, "the answer is too big", error)
@@ -359,6 +364,7 @@ class Handling:
 
     def _on_error(self, request: Request, text: str, error: Exception) -> None:
         self._handlers.on_failed()
+        self.outcome = FAILED
         service = self._handlers.service_of(request)
         what = self.interaction.value
         what += f" {request.route[:_LONGEST_NAME]!r}" if request.route else ""
@@ -371,6 +377,7 @@ class Handling:
         if task.cancelled():
             # Not by the requester, if it is not over: by the handler itself, or at the end
             # of the loop.
+            self.outcome = CANCELED
             self._fail(ErrorCode.CANCELED, "the handler was cancelled")
         self.over = True
         if self._incoming is not None:

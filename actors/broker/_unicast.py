@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ...protocol import Message
 from .._worker import Worker
-from ._exchange import exchange_of
 
 if TYPE_CHECKING:
     from ._index import TagIndexWorker
@@ -29,7 +28,7 @@ class Unicast(Worker):
     def handle_message(self, message: Message) -> None:
         """Replace the query by the destination that is picked."""
         index = self._index
-        chosen = index.choose(index.asked(message.onward_route[1]), exchange_of(message))
+        chosen = index.chosen(index.asked(message.onward_route[1]), message)
         if chosen is None:  # the last destination left in the meantime; wait for the next
             self.node.carry_or_bury(message.step())
             return

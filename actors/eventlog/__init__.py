@@ -3,6 +3,18 @@
 from ._counts import LogWriterStatistics
 from ._errors import LogInUse
 from ._options import Fsync, LogOptions
+from ._recorder import Recorder, RecorderStatistics
+from ._worker import EventLog, EventLogStatistics
 from ._writer import LogWriter
 
-__all__ = ["Fsync", "LogInUse", "LogOptions", "LogWriter", "LogWriterStatistics"]
+__all__ = [
+    "EventLog",
+    "EventLogStatistics",
+    "Fsync",
+    "LogInUse",
+    "LogOptions",
+    "LogWriter",
+    "LogWriterStatistics",
+    "Recorder",
+    "RecorderStatistics",
+]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Handlers, Request
+from ...actors.broker._exchange import DELIVER
 from ...protocol import LOCAL, Address, InDoubt, OnwardError, PayloadTooBig, Route, UnknownAddress
 from ...protocol.rsocket import (
     COMPLETE,
@@ -85,6 +86,7 @@ class Branch(FrameExchange):
         self.route = None
         self.withdraw = None
         self.handed = None
+        self.log = None
         self.merging = merge
         self.to: Taken | Served | None = None
         self.answered = False
@@ -110,6 +112,7 @@ class Branch(FrameExchange):
         exchange = merge.exchange
         if exchange.kind == _PUSH:
             link.push(exchange.frames_for(link)[0])
+            self.forwarded()
             merge.on_taken(self)
             return
         frames = exchange.frames_for(link)
@@ -124,6 +127,7 @@ class Branch(FrameExchange):
         for frame in frames[1:]:
             link.core.relay(stream, frame)
         link.flush_soon()
+        self.forwarded()
         last = frames[-1]
         merge.on_placed()
         self._after(last)
@@ -252,6 +256,8 @@ class Branch(FrameExchange):
         if completes(exchange.frames):
             merge.input.let_go(self)
         handling = served.start(handlers, interaction, request, complete=not self.input_open)
+        if not handling.over:
+            self.forwarded()
         merge.on_placed()
         if not interaction.answered:
             merge.on_taken(self)
@@ -347,7 +353,13 @@ class Branch(FrameExchange):
 
     # --- the end ------------------------------------------------------------------------------
 
-    def end(self, now: float = 0.0) -> None:
+    def forwarded(self) -> None:
+        """Note for the event log that the destination has been given a copy."""
+        exchange = self.merging.exchange
+        if exchange.log is not None:
+            exchange.log.copy(exchange, self.route)
+
+    def end(self, now: float = 0.0, outcome: int = DELIVER) -> None:
         """Note that the destination needs nothing more: it has all of a fire-and-forget."""
         if not self.ended:
             self.merging.on_taken(self)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Handlers, MergeRules, Request
+from ...actors.broker._exchange import CANCELED, DELIVER, DROP, FAILED, outcome_of
 from ...protocol import (
     LOCAL,
     Address,
@@ -26,7 +27,15 @@ from ...protocol.rsocket import (
     Stream,
 )
 from ._merge import Merge
-from ._request import WITH_CREDIT, FrameExchange, code_of, more_follow, request_of, text_of
+from ._request import (
+    WITH_CREDIT,
+    FrameExchange,
+    code_of,
+    more_follow,
+    outcome_of_code,
+    request_of,
+    text_of,
+)
 from ._served import ServedStream
 from ._translate import translated
 
@@ -39,6 +48,7 @@ __all__ = ["StreamExchange"]
 
 _ERROR: Final = int(FrameType.ERROR)
 _FNF: Final = int(FrameType.REQUEST_FNF)
+_PAYLOAD: Final = int(FrameType.PAYLOAD)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _RESPONSE: Final = int(FrameType.REQUEST_RESPONSE)
@@ -87,6 +97,7 @@ class StreamExchange(FrameExchange):
         self.route = None
         self.withdraw = None
         self.handed = None
+        self.log = None
         self.link = link
         self.stream = stream
         self.kind = kind
@@ -129,12 +140,15 @@ class StreamExchange(FrameExchange):
         self.frames.clear()
         if not link.flushing:
             link.flush_soon()
+        if self.log is not None:
+            self.log.forward(self)
         if stream.state == CLOSED:
             self.end()
             self.unlink()
 
     def _push(self, link: Link) -> None:
         link.push(self.frames_for(link)[0])
+        self.forwarded()
         self.end()
 
     def frames_for(self, link: Link) -> list[Frame]:
@@ -165,8 +179,10 @@ class StreamExchange(FrameExchange):
             near.flush_soon()
         # Not the state of the near stream: that is ahead, by the rest of the chunk.
         if target.state == CLOSED:
-            answered = self.kind == _RESPONSE and frame.type != _ERROR
-            self.end(link.now if answered else 0.0)
+            if frame.type == _ERROR:
+                self.end(0.0, FAILED)
+            else:
+                self.end(link.now if self.kind == _RESPONSE else 0.0)
             # As `unlink` does; no worker has been given a way back.
             target.peer = stream.peer = None
             if self.held:
@@ -195,7 +211,7 @@ class StreamExchange(FrameExchange):
         if far.write_paused and far is not link and link.only_requests():
             link.block(far)
         if target.state == CLOSED:
-            self.end()
+            self.end(0.0, DELIVER if frame.type == _PAYLOAD else CANCELED)
             self.unlink()
             if stream.state != CLOSED:
                 self._end_also(link, stream)
@@ -208,7 +224,8 @@ class StreamExchange(FrameExchange):
 
     def _break_off(self, link: Link, target: Stream) -> None:
         """End the far side of a stream whose near side sent what cannot be passed on."""
-        self.end()
+        # One that is over already was ended by its own side, in the chunk that is being read.
+        self.end(0.0, CANCELED if target.state == CLOSED else DROP)
         link.core.terminate(target, ErrorCode.CANCELED, "the stream was broken off")
         link.flush_soon()
 
@@ -233,8 +250,8 @@ class StreamExchange(FrameExchange):
 
     def on_gone(self, stream: Stream, text: str) -> None:
         """End the far side of a stream whose near side is gone."""
-        self.end()
         link, target = self.link, self.stream
+        self.end(0.0, CANCELED if stream is target else DROP)
         if stream is target:
             link, target = self.taker or link, self.taken
         if target is not None:
@@ -257,9 +274,15 @@ class StreamExchange(FrameExchange):
             self.link.worker.local.forget(self.token)
             self.token = b""
 
-    def refuse(self, code: int, text: str) -> None:
-        """Answer with an error, if the request is of a kind that has answers, and end."""
-        self.end()
+    def refuse(self, code: int, text: str, outcome: int = 0) -> None:
+        """Answer with an error, if the request is of a kind that has answers, and end.
+
+        Args:
+            code: The error code.
+            text: What the requester is told.
+            outcome: How it ended, for the event log; 0 is what the code says.
+        """
+        self.end(0.0, outcome or outcome_of_code(code))
         stream = self.stream
         if stream is not None and not stream.closed:
             self.link.core.terminate(stream, code, text)
@@ -269,7 +292,7 @@ class StreamExchange(FrameExchange):
     def fail(self, error: OnwardError) -> None:
         """Tell the requester; a request without an answer is only counted."""
         if not self.ended:
-            self.refuse(code_of(error), text_of(error))
+            self.refuse(code_of(error), text_of(error), outcome_of(error))
 
     # --- what those on the way ask for --------------------------------------------------------
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import MergeRules
+from ...actors.broker._exchange import CANCELED, DELIVER, FAILED
 from ...protocol import InDoubt, NotDelivered, OnwardError
 from ...protocol.rsocket import (
     CLOSED,
@@ -167,11 +168,11 @@ class Merge:
             if kind == _ERROR:
                 for branch in tuple(self.branches):
                     branch.relay_error(frame)
-            self._end()
+            self._end(CANCELED)
 
     def on_gone(self, stream: Stream, text: str) -> None:
         """End all: the requester is gone."""
-        self._end()
+        self._end(CANCELED)
 
     def _on_fragment(self, frame: Frame) -> None:
         """Pass on one more frame of the request itself, and keep it for who comes late."""
@@ -245,10 +246,10 @@ class Merge:
             return
         branch.drop(over=True)
         if frame is None:
-            self.exchange.refuse(code, text)
+            self.exchange.refuse(code, text, FAILED)
         else:
             self.answers.relay(frame)
-            self._end()
+            self._end(FAILED)
 
     def on_taken(self, branch: Branch) -> None:
         """Note that a destination has all of a request that has no answer."""
@@ -344,8 +345,8 @@ class Merge:
         else:
             exchange.fail(self._refusal)
 
-    def _end(self) -> None:
-        self.exchange.end()
+    def _end(self, outcome: int = DELIVER) -> None:
+        self.exchange.end(0.0, outcome)
         self.exchange.unlink()
 
     def close(self) -> None:

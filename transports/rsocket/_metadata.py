@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...protocol.broker import DIALECTS, HEADER_SIZE, Dialect, FrameType, frame_type
-from ...protocol.rsocket import COMPOSITE_MIME, entry_finder
+from ...protocol.rsocket import COMPOSITE_MIME, MalformedComposite, entry_finder
 
 __all__ = [
     "ADDRESS",
@@ -15,6 +15,7 @@ __all__ = [
     "Form",
     "MetadataShape",
     "find_broker_frame",
+    "trace_id_of",
 ]
 
 
@@ -51,6 +52,12 @@ EITHER: Final = ADDRESS | ROUTE_SETUP
 
 _MIMES: Final = tuple(DIALECTS)
 _find: Final = entry_finder(*_MIMES)
+_find_trace: Final = entry_finder(b"message/x.rsocket.tracing-zipkin.v0")
+
+_IDS: Final = 0x80
+"""The flag of tracing metadata that says that ids follow (extension "Tracing (Zipkin)")."""
+_LONG: Final = 0x08
+"""The flag that says that the trace id has 128 bits."""
 
 
 class MetadataShape:
@@ -111,3 +118,23 @@ def find_broker_frame(
             return found
         frame_type(metadata[content:start])  # or nobody knows what it is
     return None
+
+
+def trace_id_of(metadata: bytes) -> int | None:
+    """Return the id of the trace that a request is of, by its Zipkin tracing metadata.
+
+    Returns:
+        64 bits: of a longer id the last ones, as is usual. `None` if composite metadata have no
+        such entry, or none that can be read: it is for looking on, and no error.
+    """
+    try:
+        found = _find_trace(metadata, 0, len(metadata))
+    except MalformedComposite:
+        return None
+    if found is None:
+        return None
+    _, start, end = found
+    if start == end or not metadata[start] & _IDS:
+        return None
+    at = start + 1 + (8 if metadata[start] & _LONG else 0)
+    return int.from_bytes(metadata[at : at + 8]) if at + 8 <= end else None

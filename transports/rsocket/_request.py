@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from uuid import UUID
 
 from ...actors.broker import Exchange, Interaction, Request, route_of
+from ...actors.broker._exchange import DROP, FAILED, INVALID, REJECTED
 from ...protocol import InDoubt, NoRoute, NotDelivered
 from ...protocol.broker import unwrap_metadata
 from ...protocol.rsocket import COMPLETE, COMPOSITE_MIME, FOLLOWS, ErrorCode, Frame, FrameType
@@ -24,6 +25,7 @@ __all__ = [
     "code_of",
     "completes",
     "more_follow",
+    "outcome_of_code",
     "request_of",
     "text_of",
 ]
@@ -95,6 +97,15 @@ def code_of(error: Exception) -> int:
     if isinstance(error, InDoubt):
         return ErrorCode.CANCELED
     return ErrorCode.INVALID
+
+
+def outcome_of_code(code: int) -> int:
+    """Return how a request ended, for the event log, that the broker ended with an error code."""
+    if code == ErrorCode.REJECTED:
+        return REJECTED
+    if code == ErrorCode.CANCELED:
+        return DROP
+    return INVALID if code == ErrorCode.INVALID else FAILED
 
 
 class FrameExchange(Exchange):

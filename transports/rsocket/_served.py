@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...actors.broker import Handlers, Interaction, Request
+from ...actors.broker._exchange import CANCELED, DELIVER, FAILED
 from ...protocol import PayloadTooBig
 from ...protocol.rsocket import (
     CLOSED,
@@ -235,9 +236,11 @@ class ServedStream:
         else:
             exchange.unlink()  # it has no stream any more
         handling = self._served.start(handlers, interaction, request, complete=complete)
+        if not handling.over:
+            exchange.forwarded()
         if not interaction.answered:
             # Its route has it in hand until then, be the requester there or not.
-            handling.then(exchange.end)
+            handling.then(lambda: exchange.end(0.0, handling.outcome))
         if stream is not None and exchange.kind in WITH_CREDIT:
             self._held = stream.send_credit
             self.refill()
@@ -256,12 +259,12 @@ class ServedStream:
         if kind in {_PAYLOAD, _ERROR}:
             self._served.relay(frame)
         if kind != _PAYLOAD or stream.state == CLOSED:
-            exchange.end()
+            exchange.end(0.0, DELIVER if kind == _PAYLOAD else CANCELED)
             exchange.unlink()
 
     def on_gone(self, stream: Stream, text: str) -> None:
         """Cancel the handler: the requester is gone."""
-        self._exchange.end()
+        self._exchange.end(0.0, CANCELED)
         self._exchange.unlink()
 
     def refill(self) -> None:
@@ -294,7 +297,9 @@ class ServedStream:
 
     def refuse(self, code: int, text: str) -> None:
         """Tell the requester of an error."""
-        self._exchange.refuse(code, text)
+        # A handler that is too busy, or that there is none of, says so before it has begun.
+        begun = code not in {ErrorCode.REJECTED, ErrorCode.INVALID}
+        self._exchange.refuse(code, text, FAILED if begun else 0)
 
     def ask(self, n: int) -> None:
         """Ask the requester for more elements."""

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...actors.broker import Ask, Registration
+from ...actors.broker._exchange import CANCELED
 from ...protocol import (
     Address,
     Context,
@@ -27,6 +28,7 @@ from ...protocol.broker import (
     format_id,
     frame_type,
 )
+from ...protocol.eventlog import Kind
 from ...protocol.rsocket import (
     CLOSED,
     HEADER_SIZE,
@@ -42,11 +44,12 @@ from .._log import shown
 from ._exchange import StreamExchange
 from ._gathered import Gathered
 from ._leases import Leases
-from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape
+from ._metadata import ADDRESS, EITHER, ROUTE_SETUP, Form, MetadataShape, trace_id_of
 from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
+    from ...actors.eventlog._requests import OriginLog
     from ._link import Link
 
 __all__ = ["REQUESTS", "Session"]
@@ -69,6 +72,14 @@ _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _SETUP: Final = int(FrameType.SETUP)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
+_KINDS: Final = {
+    int(FrameType.REQUEST_RESPONSE): int(Kind.RESPONSE),
+    _FNF: int(Kind.FIRE_AND_FORGET),
+    int(FrameType.REQUEST_STREAM): int(Kind.STREAM),
+    int(FrameType.REQUEST_CHANNEL): int(Kind.CHANNEL),
+    _PUSH: int(Kind.PUSH),
+}
+"""What the event log calls requests."""
 REQUESTS: Final = frozenset(
     {
         int(FrameType.REQUEST_RESPONSE),
@@ -98,8 +109,11 @@ class Session:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._shape = MetadataShape("")
-        # Metadata of requests to what they ask for and how; cleared whole at the limit.
-        self._known: dict[bytes, tuple[Ask, Form]] = {}
+        # Metadata of requests to what they ask for and how, and the trace they are of; cleared
+        # whole at the limit.
+        self._known: dict[bytes, tuple[Ask, Form, int | None]] = {}
+        recorder = link.node.recorder
+        self._log: OriginLog | None = None if recorder is None else recorder.requests.origin("")
         self.gathered = Gathered(link.options)
         self._rejected = False
         self._service = ""
@@ -177,6 +191,9 @@ class Session:
             raise
         link.form = form
         self._service = setup.service_name
+        recorder = link.node.recorder
+        if recorder is not None:
+            self._log = recorder.requests.origin(setup.service_name)
         self._asking = None
         if before is not None:
             before.withdraw()
@@ -195,7 +212,7 @@ class Session:
         exchange = StreamExchange(self._link, None, _PUSH, frame)
         try:
             if not self._on_broker_frame(frame.buffer, span, EITHER):
-                self._send(exchange, self._ask(exchange, frame))
+                self._route(exchange, frame)
         except (ProtocolError, DeliveryError) as error:
             # A push has no answer; the peer would not know what an ERROR was about.
             self._refuse(exchange, code_of(error), "")
@@ -219,21 +236,27 @@ class Session:
         if word & _FOLLOWS:
             gatherer = exchange.gatherer = RequestGatherer(self._link.options.max_gather)
             exchange.frames = gatherer.frames
+            if self._log is not None:
+                self._log.unread(exchange, _KINDS[kind])
             self._gather(exchange, gatherer, frame)
             return
         if not word & METADATA:
             self._refuse(exchange, ErrorCode.INVALID, "the request has no metadata")
             return
         try:
-            self._send(exchange, self._ask(exchange, frame))
+            self._route(exchange, frame)
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), text_of(error))
 
-    def _ask(self, exchange: StreamExchange, frame: Frame) -> Ask:
-        """Return what a request asks for.
+    def _route(self, exchange: StreamExchange, frame: Frame) -> None:
+        """Send a request on its way whose metadata are all in one frame.
 
         A peer mostly sends the same few metadata again and again, and those are looked up
         whole. What they mean does not depend on who is connected.
+
+        Raises:
+            ProtocolError: There is no ADDRESS, or it is broken.
+            DeliveryError: It cannot be routed.
         """
         buffer = frame.buffer
         if frame.type == _PUSH:
@@ -250,11 +273,17 @@ class Session:
                 if len(self._known) >= MAX_KNOWN:
                     self._known.clear()
                 self._known[metadata] = known
-        ask, exchange.form = known
-        return ask
+        ask, exchange.form, trace = known
+        log = self._log
+        if log is not None:
+            log.received(exchange, _KINDS[exchange.kind], ask, trace)
+        self._send(exchange, ask)
 
-    def _read_ask(self, metadata: bytes) -> tuple[Ask, Form]:
+    def _read_ask(self, metadata: bytes) -> tuple[Ask, Form, int | None]:
         """Find the ADDRESS in some metadata; return what it asks for and how it is wrapped.
+
+        The third is the id of the trace that the request is of, if it says so and the event
+        log is to hear of it.
 
         Raises:
             ProtocolError: There is no ADDRESS, or it is broken.
@@ -263,7 +292,9 @@ class Session:
         if found is None:
             raise BrokerFrameError("metadata", "the request has no ADDRESS")
         start, end, form = found
-        return self._link.broker.index.ask(metadata[start:end], form.dialect), form
+        traced = self._log is not None and form.composite
+        trace = trace_id_of(metadata) if traced else None
+        return self._link.broker.index.ask(metadata[start:end], form.dialect), form, trace
 
     def _send(self, exchange: StreamExchange, ask: Ask) -> None:
         """Send a request on its way.
@@ -323,7 +354,9 @@ class Session:
             metadata = gatherer.metadata
             if metadata is None:
                 raise BrokerFrameError("metadata", "the request has none")
-            ask, exchange.form = self._read_ask(metadata)
+            ask, exchange.form, trace = self._read_ask(metadata)
+            if self._log is not None:
+                self._log.received(exchange, _KINDS[exchange.kind], ask, trace)
             self._send(exchange, ask)
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), text_of(error))
@@ -363,6 +396,8 @@ class Session:
         self.refused += 1
         exchange.gatherer = None
         exchange.frames = []
+        if self._log is not None and exchange.log is None and not exchange.ended:
+            self._log.unread(exchange, _KINDS[exchange.kind])
         exchange.refuse(code, text)
 
     def on_early(self, exchange: StreamExchange, frame: Frame) -> None:
@@ -371,7 +406,7 @@ class Session:
             return
         kind = frame.type
         if kind in {_CANCEL, _ERROR}:
-            exchange.end()
+            exchange.end(0.0, CANCELED)
             exchange.unlink()
         elif kind == _REQUEST_N:
             pass  # counted as credit of the stream already

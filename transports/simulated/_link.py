@@ -42,6 +42,7 @@ class SimulatedLink(Link):
         self, place: Place, expose: frozenset[Address], faults: Faults | None = None
     ) -> None:
         super().__init__(expose=expose)
+        self.scheme = "simulated"
         self._faults = faults
         self._place = place
         self._network = place.network
@@ -66,6 +67,11 @@ class SimulatedLink(Link):
     def over(self) -> bool:
         """Whether nothing goes out or comes in any more."""
         return self._ended
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The two nodes."""
+        return self._place.name, "" if self._peer is None else self._peer._place.name
 
     # --- to the other end -----------------------------------------------------------------
 

@@ -1,0 +1,166 @@
+"""Flows of workers and links, from what they count anyway: the difference, once a window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from ...protocol import NotExposed, UnknownAddress, UnknownAddressType
+from ...protocol.eventlog import Kind, Outcome
+
+if TYPE_CHECKING:
+    from .._cell import Cell
+    from .._node import Node
+    from ._recorder import Recorder
+
+__all__ = ["Differences", "Linked"]
+
+_UNREACHED: Final = (UnknownAddress.reason, UnknownAddressType.reason, NotExposed.reason)
+"""Reasons of dead letters that no worker has counted."""
+
+_Counts: TypeAlias = "tuple[int, int, int, int]"
+
+
+class Linked(Protocol):
+    """A link, as far as its flows are counted.
+
+    Attributes:
+        taken: Messages it was given for the other end.
+        arrived: Messages that came from there.
+        dropped: Messages that it took and could not send.
+    """
+
+    taken: int
+    arrived: int
+    dropped: int
+
+    @property
+    def queued(self) -> int:
+        """Messages that it keeps, and has not sent."""
+        ...
+
+    @property
+    def ways(self) -> tuple[str, str]:
+        """What the way there is called, and the way back: the same at both ends."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether it has stopped, so that nothing more can be counted."""
+        ...
+
+
+class Differences:
+    """Counts flows of a node by differences.
+
+    Each worker is a destination of messages: what it handled, failed on, and dropped. What found
+    no worker is counted without one. Each of these is `RECEIVED` as well, so that a log balances.
+
+    Args:
+        recorder: Where flows go.
+        node: The node.
+    """
+
+    __slots__ = ("_cells", "_letters", "_links", "_node", "_recorder", "_totals")
+
+    def __init__(self, recorder: Recorder, node: Node) -> None:
+        self._recorder: Final = recorder
+        self._node: Final = node
+        # Workers that are known, with what they had counted; there are no more than the node has,
+        # and those that have stopped since the last window.
+        self._cells: dict[Cell, _Counts] = {cell: _of(cell) for cell in node._cells()}
+        self._totals = self._all()
+        self._letters = {reason: self._letters_of(reason) for reason in _UNREACHED}
+        self._links: dict[Linked, tuple[int, int, int]] = {}
+        recorder.flows.before_window.append(self.take)
+
+    def take(self) -> None:
+        """Count what has happened since the last time."""
+        self._take_workers()
+        for reason, before in list(self._letters.items()):
+            now = self._letters[reason] = self._letters_of(reason)
+            self._add("", int(Outcome.UNROUTABLE), now - before)
+        for link in list(self._links):
+            over = link.over
+            self.settle(link)
+            if over:
+                del self._links[link]
+
+    def _take_workers(self) -> None:
+        seen = [0, 0, 0, 0]
+        there = self._node._cells()
+        known = self._cells
+        totals = self._all()
+        self._cells = {}
+        for cell in there:
+            self._cells[cell] = counts = _of(cell)
+            before = known.pop(cell, (0, 0, 0, 0))
+            if counts != before:
+                self._count_worker(cell, counts, before, seen)
+        for cell, before in known.items():
+            self._count_worker(cell, _of(cell), before, seen)
+        # Of workers that have come and gone since.
+        rest = [
+            max(0, now - then - each)
+            for now, then, each in zip(totals, self._totals, seen, strict=True)
+        ]
+        self._totals = totals
+        self._count(self._node.name, rest[0], rest[1], rest[2], rest[3])
+
+    def _count_worker(self, cell: Cell, counts: _Counts, before: _Counts, seen: list[int]) -> None:
+        more = [now - then for now, then in zip(counts, before, strict=True)]
+        for index, each in enumerate(more):
+            seen[index] += each
+        name = self._recorder.messages.name_of(cell.address)
+        self._count(name, more[0], more[1], more[2], more[3])
+
+    def _count(self, dest: str, handled: int, failed: int, refused: int, dropped: int) -> None:
+        # A timer's action can fail as well, which handles nothing.
+        failed = max(0, min(failed, handled))
+        self._add(dest, int(Outcome.DELIVER), handled - failed)
+        self._add(dest, int(Outcome.FAILED), failed)
+        self._add(dest, int(Outcome.REJECTED), refused)
+        self._add(dest, int(Outcome.DROP), dropped)
+
+    def _add(self, dest: str, outcome: int, frames: int) -> None:
+        if frames > 0:
+            flows = self._recorder.flows
+            for each in (int(Outcome.RECEIVED), outcome):
+                flows.cell(int(Kind.MESSAGE), each, dest=dest).add(0, frames)
+
+    # --- links ----------------------------------------------------------------------------
+
+    def link(self, link: Linked) -> None:
+        """Count a link from now on."""
+        self._links[link] = (0, 0, 0)
+
+    def settle(self, link: Linked) -> None:
+        """Count what a link has done so far: it is about to have another name, say."""
+        before = self._links.get(link)
+        if before is None:
+            return
+        # What is dropped was handed on first, as far as the log is concerned.
+        now = self._links[link] = (link.taken - link.queued, link.arrived, link.dropped)
+        there, back = link.ways
+        flows = self._recorder.flows
+        name = self._node.name
+        for dest, outcome, frames in (
+            (there, Outcome.FORWARD, now[0] - before[0]),
+            (back, Outcome.RECEIVED, now[1] - before[1]),
+            (there, Outcome.DROP, now[2] - before[2]),
+        ):
+            if frames > 0:
+                cell = flows.cell(int(Kind.LINK), int(outcome), origin=name, dest=dest)
+                cell.add(0, frames)
+
+    # --- what the node counts -------------------------------------------------------------
+
+    def _all(self) -> _Counts:
+        figures = self._node.statistics(workers=False)
+        return figures.handled, figures.failed, figures.refused, figures.dropped
+
+    def _letters_of(self, reason: str) -> int:
+        return self._node.dead_letters.by_reason.get(reason, 0)
+
+
+def _of(cell: Cell) -> _Counts:
+    return cell.handled, cell.failed, cell.refused, cell.dropped

@@ -1,0 +1,156 @@
+"""Flow counters: how much went from where to where, of each kind and with each outcome.
+
+Who counts keeps a *cell*, and counting is two additions. A cell that is counted on puts itself on
+the list of those to be written, so it does not matter how long anybody keeps it: at the end of a
+window what is on the list is written and the cells begin at 0 again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from ...protocol.eventlog import Asked
+
+__all__ = ["Cell", "FlowRow", "FlowTable"]
+
+Key: TypeAlias = "tuple[str, str, bytes | None, Asked | None, int, int]"
+
+FlowRow: TypeAlias = "tuple[int, int, str, str, bytes | None, Asked | None, int, int, int, int]"
+"""Window's start in microseconds, its length in milliseconds, origin, dest, route, what is asked
+for, kind, outcome, frames, bytes."""
+
+
+class Cell:
+    """What is counted for one origin, destination, tag set, kind and outcome.
+
+    Attributes:
+        frames: How many in this window.
+        bytes: Their bytes.
+    """
+
+    __slots__ = ("_dirty", "bytes", "frames", "key")
+
+    def __init__(self, key: Key, dirty: list[Cell]) -> None:
+        self.key: Final = key
+        self._dirty = dirty
+        self.frames = 0
+        self.bytes = 0
+
+    def add(self, size: int, frames: int = 1) -> None:
+        """Count something of so many bytes."""
+        if not self.frames:
+            self._dirty.append(self)
+        self.frames += frames
+        self.bytes += size
+
+
+class FlowTable:
+    """The cells of a window, and the rows of windows that are over and not written yet.
+
+    Args:
+        limit: Most rows of one window. What is beyond is counted in rows that keep kind and
+            outcome only, so that the totals stay right.
+
+    Attributes:
+        rows: Rows to be written, oldest first.
+        folded: Cells there was no room for, since the start.
+        full: Whether there is no room for another cell in this window.
+        before_window: Called before a window ends: who counts by differences counts now.
+        on_window: Called when a window is over: who keeps cells may let go of them.
+    """
+
+    __slots__ = (
+        "_cells",
+        "_dirty",
+        "_limit",
+        "_past",
+        "before_window",
+        "folded",
+        "full",
+        "on_window",
+        "rows",
+    )
+
+    def __init__(self, limit: int) -> None:
+        self._limit: Final = limit
+        self._cells: dict[Key, Cell] = {}
+        self._dirty: list[Cell] = []
+        self._past: Counter[tuple[int, int]] = Counter()
+        self.rows: deque[FlowRow] = deque()
+        self.folded = 0
+        self.full = False
+        self.before_window: list[Callable[[], object]] = []
+        self.on_window: list[Callable[[], object]] = []
+
+    def cell(
+        self,
+        kind: int,
+        outcome: int,
+        *,
+        origin: str = "",
+        dest: str = "",
+        route: bytes | None = None,
+        asked: Asked | None = None,
+    ) -> Cell:
+        """Return the cell to count on; keep it no longer than to the window's end."""
+        key = (origin, dest, route, asked, kind, outcome)
+        found = self._cells.get(key)
+        if found is not None:
+            return found
+        if self.full:
+            self.folded += 1
+            return self._rest(kind, outcome)
+        made = self._cells[key] = Cell(key, self._dirty)
+        self.full = len(self._cells) >= self._limit
+        return made
+
+    def _rest(self, kind: int, outcome: int) -> Cell:
+        """Return the cell of all there is no room for; there are no more than pairs of these."""
+        key: Key = ("", "", None, None, kind, outcome)
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = Cell(key, self._dirty)
+        return cell
+
+    def end_window(self, start_us: int, length_ms: int) -> None:
+        """Turn what has been counted into rows, and begin at 0.
+
+        Args:
+            start_us: When the window began, in microseconds since the Unix epoch.
+            length_ms: How long a window is, in milliseconds.
+        """
+        for tell in self.before_window:
+            tell()
+        room = self._limit
+        rest: Counter[tuple[int, int]] = Counter()
+        rest_bytes: Counter[tuple[int, int]] = Counter()
+        for cell in self._dirty:
+            origin, dest, route, asked, kind, outcome = cell.key
+            self._past[kind, outcome] += cell.frames
+            if room > 0:
+                room -= 1
+                row = (origin, dest, route, asked, kind, outcome, cell.frames, cell.bytes)
+                self.rows.append((start_us, length_ms, *row))
+            else:
+                # Only where cells of earlier windows were counted on too.
+                self.folded += 1
+                rest[kind, outcome] += cell.frames
+                rest_bytes[kind, outcome] += cell.bytes
+            cell.frames = cell.bytes = 0
+        for (kind, outcome), frames in rest.items():
+            row = ("", "", None, None, kind, outcome, frames, rest_bytes[kind, outcome])
+            self.rows.append((start_us, length_ms, *row))
+        self._dirty.clear()
+        self._cells.clear()
+        self.full = False
+        for tell in self.on_window:
+            tell()
+
+    def totals(self) -> dict[tuple[int, int], int]:
+        """Return how many were counted since the start, by kind and outcome."""
+        found = Counter(self._past)
+        for cell in self._dirty:
+            found[cell.key[4], cell.key[5]] += cell.frames
+        return dict(found)

@@ -1,0 +1,259 @@
+"""What a node records of messages that carry the log's mark; all others cost it nothing.
+
+A message that enters the node is marked at the sampling rate, unless it has a tracing text:
+then whoever wrote that has decided. From then on each worker that handles it is a hop, on every
+node that records. So is its end: an answer that reaches the request that asked, or a dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import (
+    Address,
+    Context,
+    EmptyRoute,
+    LinkDown,
+    MailboxFull,
+    Message,
+    NoRoute,
+    NotExposed,
+    OnwardError,
+    UnknownAddress,
+    UnknownAddressType,
+    WorkerFailed,
+    read_tracing,
+)
+from ...protocol.eventlog import Kind, LogMark, Outcome, log_mark_of, with_log_mark
+from .._dead_letters import EXPIRED
+from .._losses import words_for
+from .._thread import is_coroutine
+from ..access._errors import AccessDenied
+from ..tracing._watched import Watch, Watched
+
+if TYPE_CHECKING:
+    from .._dead_letters import DeadLetter
+    from .._observer import Tracer
+    from .._worker import Worker
+    from ._recorder import Recorder
+
+__all__ = ["MessageLog", "outcome_of_reason"]
+
+MAX_NAMES: Final = 4096
+"""Names of workers that are remembered so that they need not be written anew for each hop."""
+
+_MESSAGE: Final = int(Kind.MESSAGE)
+_FORWARD: Final = int(Outcome.FORWARD)
+_DELIVER: Final = int(Outcome.DELIVER)
+_RETURN: Final = int(Outcome.RETURN)
+_FAILED: Final = int(Outcome.FAILED)
+_DROP: Final = int(Outcome.DROP)
+_MAX: Final = (1 << 32) - 1
+_NO_STEP: Final = nullcontext()
+
+_OUTCOMES: Final = {
+    UnknownAddress.reason: int(Outcome.UNROUTABLE),
+    UnknownAddressType.reason: int(Outcome.UNROUTABLE),
+    NotExposed.reason: int(Outcome.UNROUTABLE),
+    NoRoute.reason: int(Outcome.UNROUTABLE),
+    words_for(EmptyRoute()): int(Outcome.UNROUTABLE),
+    MailboxFull.reason: int(Outcome.REJECTED),
+    AccessDenied.reason: int(Outcome.REJECTED),
+    LinkDown.reason: int(Outcome.REJECTED),
+    EXPIRED: int(Outcome.REJECTED),
+}
+
+
+def outcome_of_reason(reason: str) -> int:
+    """Return the outcome of a message that became a dead letter for a reason."""
+    return _OUTCOMES.get(reason, _DROP)
+
+
+class MessageLog:
+    """Marks messages, and records the hops of those that are marked. On the loop's thread.
+
+    Args:
+        recorder: Where hops go.
+        node: The node's name.
+    """
+
+    __slots__ = ("_names", "_node", "_recorder")
+
+    def __init__(self, recorder: Recorder, node: str) -> None:
+        self._recorder: Final = recorder
+        self._node: Final = node
+        self._names: dict[Address | None, str] = {None: node}
+
+    # --- marks ----------------------------------------------------------------------------
+
+    def enters(self, context: Context | None) -> Context | None:
+        """Return the context of a message that enters the node: marked, if it is to be sampled.
+
+        Called where the message has no tracing text.
+        """
+        recorder = self._recorder
+        recorder.left -= 1
+        if recorder.left > 0:
+            return context
+        text = with_log_mark({}, LogMark(recorder.sample()))
+        return Context(trace=text) if context is None else context._replace(trace=text)
+
+    def arrive(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return messages that have come over a link, those that are to be sampled marked."""
+        recorder = self._recorder
+        count = len(messages)
+        at = recorder.left - 1
+        if not recorder.skip(count):
+            return messages
+        marked = list(messages)
+        while at < count:
+            message = marked[at]
+            trace = recorder.sample()
+            context = message[4]
+            if context is None or context.trace is None:
+                text = with_log_mark({}, LogMark(trace))
+                context = Context(trace=text) if context is None else context._replace(trace=text)
+                marked[at] = message._replace(context=context)
+            at += recorder.left
+        recorder.left = at - count + 1
+        return marked
+
+    # --- hops -----------------------------------------------------------------------------
+
+    def follow(
+        self,
+        worker: Worker,
+        message: Message,
+        handle: Callable[[Message], object],
+        tracer: Tracer | None,
+    ) -> object:
+        """Have a message with a tracing text handled, and record the hop if it is marked.
+
+        Args:
+            worker: Whose turn it is.
+            message: The message.
+            handle: What handles it.
+            tracer: What else follows it; it is within the hop.
+
+        Returns:
+            What `handle` returned, or a coroutine in its place that awaits that.
+        """
+        if tracer is not None:
+            handle = partial(tracer.follow, worker, handle=handle)
+        context = message[4]
+        mark = mark_of(context)
+        if mark is None or context is None:
+            return handle(message)
+        fields = read_tracing(context.trace or "") or {}
+        text = with_log_mark(fields, mark.next())
+        onward = message
+        if text is not None:
+            onward = message._replace(context=context._replace(trace=text))
+        hop = _Hop(self, worker, message, mark, self._recorder.now())
+        try:
+            result = handle(onward)
+        except BaseException as error:
+            hop.ended(error)
+            raise
+        if is_coroutine(result):
+            return Watched(result, hop)
+        hop.ended(None)
+        return result
+
+    def answered(self, message: Message) -> None:
+        """Record that an answer has reached the request it is for."""
+        mark = mark_of(message[4])
+        if mark is not None:
+            self.record(mark, message, None, _RETURN, 0)
+
+    def lost(self, letter: DeadLetter) -> None:
+        """Record that a message has become a dead letter."""
+        message = letter.message
+        mark = mark_of(message[4])
+        # A worker that failed on it has been recorded.
+        if mark is None or letter.reason == WorkerFailed.reason:
+            return
+        outcome = outcome_of_reason(letter.reason)
+        onward = message[0]
+        # Anybody can make up an address; those that are known are worth a name.
+        to = onward[0] if onward and outcome == Outcome.REJECTED else None
+        self.record(mark, message, to, outcome, 0)
+
+    def record(
+        self, mark: LogMark, message: Message, to: Address | None, outcome: int, took: int
+    ) -> None:
+        """Record a hop.
+
+        Args:
+            mark: The message's.
+            message: The message.
+            to: The worker that has it; `None` if none has.
+            outcome: See `Outcome`.
+            took: Microseconds that it was handled for.
+        """
+        recorder = self._recorder
+        dest = recorder.name(self.name_of(to)) if to is not None or outcome == _RETURN else 0
+        recorder.hop(
+            mark.trace_id,
+            0,
+            _MESSAGE,
+            outcome,
+            mark.hop,
+            0,
+            recorder.name(self.name_of(message[3])),
+            dest,
+            0,
+            0,
+            max(0, min(took, _MAX)),
+            min(len(message[2]), _MAX),
+        )
+
+    def name_of(self, worker: Address | None) -> str:
+        """Return the name of a worker in the log; that of the node for none."""
+        name = self._names.get(worker)
+        if name is None:
+            if len(self._names) >= MAX_NAMES:
+                self._names = {None: self._node}
+            name = self._names[worker] = f"{self._node}/{worker}"
+        return name
+
+    def took(self, since: float) -> int:
+        """Return the microseconds since a time."""
+        return int((self._recorder.now() - since) * 1e6)
+
+
+class _Hop(Watch):
+    """A hop that is under way."""
+
+    __slots__ = ("_began", "_log", "_mark", "_message", "_worker")
+
+    def __init__(
+        self, log: MessageLog, worker: Worker, message: Message, mark: LogMark, began: float
+    ) -> None:
+        self._log = log
+        self._worker = worker
+        self._message = message
+        self._mark = mark
+        self._began = began
+
+    def step(self) -> AbstractContextManager[object]:
+        return _NO_STEP
+
+    def ended(self, error: BaseException | None) -> None:
+        """Record it. What a worker has lost on its way on has a record of its own."""
+        outcome = _FORWARD if len(self._message[0]) > 1 else _DELIVER
+        if error is not None and not (isinstance(error, OnwardError) and error.lost is not None):
+            outcome = _FAILED
+        took = self._log.took(self._began)
+        self._log.record(self._mark, self._message, self._worker.address, outcome, took)
+
+
+def mark_of(context: Context | None) -> LogMark | None:
+    """Return the log's mark in a message's context, if there is one."""
+    if context is None or context.trace is None:
+        return None
+    fields = read_tracing(context.trace)
+    return None if fields is None else log_mark_of(fields)

@@ -1,0 +1,581 @@
+"""The recorder: what is called where things happen, on the loop's thread.
+
+A hop is packed into a block of 64 KiB that is there already, and that is all; files are another
+thread's. Each event takes the next number of the log when it happens, so the numbers are in
+order within the blocks of one type, which is all the format asks for.
+
+What does not get into the log is counted by reason, and the log says so itself as soon as
+it can: an event `LOST`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ...protocol.broker import TagList
+from ...protocol.eventlog import (
+    FLOW,
+    HOP,
+    MAX_NAME,
+    Asked,
+    EventName,
+    RouteEvent,
+    SegmentFooter,
+    SegmentHeader,
+    clip_name,
+    events_block,
+    names_block,
+    routes_block,
+    tagsets_block,
+    threshold_of,
+    weight_of_rate,
+)
+from ._flows import FlowTable
+from ._messages import MessageLog
+from ._numbers import Numbers
+from ._options import LogOptions
+from ._requests import RequestLog
+
+if TYPE_CHECKING:
+    from ._differences import Differences
+
+__all__ = ["Recorder", "RecorderStatistics", "Sink"]
+
+BLOCK_SIZE: Final = 64 * 1024
+"""Bytes of a block of hops."""
+
+FLOWS_A_BLOCK: Final = 1024
+"""Most flows in a block."""
+
+EVENTS_A_BLOCK: Final = 256
+"""Most route events that are kept before they are written."""
+
+EVENT_BYTES: Final = 256 * 1024
+"""Bytes of tags and reasons that events are kept with before they are written."""
+
+MAX_ASKED: Final = 4096
+"""Most characters of the tags of a tag set; one that has more has no number."""
+
+MAX_CLOCK_STEP: Final = 1_000_000
+"""Microseconds by which the clock may differ from what has passed before that is an event."""
+
+_pack: Final = HOP.pack_into
+_pack_flow: Final = FLOW.pack
+_HOP_SIZE: Final = HOP.size
+_NEVER: Final = 1 << 62
+
+_HOPS: Final = 0
+_FLOWS: Final = 1
+_EVENTS: Final = 2
+
+CLOSED: Final = "the log is closed"
+BEHIND: Final = "the disk does not keep up"
+
+
+class Sink(Protocol):
+    """Where blocks go: a `LogWriter`. Nothing here blocks."""
+
+    def begin(self, header: bytes, first_seq: int) -> None:
+        """Begin a segment."""
+        ...
+
+    def append(self, block: bytes, body: bytes | None = None) -> bool:
+        """Take a block, or its type and its body; say whether it was taken."""
+        ...
+
+    def seal(self, footer: bytes) -> None:
+        """End the segment."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Say what is wrong, if anything is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderStatistics:
+    """What a recorder has recorded since the start.
+
+    Attributes:
+        hops: Hops recorded; `flows` and `events` likewise. Those that were dropped later count.
+        flows: Rows of flow counters.
+        events: Route events, those about the log itself included.
+        segments: Segments begun.
+        dropped: What did not get into the log, by reason.
+        rejects_left_out: `REJECT` events beyond `max_rejects_per_second`. Flows count them.
+        without_number: Times a name, a route or a tag set got no number, as there were as many
+            in the segment as may be, or it was too long.
+        folded: Flow counters there was no room for; their counts are in rows without names.
+    """
+
+    hops: int
+    flows: int
+    events: int
+    segments: int
+    dropped: dict[str, int]
+    rejects_left_out: int
+    without_number: int
+    folded: int
+
+
+class Recorder:
+    """Records hops, flows and route events. For the loop's thread alone.
+
+    `begin` comes first and `close` last; in between, `tick` is to be called about once a second.
+
+    Args:
+        sink: Where blocks go.
+        options: How much.
+        node: The node's name.
+        log_id: The log's identity, 16 bytes.
+        epoch: Which run this is.
+        clock: Tells nanoseconds since the Unix epoch.
+        now: Tells seconds; it does not go back.
+        chance: Returns a random number, 0 or more and less than 1.
+
+    Attributes:
+        options: As given.
+        generation: Rises with each segment: numbers are of one segment only.
+        left: Calls until the next sample; who decides takes one off, and calls `sample` at 0.
+        threshold: What `sampled` takes, for ids that came from elsewhere.
+        flows: The counters.
+        requests: What a broker tells of.
+        messages: What the node tells of.
+        links: Where links are counted, if they are.
+        now: As given.
+    """
+
+    __slots__ = (
+        "_at",
+        "_began",
+        "_block",
+        "_clock",
+        "_closed",
+        "_dropped",
+        "_event_bytes",
+        "_events",
+        "_failed_at",
+        "_ids",
+        "_log_id",
+        "_lost",
+        "_names",
+        "_rejects_left",
+        "_rejects_left_out",
+        "_rejects_until",
+        "_routes",
+        "_segment",
+        "_segments",
+        "_seq",
+        "_sink",
+        "_size",
+        "_skew",
+        "_tagsets",
+        "_too_long",
+        "_total",
+        "_weight",
+        "_window",
+        "chance",
+        "epoch",
+        "flows",
+        "generation",
+        "left",
+        "links",
+        "messages",
+        "now",
+        "options",
+        "requests",
+        "threshold",
+    )
+
+    def __init__(
+        self,
+        sink: Sink,
+        options: LogOptions,
+        node: str,
+        *,
+        log_id: bytes,
+        epoch: int,
+        clock: Callable[[], int] = time.time_ns,
+        now: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.options: Final = options
+        self.epoch: Final = epoch
+        self.now: Final = now
+        self.chance: Final = chance
+        self.generation = 0
+        self.threshold: Final = threshold_of(options.sample_rate)
+        self.left = self._gap()
+        self.flows: Final = FlowTable(options.max_flows)
+        self.requests: Final = RequestLog(self, node)
+        self.messages: Final = MessageLog(self, node)
+        self.links: Differences | None = None
+        self._sink: Final = sink
+        self._log_id: Final = log_id
+        self._clock: Final = clock
+        self._weight: Final = weight_of_rate(options.sample_rate)
+        self._names: Final = Numbers[str](options.max_names, names_block)
+        self._routes: Final = Numbers[bytes](options.max_routes, routes_block)
+        self._tagsets: Final = Numbers[Asked](options.max_tagsets, tagsets_block)
+        self._ids: Final = random.Random(int(chance() * 2**53) ^ time.time_ns())  # noqa: S311
+        self._block: Final = bytearray(BLOCK_SIZE)
+        self._at = 0
+        self._seq = 0
+        self._events: list[RouteEvent] = []
+        self._event_bytes = 0
+        self._dropped: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        self._failed_at: float | None = None
+        self._closed = True
+        self._segments = 0
+        self._segment = [0, 0, 0]  # hops, flows, events in this segment
+        self._total = [0, 0, 0]
+        self._size = 0
+        self._began = 0.0
+        self._window = 0
+        self._skew = 0
+        self._too_long = 0
+        self._rejects_until = float("-inf")
+        self._rejects_left = 0
+        self._rejects_left_out = 0
+
+    # --- hops -----------------------------------------------------------------------------
+
+    def hop(
+        self,
+        trace_id: int,
+        shard_hash: int,
+        kind: int,
+        outcome: int,
+        hop: int,
+        flags: int,
+        origin: int,
+        dest: int,
+        route: int,
+        tagset: int,
+        latency_us: int,
+        size: int,
+    ) -> None:
+        """Record a hop, as of now. Numbers are those of this segment: see `generation`."""
+        at = self._at
+        self._seq = seq = self._seq + 1
+        _pack(
+            self._block,
+            at,
+            seq,
+            self._clock() // 1000,
+            trace_id,
+            shard_hash,
+            kind,
+            outcome,
+            hop,
+            flags,
+            origin,
+            dest,
+            route,
+            tagset,
+            latency_us,
+            size,
+            self._weight,
+        )
+        self._at = at = at + _HOP_SIZE
+        if at == BLOCK_SIZE:
+            self._write_hops()
+            self._look_at_size()
+
+    def sample(self) -> int:
+        """Begin to count to the next sample, and return a trace id for this one."""
+        self.left = self._gap()
+        return self.trace_id()
+
+    def trace_id(self) -> int:
+        """Return a new trace id, 64 bits and not 0."""
+        return self._ids.getrandbits(64) or 1
+
+    def skip(self, count: int) -> bool:
+        """Pass over so many that could be samples; return whether one of them is to be one."""
+        self.left -= count
+        return self.left <= 0
+
+    def _gap(self) -> int:
+        """Return after how many calls one is sampled: drawn once, not for each."""
+        rate = self.options.sample_rate
+        if rate >= 1:
+            return 1
+        if rate <= 0:
+            return _NEVER
+        return min(_NEVER, int(log(1.0 - self.chance()) / log(1.0 - rate)) + 1)
+
+    # --- numbers --------------------------------------------------------------------------
+
+    def name(self, text: str) -> int:
+        """Return the number of a name in this segment; 0 for none, or if there is no room."""
+        number = self._names.get(text)
+        if number is not None:
+            return number
+        if not text:
+            return 0
+        return self._names.add(clip_name(text) if 4 * len(text) > MAX_NAME else text)
+
+    def route(self, route_id: bytes | None) -> int:
+        """Return the number of a route in this segment; 0 for none, or if there is no room."""
+        return 0 if route_id is None else self._routes.add(route_id)
+
+    def tagset(self, asked: Asked | None) -> int:
+        """Return the number of a tag set in this segment; 0 for none, or if there is no room."""
+        if asked is None:
+            return 0
+        number = self._tagsets.get(asked)
+        if number is not None:
+            return number
+        if sum(_length(key) + _length(value) for key, value in asked.tags) > MAX_ASKED:
+            self._too_long += 1
+            return 0
+        return self._tagsets.add(asked)
+
+    # --- route events ---------------------------------------------------------------------
+
+    def event(
+        self,
+        name: EventName,
+        route_id: bytes | None = None,
+        node: str = "",
+        tags: TagList = (),
+        reason: str = "",
+    ) -> None:
+        """Record that something has happened, as of now."""
+        self._seq += 1
+        at = self._clock() // 1000
+        self._events.append(RouteEvent(self._seq, at, name, route_id, node, tags, reason))
+        self._event_bytes += len(reason) + len(node)
+        for key, value in tags:
+            self._event_bytes += _length(key) + _length(value)
+        if len(self._events) >= EVENTS_A_BLOCK or self._event_bytes >= EVENT_BYTES:
+            self._write_events()
+
+    def reject(self, tags: TagList, reason: str) -> None:
+        """Record a request that nobody could take, unless there were too many this second."""
+        now = self.now()
+        if now >= self._rejects_until:
+            self._rejects_until = now + 1.0
+            self._rejects_left = self.options.max_rejects_per_second
+        if self._rejects_left <= 0:
+            self._rejects_left_out += 1
+            return
+        self._rejects_left -= 1
+        self.event(EventName.REJECT, tags=tags, reason=reason)
+
+    # --- segments -------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin the first segment."""
+        self._closed = False
+        now_us = self._clock() // 1000
+        self._window = self._window_of(now_us)
+        self._skew = now_us - int(self.now() * 1e6)
+        self._begin_segment()
+
+    def tick(self) -> None:
+        """Do what is due: write what is kept, end the window, end the segment."""
+        if self._closed:
+            return
+        self._look_at_clock()
+        self._end_window()
+        self._tell_lost()
+        self._write_hops()
+        self._write_events()
+        now = self.now()
+        failed = self._failed_at
+        if (
+            now - self._began >= self.options.seal_seconds
+            or self._size >= self.options.seal_bytes
+            or (failed is not None and now - failed >= self.options.retry_seconds)
+        ):
+            self._end_segment()
+            self._begin_segment()
+
+    def write_flows(self) -> bool:
+        """Write a block of the flows of windows that are over; say whether there are more."""
+        rows = self.flows.rows
+        name, route, tagset = self.name, self.route, self.tagset
+        packed: list[bytes] = []
+        while rows and len(packed) < FLOWS_A_BLOCK:
+            start, length, origin, dest, to, asked, kind, outcome, frames, size = rows.popleft()
+            self._seq += 1
+            packed.append(
+                _pack_flow(
+                    self._seq,
+                    start,
+                    length,
+                    name(origin),
+                    name(dest),
+                    route(to),
+                    tagset(asked),
+                    kind,
+                    outcome,
+                    0,
+                    frames,
+                    size,
+                )
+            )
+        if packed:
+            self._put(_FLOWS, len(packed), b"F", b"".join(packed))
+        return bool(rows)
+
+    def close(self) -> None:
+        """Write all there is and end the segment; what is recorded from now on is dropped."""
+        if self._closed:
+            return
+        self._window = self._close_window()
+        while self.write_flows():
+            pass
+        self._tell_lost()
+        self._write_hops()
+        self._write_events()
+        self._end_segment()
+        self._closed = True
+
+    def _begin_segment(self) -> None:
+        self.generation += 1
+        for numbers in (self._names, self._routes, self._tagsets):
+            numbers.forget()
+        self._segment = [0, 0, 0]
+        self._size = 0
+        self._began = self.now()
+        self._failed_at = None
+        self._segments += 1
+        first = self._seq + 1
+        options = self.options
+        started = self._clock() // 1000
+        header = SegmentHeader(
+            options.name, self._log_id, self.epoch, first, started, options.sample_rate
+        )
+        self._sink.begin(header.serialize(), first)
+
+    def _end_segment(self) -> None:
+        self._write_hops()
+        if not any(self._segment) and not self._events:
+            # Or nobody could tell an idle log from one that has ended.
+            self.event(EventName.IDLE)
+        self._write_events()
+        hops, flows, events = self._segment
+        footer = SegmentFooter(hops, flows, events, self._seq, self._clock() // 1000)
+        self._sink.seal(footer.serialize())
+
+    def _look_at_size(self) -> None:
+        if self._size >= self.options.seal_bytes and not self._closed:
+            self._end_segment()
+            self._begin_segment()
+
+    # --- blocks ---------------------------------------------------------------------------
+
+    def _write_hops(self) -> None:
+        size = self._at
+        if size:
+            self._at = 0
+            # A copy: the writer's thread has it while the next hops are packed.
+            self._put(_HOPS, size // _HOP_SIZE, b"R", bytes(self._block[:size]))
+
+    def _write_events(self) -> None:
+        events = self._events
+        if events:
+            self._events = []
+            self._event_bytes = 0
+            self._put(_EVENTS, len(events), events_block(events), None)
+
+    def _put(self, which: int, count: int, made: bytes, body: bytes | None) -> None:
+        """Write a block with so many events, after what it refers to; or drop it, and count."""
+        self._total[which] += count
+        if self._closed:
+            self._drop(count, CLOSED)
+        elif self._define() and self._append(made, body):
+            self._segment[which] += count
+        else:
+            if self._failed_at is None:
+                self._failed_at = self.now()
+            self._drop(count, self._sink.trouble() or BEHIND)
+
+    def _define(self) -> bool:
+        """Write the names, routes and tag sets that are new; say whether all are written."""
+        for numbers in (self._names, self._routes, self._tagsets):
+            for made in numbers.blocks():
+                if not self._append(made):
+                    return False
+        return True
+
+    def _append(self, made: bytes, body: bytes | None = None) -> bool:
+        # Of a block that has a body apart the writer's thread makes the check.
+        if not self._sink.append(made, body):
+            return False
+        self._size += len(made if body is None else body)
+        return True
+
+    def _drop(self, count: int, reason: str) -> None:
+        self._dropped[reason] += count
+        self._lost[reason] += count
+
+    def _tell_lost(self) -> None:
+        """Have the log say what it has lost. If that is lost, it is said with what follows."""
+        lost, self._lost = self._lost, Counter()
+        for reason, count in lost.items():
+            self.event(EventName.LOST, reason=f"{count} events: {reason}")
+        if lost:
+            self._write_events()
+            if self._lost:
+                # Not those that said so: what they said is counted again instead.
+                for reason in self._lost:
+                    self._lost[reason] = max(0, self._lost[reason] - len(lost))
+                self._lost.update(lost)
+                self._lost = +self._lost
+
+    # --- clocks ---------------------------------------------------------------------------
+
+    def _window_of(self, now_us: int) -> int:
+        """Return when the window began that a time is in: all logs have the same windows."""
+        length = int(self.options.window_seconds * 1e6)
+        return now_us // length * length
+
+    def _end_window(self) -> None:
+        current = self._window_of(self._clock() // 1000)
+        if current != self._window:
+            self._close_window()
+            self._window = current
+
+    def _close_window(self) -> int:
+        self.flows.end_window(self._window, int(self.options.window_seconds * 1000))
+        return self._window
+
+    def _look_at_clock(self) -> None:
+        """Record that the clock was set, if it has moved otherwise than time has passed."""
+        skew = self._clock() // 1000 - int(self.now() * 1e6)
+        step = skew - self._skew
+        if abs(step) > MAX_CLOCK_STEP:
+            self.event(EventName.CLOCK, reason=f"{step:+d} us")
+        self._skew = skew
+
+    # --- looking at it --------------------------------------------------------------------
+
+    def statistics(self) -> RecorderStatistics:
+        """Return what has been recorded so far."""
+        refused = (each.refused for each in (self._names, self._routes, self._tagsets))
+        return RecorderStatistics(
+            hops=self._total[0] + self._at // _HOP_SIZE,
+            flows=self._total[1],
+            events=self._total[2] + len(self._events),
+            segments=self._segments,
+            dropped=dict(self._dropped),
+            rejects_left_out=self._rejects_left_out,
+            without_number=sum(refused) + self._too_long,
+            folded=self.flows.folded,
+        )
+
+
+def _length(part: str | int | None) -> int:
+    """Return how long a key or value is, in characters; a number counts as one."""
+    return len(part) if isinstance(part, str) else 1

@@ -1,0 +1,429 @@
+"""What a broker records of requests: each is received once and ends once.
+
+A request keeps the *account* it is counted on: a `Tally` of what all count that come from one
+service and ask for the same, or a `Sampled`, which has a tally and writes hops as well. Who routes
+the request tells the account of three things: that it was handed over, that it was handed over
+as one of several copies, and how it ended. Tallies are made anew in each window, so what
+nobody asks for any more is forgotten; a request in hand keeps its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.broker import RoutingType, TagList, shard_hash
+from ...protocol.eventlog import Asked, EventName, Flag, Kind, Outcome, sampled
+
+if TYPE_CHECKING:
+    from ...protocol.broker import Entry
+    from ..broker._exchange import Exchange
+    from ..broker._route import BrokerRoute
+    from ..broker._selector import Ask, Selector
+    from ._flows import Cell
+    from ._recorder import Recorder
+
+__all__ = ["UNREGISTERED", "Account", "OriginLog", "RequestLog"]
+
+UNREGISTERED: Final = "(unregistered)"
+"""The origin of requests of connections that are no destinations."""
+
+MAX_ORIGINS: Final = 4096
+"""Services that are told apart as origins in one window; further ones share one without a name."""
+
+MAX_SOURCES: Final = 65_536
+"""Workers that are remembered as sources of messages in one window; then all are looked up anew."""
+
+MAX_TALLIES: Final = 256
+"""Ways of asking that are told apart for one origin and kind; then they are all made anew."""
+
+_RECEIVED: Final = int(Outcome.RECEIVED)
+_FORWARD: Final = int(Outcome.FORWARD)
+_DELIVER: Final = int(Outcome.DELIVER)
+_MESSAGE: Final = int(Kind.MESSAGE)
+_MAX: Final = (1 << 32) - 1
+
+
+class Account(ABC):
+    """What one request is counted on."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def forward(self, exchange: Exchange) -> None:
+        """Count that the request was handed over to the route that it has."""
+
+    @abstractmethod
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Count that a copy of it was handed over."""
+
+    @abstractmethod
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count how it ended. Called once for each request."""
+
+
+class _Leg:
+    """The cells of one way of asking and one destination."""
+
+    __slots__ = ("_others", "delivered", "forwarded")
+
+    def __init__(self, tally: Tally, route: BrokerRoute | None) -> None:
+        self.forwarded: Final = tally.cell(_FORWARD, route)
+        self.delivered: Final = tally.cell(_DELIVER, route)
+        self._others: dict[int, Cell] = {}
+
+    def other(self, tally: Tally, route: BrokerRoute | None, outcome: int) -> Cell:
+        """Return the cell of an outcome that is not the usual one."""
+        cell = self._others.get(outcome)
+        if cell is None:
+            cell = self._others[outcome] = tally.cell(outcome, route)
+        return cell
+
+
+class Tally(Account):
+    """The counters of all requests of one kind and origin that ask for the same.
+
+    Attributes:
+        origin: Who asks.
+        kind: See `Kind`.
+        asked: What for; `None` if that could not be read.
+    """
+
+    __slots__ = ("_generation", "_legs", "_number", "_received", "asked", "kind", "log", "origin")
+
+    def __init__(self, log: RequestLog, origin: str, kind: int, asked: Asked | None) -> None:
+        self.log: Final = log
+        self.origin: Final = origin
+        self.kind: Final = kind
+        self.asked: Final = asked
+        self._received: Final = self.cell(_RECEIVED, None)
+        self._legs: dict[BrokerRoute | None, _Leg] = {}
+        self._generation = 0
+        self._number = 0
+
+    def cell(self, outcome: int, route: BrokerRoute | None) -> Cell:
+        """Return the cell of an outcome at a destination."""
+        flows = self.log.recorder.flows
+        if route is None:
+            return flows.cell(self.kind, outcome, origin=self.origin, asked=self.asked)
+        return flows.cell(
+            self.kind,
+            outcome,
+            origin=self.origin,
+            dest=route.destination.service,
+            route=route.route_id,
+            asked=self.asked,
+        )
+
+    def _leg(self, route: BrokerRoute | None) -> _Leg:
+        legs = self._legs
+        if len(legs) > self.log.recorder.options.max_routes:
+            legs.clear()
+        leg = legs[route] = _Leg(self, route)
+        return leg
+
+    def receive(self, size: int) -> None:
+        """Count a request that was read."""
+        cell = self._received
+        if not cell.frames:
+            cell.add(size)
+        else:
+            cell.frames += 1
+            cell.bytes += size
+
+    def forward(self, exchange: Exchange) -> None:
+        """Count that the request was handed over to the route that it has."""
+        self.hand(exchange.route, exchange.size)
+
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Count that a copy of it was handed over."""
+        self.hand(route, exchange.size)
+
+    def hand(self, route: BrokerRoute | None, size: int) -> None:
+        """Count that something was handed over to a route."""
+        leg = self._legs.get(route)
+        if leg is None:
+            leg = self._leg(route)
+        cell = leg.forwarded
+        if not cell.frames:
+            cell.add(size)
+        else:
+            cell.frames += 1
+            cell.bytes += size
+
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count how a request ended."""
+        self.finish(route, outcome, exchange.size)
+
+    def finish(self, route: BrokerRoute | None, outcome: int, size: int) -> None:
+        """Count an end."""
+        leg = self._legs.get(route)
+        if leg is None:
+            leg = self._leg(route)
+        cell = leg.delivered if outcome == _DELIVER else leg.other(self, route, outcome)
+        if not cell.frames:
+            cell.add(size)
+        else:
+            cell.frames += 1
+            cell.bytes += size
+
+    def number(self) -> int:
+        """Return the number of the tag set in this segment."""
+        recorder = self.log.recorder
+        if self._generation != recorder.generation:
+            self._generation = recorder.generation
+            self._number = recorder.tagset(self.asked)
+        return self._number
+
+
+class _Unread(Account):
+    """The account of a request whose metadata are not whole, or cannot be read.
+
+    It is received and ended at once: before, it is not known what it asks for.
+    """
+
+    __slots__ = ("_tally",)
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally: Final = tally
+
+    def forward(self, exchange: Exchange) -> None:
+        """Do not come here: what cannot be read is handed to nobody."""
+        raise AssertionError("a request that was not read was handed over")
+
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Do not come here either."""
+        raise AssertionError("a request that was not read was handed over")
+
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count that it came, and how it ended."""
+        self._tally.receive(exchange.size)
+        self._tally.finish(None, outcome, exchange.size)
+
+
+class _Sampled(Account):
+    """The account of a request whose hops are recorded: one when it ends, one for each copy."""
+
+    __slots__ = ("_flags", "_hash", "_size", "_tally", "_trace")
+
+    def __init__(self, tally: Tally, ask: Ask, size: int, trace: int, flags: int) -> None:
+        self._tally: Final = tally
+        self._size: Final = min(size, _MAX)
+        self._trace: Final = trace
+        self._hash = ask.shard
+        self._flags = flags
+        if ask.sticky:
+            self._hash = shard_hash(ask.sticky)
+            self._flags |= Flag.STICKY
+        elif ask.shard:
+            self._flags |= Flag.SHARD
+
+    def forward(self, exchange: Exchange) -> None:
+        """Count that the request was handed over to the route that it has."""
+        self._tally.forward(exchange)
+
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Count that a copy of it was handed over, and record it."""
+        self._tally.copy(exchange, route)
+        self._record(exchange, route, _FORWARD, 1, self._flags | Flag.MULTICAST)
+
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count how the request ended, and record it."""
+        self._tally.end(exchange, route, outcome)
+        self._record(exchange, route, outcome, 0, self._flags)
+
+    def _record(
+        self, exchange: Exchange, route: BrokerRoute | None, outcome: int, hop: int, flags: int
+    ) -> None:
+        tally = self._tally
+        recorder = tally.log.recorder
+        took = int((recorder.now() - exchange.began) * 1e6)
+        recorder.hop(
+            self._trace,
+            self._hash,
+            tally.kind,
+            outcome,
+            hop,
+            flags,
+            recorder.name(tally.origin),
+            0 if route is None else recorder.name(route.destination.service),
+            0 if route is None else recorder.route(route.route_id),
+            tally.number(),
+            max(0, min(took, _MAX)),
+            self._size,
+        )
+
+
+class OriginLog:
+    """Where a connection tells of the requests it has read.
+
+    Args:
+        log: The broker's.
+        name: The service that the connection is of.
+    """
+
+    __slots__ = ("_log", "_recorder", "_tallies", "_unread", "name")
+
+    def __init__(self, log: RequestLog, name: str) -> None:
+        self._log: Final = log
+        self._recorder: Final = log.recorder
+        self.name: Final = name
+        self._tallies: dict[int, dict[Selector, Tally]] = {}
+        self._unread: dict[int, _Unread] = {}
+
+    def forget(self) -> None:
+        """Let go of the tallies: a window is over."""
+        self._tallies.clear()
+        self._unread.clear()
+
+    def received(self, exchange: Exchange, kind: int, ask: Ask, trace: int | None) -> None:
+        """Count a request, give it its account, and decide whether it is sampled.
+
+        Args:
+            exchange: The request.
+            kind: See `Kind`.
+            ask: What it asks for.
+            trace: The trace id that came with it, if one did.
+        """
+        tallies = self._tallies.get(kind)
+        tally = None if tallies is None else tallies.get(ask.selector)
+        if tally is None:
+            tally = self._tally(kind, ask)
+        size = exchange.size
+        tally.receive(size)
+        recorder = self._recorder
+        if trace is not None:
+            chosen = sampled(trace, recorder.threshold)
+            exchange.log = _Sampled(tally, ask, size, trace, Flag.FOREIGN) if chosen else tally
+            return
+        recorder.left -= 1
+        if recorder.left > 0:
+            exchange.log = tally
+        else:
+            exchange.log = _Sampled(tally, ask, size, recorder.sample(), 0)
+
+    def unread(self, exchange: Exchange, kind: int) -> None:
+        """Give a request an account as long as it is not known what it asks for."""
+        account = self._unread.get(kind)
+        if account is None:
+            account = self._unread[kind] = _Unread(Tally(self._log, self.name, kind, None))
+            self._log.know(self)
+        exchange.log = account
+
+    def message(self, ask: Ask, size: int) -> Tally:
+        """Return the tally of a message of a worker, which asks by an address of type 32."""
+        tallies = self._tallies.get(_MESSAGE)
+        tally = None if tallies is None else tallies.get(ask.selector)
+        if tally is None:
+            tally = self._tally(_MESSAGE, ask)
+        tally.receive(size)
+        return tally
+
+    def _tally(self, kind: int, ask: Ask) -> Tally:
+        tallies = self._tallies.setdefault(kind, {})
+        if len(tallies) >= MAX_TALLIES:
+            tallies.clear()
+        selector = ask.selector
+        made = tallies[selector] = Tally(self._log, self.name, kind, self._log.asked(selector))
+        self._log.know(self)
+        return made
+
+
+class RequestLog:
+    """What a broker tells of: requests, messages of workers, destinations that come and go.
+
+    Args:
+        recorder: Where it is recorded.
+        node: The node's name, for the names of workers that ask.
+
+    Attributes:
+        recorder: As given.
+        defaults: The methods that choose where a request does not say; the log does not name them.
+    """
+
+    __slots__ = ("_node", "_origins", "_sources", "_used", "defaults", "recorder")
+
+    def __init__(self, recorder: Recorder, node: str) -> None:
+        self.recorder: Final = recorder
+        self._node: Final = node
+        self._origins: dict[str, OriginLog] = {}
+        self._sources: dict[object, OriginLog] = {}
+        self.defaults: dict[RoutingType, str] = {}
+        self._used: dict[OriginLog, None] = {}
+        recorder.flows.on_window.append(self._forget)
+
+    def origin(self, service: str) -> OriginLog:
+        """Return where requests of a service's connections are counted."""
+        name = service or UNREGISTERED
+        found = self._origins.get(name)
+        if found is None:
+            if len(self._origins) >= MAX_ORIGINS:
+                name = ""
+            found = self._origins[name] = OriginLog(self, name)
+        return found
+
+    def asked(self, selector: Selector) -> Asked:
+        """Return a way of asking as the log has it."""
+        method = selector.method
+        if self.defaults.get(selector.routing) == method:
+            method = ""
+        return Asked(_tags_of(selector), selector.routing, method)
+
+    def know(self, origin: OriginLog) -> None:
+        """Note an origin that has tallies."""
+        self._used[origin] = None
+
+    def _forget(self) -> None:
+        self._origins.clear()
+        self._sources.clear()
+        for each in self._used:
+            each.forget()
+        self._used.clear()
+
+    # --- messages of workers --------------------------------------------------------------
+
+    def message(
+        self, ask: Ask, source: object, size: int, routes: tuple[BrokerRoute, ...], outcome: int
+    ) -> None:
+        """Count a message of a worker of the node that has been sent on, or refused.
+
+        Args:
+            ask: What it asks for.
+            source: The worker's address; `None` if no worker sent it.
+            size: Bytes of its payload.
+            routes: Those it was handed to.
+            outcome: How it ended for the broker: `DELIVER` once it was handed over.
+        """
+        origin = self._sources.get(source)
+        if origin is None:
+            name = self._node if source is None else f"{self._node}/{source}"
+            if len(self._sources) >= MAX_SOURCES:
+                self._sources.clear()
+            origin = self._sources[source] = self.origin(name)
+        tally = origin.message(ask, size)
+        for route in routes:
+            tally.hand(route, size)
+        tally.finish(routes[0] if len(routes) == 1 else None, outcome, size)
+
+    # --- destinations ---------------------------------------------------------------------
+
+    def joined(self, entry: Entry[BrokerRoute], *, replaced: bool) -> None:
+        """Record that a destination has joined, or has taken the place of one."""
+        name = EventName.RETAG if replaced else EventName.UP
+        self._about(name, entry, "")
+
+    def left(self, entry: Entry[BrokerRoute], reason: str = "") -> None:
+        """Record that a destination has left."""
+        self._about(EventName.DOWN, entry, reason)
+
+    def _about(self, name: EventName, entry: Entry[BrokerRoute], reason: str) -> None:
+        service = entry.target.destination.service
+        self.recorder.event(name, entry.route_id, service, entry.tags, reason)
+
+    def rejected(self, ask: Ask, reason: str) -> None:
+        """Record that nobody could take a request."""
+        self.recorder.reject(_tags_of(ask.selector), reason)
+
+
+def _tags_of(selector: Selector) -> TagList:
+    return tuple(sorted(selector.query, key=lambda tag: (str(tag[0]), tag[1] or "")))

@@ -1,0 +1,141 @@
+"""The worker that keeps a node's event log: its clock, its start and its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import get_ident
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from .._errors import LimitReached
+from .._worker import Worker
+from ._counts import LogWriterStatistics
+from ._differences import Differences
+from ._options import LogOptions
+from ._recorder import Recorder, RecorderStatistics
+from ._writer import LogWriter
+
+if TYPE_CHECKING:
+    from .._dead_letters import DeadLetter
+    from .._node import Node
+
+__all__ = ["EventLog", "EventLogStatistics"]
+
+DEFAULT_ADDRESS: Final = "eventlog"
+
+
+@dataclass(frozen=True, slots=True)
+class EventLogStatistics:
+    """An event log at one moment.
+
+    Attributes:
+        recorder: What was recorded.
+        writer: What became of it on the disk.
+        trouble: What is wrong with the disk; empty if nothing is.
+    """
+
+    recorder: RecorderStatistics
+    writer: LogWriterStatistics
+    trouble: str
+
+
+class EventLog(Worker):
+    """Record what a node, and the broker on it, routes.
+
+    Attach one before anything else, so that it hears of everything:
+
+        async with Node("edge") as node:
+            await EventLog.attach(node, LogOptions(Path("log"), "edge"))
+            broker = await Broker.attach(node)
+
+    It stops after all other workers, and after the transports: what their end loses is in the log.
+
+    Args:
+        options: Where, and how much.
+    """
+
+    stops_last: ClassVar[bool] = True
+
+    def __init__(self, options: LogOptions) -> None:
+        super().__init__()
+        self.options: Final = options
+        self._writer: Final = LogWriter(options)
+        self._recorder: Recorder | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    @classmethod
+    async def attach(cls, node: Node, options: LogOptions) -> EventLog:
+        """Start the event log of a node.
+
+        Raises:
+            LimitReached: The node has one.
+            LogInUse: Another process writes the log of that name.
+            OSError: The folder cannot be written.
+        """
+        log = cls(options)
+        await node.start(lambda: log, address=DEFAULT_ADDRESS)
+        return log
+
+    @property
+    def recorder(self) -> Recorder:
+        """What is told what happens; on the loop's thread."""
+        if self._recorder is None:
+            raise AssertionError("the event log has not been started")
+        return self._recorder
+
+    async def on_start(self) -> None:
+        """Open the log, and begin to record."""
+        node = self.node
+        if node.recorder is not None:
+            raise LimitReached("event logs of a node", 1)
+        writer = self._writer
+        epoch = await asyncio.to_thread(writer.open)
+        self._recorder = recorder = Recorder(
+            writer,
+            self.options,
+            node.name,
+            log_id=writer.log_id,
+            epoch=epoch,
+            now=node.loop.time,
+        )
+        recorder.begin()
+        recorder.links = Differences(recorder, node)
+        self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
+        node.recorder = recorder
+        self.every(self.options.flush_seconds, self._tick)
+
+    async def _tick(self) -> None:
+        recorder = self.recorder
+        recorder.tick()
+        # In parts: there may be many flows, and others are to have their turn in between.
+        while recorder.write_flows():  # noqa: ASYNC110 - it does something each time
+            await asyncio.sleep(0)
+
+    def _on_dead_letter(self, letter: DeadLetter) -> None:
+        context = letter.message.context
+        if context is None or context.trace is None:
+            return
+        recorder = self.recorder
+        if get_ident() == self.node.thread_id:
+            recorder.messages.lost(letter)
+        else:
+            self.node.call_on_loop(lambda: recorder.messages.lost(letter))
+
+    async def on_stop(self) -> None:
+        """Record what is left, and wait until it is on the disk; `close_seconds` at most."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        self.node.recorder = None
+        recorder.close()
+        await asyncio.to_thread(self._writer.close, self.options.close_seconds)
+
+    def statistics(self) -> EventLogStatistics:
+        """Return the log's figures at this moment."""
+        writer = self._writer
+        return EventLogStatistics(
+            self.recorder.statistics(), writer.statistics(), writer.trouble() or ""
+        )
