@@ -17,6 +17,7 @@ PipelineError
     ├── NoCommit          there is no lake, or nothing was ever written into it
     ├── CheckpointLost    the query's checkpoint is gone, or is older than the lake
     ├── OtherQuery        lake and checkpoint are not of each other
+    ├── DayOpen           a day cannot be compacted yet
     ├── LakeBusy          another process writes it
     └── NeedsClassic      Spark Connect cannot run it
 ```
@@ -33,6 +34,7 @@ from typing import Final
 __all__ = [
     "BadOption",
     "CheckpointLost",
+    "DayOpen",
     "DuplicateBroker",
     "LakeBusy",
     "LakeError",
@@ -112,12 +114,16 @@ class SegmentGap(LogError):
     """Events were deleted before they were read."""
 
     def __init__(self, broker: str, epoch: int, first: int, last: int | None) -> None:
-        which = f"all of epoch {epoch}" if last is None else f"events {first} to {last}"
-        where = "" if last is None else f" of epoch {epoch}"
+        which = (
+            f"events {first} to {last} of epoch {epoch} were deleted before they were read"
+            if last is not None
+            else f"if epoch {epoch} had events from {first} on, they were deleted before they were "
+            "read: the segment before them is gone, and what is there now is of a later epoch"
+        )
         super().__init__(
-            f"{broker}: {which}{where} were deleted before they were read. Put the segments back "
-            "if there is a copy; else go on without them (--allow-gaps), which counts them as "
-            "missing. Then ingest more often, or have the log kept longer or larger"
+            f"{broker}: {which}. Put the segments back if there is a copy; else go on without them "
+            "(--allow-gaps), which counts what is known to be missing. Then ingest more often, or "
+            "have the log kept longer or larger"
         )
 
 
@@ -197,6 +203,16 @@ class LakeBusy(LakeError):
         super().__init__(
             f"another process writes {path}, and has for {waited:.0f} s: wait for it, or stop it. "
             "A lake has one ingest at a time; reports may be made meanwhile"
+        )
+
+
+class DayOpen(LakeError):
+    """A day cannot be compacted yet."""
+
+    def __init__(self, day: object, closed: object) -> None:
+        super().__init__(
+            f"{day} is not closed, the last day that is: {closed or 'none'}. A day closes when all "
+            "brokers that are alive have sealed all of it, and that was ingested"
         )
 
 

@@ -52,8 +52,7 @@ LAKE_TABLES: Final[Mapping[str, str]] = MappingProxyType(
         "dim_route": "route_id bigint, uuid string, first_seen timestamp",
         "completeness": "broker string, log_id string, sealed_through timestamp, last_epoch int,"
         " last_seq bigint, segments bigint, events bigint, missing bigint",
-        "late": "broker string, epoch int, seq bigint, ts timestamp, source string, day date,"
-        " batch bigint",
+        "late": "broker string, epoch int, seq bigint, ts timestamp, source string, day date",
     }
 )
 """The tables of the lake: DDL, without the columns of `PARTITIONS`."""
@@ -64,7 +63,11 @@ PARTITIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "flows": ("date", "hour", "batch"),
         "route_events": ("date", "batch"),
         "segments": ("batch",),
-        "late": ("date",),
+        "late": ("date", "batch"),
+        "dim_tagset": ("batch",),
+        "dim_node": ("batch",),
+        "dim_route": ("batch",),
+        "completeness": ("batch",),
     }
 )
 """The columns a table's folders are named by: `date` a date, `hour` an int, `batch` a bigint."""

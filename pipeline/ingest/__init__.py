@@ -1,3 +1,29 @@
-"""Event logs into a lake of plain Parquet, each event exactly once."""
+"""Event logs into a lake of plain Parquet, each event exactly once.
 
-__all__: list[str] = []
+```python
+ingest(spark, Path("/var/log/onward"), Path("/data/lake"), Path("/data/checkpoint"))
+flows = Lake("/data/lake").table(spark, "flows", day=date(2026, 11, 20))
+```
+"""
+
+from ._compact import FILE_BYTES, CompactSummary, compact
+from ._files import LOCK_SECONDS
+from ._ingest import MAX_SEGMENTS, IngestSummary, ingest
+from ._lake import Lake
+from ._parts import KEPT_COMMITS
+from ._state import SILENT_AFTER, BrokerState, LakeState
+
+__all__ = [
+    "FILE_BYTES",
+    "KEPT_COMMITS",
+    "LOCK_SECONDS",
+    "MAX_SEGMENTS",
+    "SILENT_AFTER",
+    "BrokerState",
+    "CompactSummary",
+    "IngestSummary",
+    "Lake",
+    "LakeState",
+    "compact",
+    "ingest",
+]

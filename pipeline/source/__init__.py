@@ -5,7 +5,9 @@ flows = spark.read.format("onward").option("table", "flows").load("/var/log/onwa
 ```
 """
 
+from ._arrow import arrow_schema
 from ._decode import MAX_ROWS, decode
+from ._options import columns_of
 from ._reading import MAX_FILES, PACK_BYTES
 from ._source import EventLogReader, EventLogSource, register
 from ._stream import EventLogStream
@@ -17,6 +19,8 @@ __all__ = [
     "EventLogReader",
     "EventLogSource",
     "EventLogStream",
+    "arrow_schema",
+    "columns_of",
     "decode",
     "register",
 ]

@@ -1,6 +1,6 @@
 """How far a broker's log was read, and whether what comes next follows.
 
-A position is a file's name, and for each epoch the first and the last number read. Names sort, so
+A position is a file's name, and for each epoch the numbers that were read. Names sort, so
 that the deletion of what was read shifts nothing; the numbers tell what was deleted unread, and
 what appeared behind the position, from what was read.
 """
@@ -16,10 +16,10 @@ from ...protocol.eventlog import parse_segment_name
 from .._errors import DuplicateBroker, SegmentDamaged, SegmentGap, SegmentLate
 from ._listing import SegmentInfo, describe
 
-__all__ = ["MAX_EPOCHS", "Position", "check_behind"]
+__all__ = ["MAX_EPOCHS", "Position", "check_behind", "check_kept"]
 
 MAX_EPOCHS: Final = 1_000
-"""Most epochs of which a position knows what was read, the newest ones; older are not checked."""
+"""Most entries of what was read that a position has, the newest; what is older is not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,8 @@ class Position:
         broker: The log's name.
         log_id: The log's identity; empty as long as no segment could be read.
         segment: The file that was read last; empty before the first.
-        epochs: Epoch, first and last number read, in order.
+        epochs: Epoch, first and last number of what was read without a gap, in order.
         hole: Whether the file was damaged, so that where the next begins is not known.
-        missing: How many numbers lie between those read, since the beginning.
     """
 
     broker: str
@@ -40,7 +39,6 @@ class Position:
     segment: str = ""
     epochs: tuple[tuple[int, int, int], ...] = ()
     hole: bool = False
-    missing: int = 0
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -49,7 +47,6 @@ class Position:
             "segment": self.segment,
             "epochs": [list(epoch) for epoch in self.epochs],
             "hole": self.hole,
-            "missing": self.missing,
         }
 
     @classmethod
@@ -61,7 +58,6 @@ class Position:
             plain["segment"],
             tuple((int(a), int(b), int(c)) for a, b, c in plain["epochs"]),
             bool(plain["hole"]),
-            int(plain["missing"]),
         )
 
     def has(self, epoch: int, seq: int) -> bool:
@@ -69,13 +65,6 @@ class Position:
         if self.epochs and epoch < self.epochs[0][0]:
             return len(self.epochs) == MAX_EPOCHS
         return any(each == epoch and first <= seq <= last for each, first, last in self.epochs)
-
-    def covers(self, info: SegmentInfo) -> bool:
-        """Whether a segment was read: all of it; of an empty one, whether it is not ahead."""
-        last = info.last_seq
-        if last is None or last < info.first_seq:
-            return info.name <= self.segment
-        return self.has(info.epoch, info.first_seq) and self.has(info.epoch, last)
 
     def advance(self, info: SegmentInfo, *, log: Path, skip_gaps: bool = False) -> Position:
         """Return the position behind a segment, which must follow.
@@ -100,38 +89,27 @@ class Position:
             return replace(self, segment=max(self.segment, info.name))
         expected = last + 1 if info.epoch == here else 1
         # Before the first segment there is nothing to miss: what was deleted was not ours to read.
-        lost = info.first_seq - expected if self.epochs else 0
-        if self.hole:
-            lost += info.epoch == here
-        elif self.epochs and not skip_gaps:
-            self._check_epochs(info, here, log)
-            if lost > 0:
-                raise SegmentGap(self.broker, info.epoch, expected, info.first_seq - 1)
+        lost = info.first_seq - expected if self.epochs and not self.hole else 0
+        if lost > 0 and not skip_gaps:
+            raise SegmentGap(self.broker, info.epoch, expected, info.first_seq - 1)
         return replace(
             self,
             log_id=self.log_id or info.log_id,
             segment=info.name,
             epochs=self._with(info),
             hole=info.last_seq is None,
-            missing=self.missing + max(0, lost),
         )
 
     def _end(self) -> tuple[int, int]:
         """Epoch and last number; before the first segment, what none can have."""
         return (self.epochs[-1][0], self.epochs[-1][2]) if self.epochs else (-1, 0)
 
-    def _check_epochs(self, info: SegmentInfo, here: int, log: Path) -> None:
-        for epoch in range(here + 1, info.epoch):
-            # A run that was cut off before it had a header leaves a file aside, and no event.
-            if not any((log / self.broker).glob(f"{epoch:08x}-*")):
-                raise SegmentGap(self.broker, epoch, 1, None)
-
     def _with(self, info: SegmentInfo) -> tuple[tuple[int, int, int], ...]:
         # What is damaged counts as read up to its first number, so that it is not taken as late.
         last = info.first_seq if info.last_seq is None else info.last_seq
-        if self.epochs and self.epochs[-1][0] == info.epoch:
-            _, first, _ = self.epochs[-1]
-            return (*self.epochs[:-1], (info.epoch, first, last))
+        epoch, behind = self._end()
+        if epoch == info.epoch and info.first_seq == behind + 1:
+            return (*self.epochs[:-1], (epoch, self.epochs[-1][1], last))
         return (*self.epochs, (info.epoch, info.first_seq, last))[-MAX_EPOCHS:]
 
 
@@ -149,3 +127,19 @@ def check_behind(log: Path, at: Position, names: Sequence[str]) -> None:
         info = describe(log, at.broker, name)
         if info.last_seq is None or info.last_seq >= info.first_seq:
             raise SegmentLate(str(log / info.path), at.broker, at.segment)
+
+
+def check_kept(at: Position, names: Sequence[str]) -> None:
+    """Check that the end of an epoch was not deleted, where numbers do not tell.
+
+    The oldest segments are deleted first. If the one that was read last is there, nothing behind it
+    is missing. If not, and the next one is of another epoch, there may have been more of the first.
+
+    Raises:
+        SegmentGap: It cannot be told.
+    """
+    if not at.epochs or at.hole or any(name <= at.segment for name in names):
+        return
+    epoch, _, last = at.epochs[-1]
+    if names and parse_segment_name(names[0])[0] != epoch:
+        raise SegmentGap(at.broker, epoch, last + 1, None)

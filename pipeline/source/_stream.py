@@ -18,11 +18,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ...protocol.eventlog import parse_segment_name
 from .._errors import DuplicateBroker, SegmentGone
 from ._listing import SegmentInfo, brokers_in, describe, sealed_in
 from ._options import Options
-from ._position import Position, check_behind
+from ._position import Position, check_behind, check_kept
 from ._reading import Segments, pack, read_partition
 
 __all__ = ["EventLogStream"]
@@ -134,24 +133,14 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"the one of {path / lowest.path} (log id {lowest.log_id})",
                 )
             check_behind(path, at, names)
+            if not self._options.skip_gaps:
+                check_kept(at, names)
         target = None if self._target is None else self._target.get(at.broker, "")
-        return [
-            name for name in names if (target is None or name <= target) and self._is_new(at, name)
-        ]
+        return [name for name in names if at.segment < name and (target is None or name <= target)]
 
     def _names(self, at: Position, last: str) -> list[str]:
         names = sealed_in(self._options.path, at.broker)
-        return [name for name in names if name <= last and self._is_new(at, name)]
-
-    def _is_new(self, at: Position, name: str) -> bool:
-        if name != at.segment or not at.epochs:
-            return name > at.segment
-        # An empty one has the name that the next one gets, if that has replaced it.
-        epoch, first_seq = parse_segment_name(name)
-        if at.epochs[-1][2] >= first_seq:
-            return False
-        info = describe(self._options.path, at.broker, name)
-        return (info.last_seq or 0) >= first_seq and not at.has(epoch, first_seq)
+        return [name for name in names if at.segment < name <= last]
 
     def _describe(self, broker: str, name: str) -> SegmentInfo:
         key = (broker, name)

@@ -1,0 +1,146 @@
+"""Makes few files of many, of days that are closed.
+
+What is made is written beside what it is made of, as a batch of its own below 0. A marker, one
+file that appears at once, then has it count instead; what it was made of is deleted last. Cut off
+anywhere, readers see one or the other, and the next run removes what does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from .._errors import DayOpen
+from .._schema import LAKE_TABLES, PARTITIONS
+from ._files import LOCK_SECONDS, locked
+from ._lake import Lake, once
+from ._parts import LakeFiles, Part
+
+__all__ = ["FILE_BYTES", "CompactSummary", "compact"]
+
+FILE_BYTES: Final = 128 * 1024 * 1024
+"""About how large a file gets, in bytes."""
+
+_DATED: Final = [name for name in LAKE_TABLES if PARTITIONS[name][0] == "date"]
+_KEYS: Final = {"dim_tagset": "tagset_id", "dim_node": "node", "dim_route": "route_id"}
+_UNDATED: Final = ["segments", *_KEYS]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactSummary:
+    """What a run of `compact` has done.
+
+    Attributes:
+        day: The day.
+        files_before: Files of the day, and of tables that have no day.
+        files_after: Files in their stead.
+        bytes_before: Their size.
+        bytes_after: Their size.
+    """
+
+    day: date
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+
+def compact(
+    spark: SparkSession,
+    lake: Path,
+    day: date,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> CompactSummary:
+    """Rewrite a closed day, and what belongs to no day, into few files.
+
+    Run again it does nothing, unless events have come since. An `ingest` that runs meanwhile
+    waits with its next batch. A report that reads the same day meanwhile may miss a file, and
+    fail: run it again.
+
+    Args:
+        spark: A session; not one of Spark Connect.
+        lake: The lake's directory.
+        day: The day, UTC.
+        progress: Called with what is being done, in a few words.
+
+    Raises:
+        DayOpen: The day is not closed.
+        LakeError: It is no lake that can be written.
+    """
+    lake = lake.absolute()
+    readable = Lake(lake)
+    readable.check()
+    files = LakeFiles(lake)
+    tell = progress or _silent
+    with locked(lake / "_write.lock", wait=LOCK_SECONDS):
+        if not readable.is_closed(day):
+            raise DayOpen(day, readable.state().closed)
+        before = _Sizes()
+        after = _Sizes()
+        for of, tables in ((day, _DATED), (None, _UNDATED)):
+            for table in tables:
+                files.remove_stale(table, of, of)
+            parts = {table: files.parts(table, of, of) for table in tables}
+            for some in parts.values():
+                before.add(some)
+            if any(part.batch >= 0 for some in parts.values() for part in some):
+                _rewrite(spark, files, of, parts, tell)
+            for table in tables:
+                files.remove_stale(table, of, of)
+                after.add(files.parts(table, of, of))
+    return CompactSummary(day, before.files, after.files, before.bytes, after.bytes)
+
+
+class _Sizes:
+    def __init__(self) -> None:
+        self.files = 0
+        self.bytes = 0
+
+    def add(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            for size in _sizes(part):
+                self.files += 1
+                self.bytes += size
+
+
+def _sizes(part: Part) -> Iterator[int]:
+    return (file.stat().st_size for file in part.path.glob("*.parquet"))
+
+
+def _silent(_: str) -> None:
+    """Tell nobody."""
+
+
+def _rewrite(
+    spark: SparkSession,
+    files: LakeFiles,
+    day: date | None,
+    parts: dict[str, list[Part]],
+    tell: Callable[[str], None],
+) -> None:
+    had = files.compacted(day)
+    number = -1 if had is None else had[0] - 1
+    upto = files.state().batch
+    for table, some in parts.items():
+        for folder, group in groupby(some, key=lambda part: part.path.parent):
+            tell(f"compacting {folder.relative_to(files.path)}")
+            _merge(spark, table, list(group), folder / f"batch={number}")
+    tell(f"compacted {day or 'tables'}: marking")
+    files.set_compacted(day, number, upto)
+    tell(f"compacted {day or 'tables'}: marked")
+
+
+def _merge(spark: SparkSession, table: str, parts: Sequence[Part], into: Path) -> None:
+    frame = spark.read.schema(LAKE_TABLES[table]).parquet(*(str(part.path) for part in parts))
+    if table in _KEYS:
+        frame = once(frame, _KEYS[table])
+    size = sum(size for part in parts for size in _sizes(part))
+    frame = frame.coalesce(max(1, -(-size // FILE_BYTES)))
+    frame.write.mode("overwrite").option("compression", "zstd").parquet(str(into))

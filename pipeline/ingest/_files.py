@@ -1,0 +1,80 @@
+"""Small files that are there whole or not at all, and locks between processes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from .._errors import LakeBusy, NotALake
+
+__all__ = ["LOCK_SECONDS", "locked", "read_json", "write_json"]
+
+LOCK_SECONDS: Final = 600.0
+"""Seconds that a batch waits for a compaction to end, or the other way round."""
+
+_POLL: Final = 0.1
+
+
+def write_json(path: Path, plain: Mapping[str, Any]) -> None:
+    """Write a file so that it outlives a power cut, and is read whole or as it was before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(plain, file, separators=(",", ":"))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    # The name, too, must outlive a power cut.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read such a file; `None` if there is none.
+
+    Raises:
+        NotALake: It is something else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    with suppress(ValueError):
+        plain = json.loads(text)
+        if isinstance(plain, dict):
+            return plain
+    raise NotALake(str(path.parent), f"{path.name} is no JSON object")
+
+
+@contextmanager
+def locked(path: Path, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold a lock that ends with the process.
+
+    Args:
+        path: The lock's file; it stays.
+        wait: Most seconds to wait for another process.
+
+    Raises:
+        LakeBusy: Another process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + wait
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise LakeBusy(str(path.parent), wait) from None
+                time.sleep(_POLL)
+        yield

@@ -1,0 +1,256 @@
+"""Event logs into a lake, each event exactly once.
+
+A streaming query over the source's table `segments` decides which segments are a batch, and
+remembers it before the batch is begun. The batch is then read by ordinary jobs and written into
+folders of its own number; a commit, one file that appears at once, makes them count. What was cut
+off before the commit is read by nobody, and is written again; what was cut off after it is found to
+be there. What the lake has of each broker's log is known to it by number, so that a segment that
+comes twice, in whatever way, is added once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from .._errors import CheckpointLost, NeedsClassic, known_error
+from ..source import register
+from ._acks import acknowledge
+from ._files import LOCK_SECONDS, locked
+from ._opening import Opened, open_lake
+from ._parts import LakeFiles
+from ._plan import Batch, SegmentRow, plan
+from ._state import LakeState
+from ._tables import TableWriter, use_utc
+
+__all__ = ["MAX_SEGMENTS", "IngestSummary", "ingest"]
+
+MAX_SEGMENTS: Final = 512
+"""Segments in one batch, if nothing else is said: 32 GiB of a busy log."""
+
+INTERVAL: Final = 10.0
+"""Seconds between two looks at the logs while following them."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSummary:
+    """What a run of `ingest` has added.
+
+    Attributes:
+        batches: Batches that were committed.
+        segments: Segments that were added.
+        hops: Hops in them.
+        flows: Flows in them.
+        events: Route events in them.
+        late: Events of days that were closed when they came; the lake has them too.
+        duplicates: Segments that the lake had already.
+        damaged: Segments that could not be read and were skipped.
+        missing: Numbers that brokers gave and that are not in the lake, since it was begun.
+    """
+
+    batches: int = 0
+    segments: int = 0
+    hops: int = 0
+    flows: int = 0
+    events: int = 0
+    late: int = 0
+    duplicates: int = 0
+    damaged: int = 0
+    missing: int = 0
+
+
+def ingest(
+    spark: SparkSession,
+    log: Path,
+    lake: Path,
+    checkpoint: Path,
+    *,
+    max_segments: int | None = None,
+    follow: bool = False,
+    rebuild: bool = False,
+    progress: Tell | None = None,
+    allow_gaps: bool = False,
+    skip_corrupt: bool = False,
+    interval: float = INTERVAL,
+    clock: Callable[[], datetime] | None = None,
+) -> IngestSummary:
+    """Add to a lake what the logs have and it has not.
+
+    All three directories must be seen, under the same paths, by Spark's driver and its executors. A
+    lake has one `ingest` at a time; reports may run meanwhile.
+
+    Args:
+        spark: A session; not one of Spark Connect.
+        log: The directory of logs, with a folder for each broker or node.
+        lake: The lake's directory; it is made if it is not there.
+        checkpoint: The directory of the query's checkpoint. It belongs to the lake for good.
+        max_segments: Most segments that a batch takes; by default `MAX_SEGMENTS`.
+        follow: Go on until interrupted, instead of ending with what is there at the start.
+        rebuild: Go on with a new checkpoint. Nothing in the lake is changed; all segments that
+            are there are looked at, and those that the lake lacks are added.
+        progress: Called with what is being done, in a few words, in one of the driver's threads.
+        allow_gaps: Go on where segments were deleted before they were read.
+        skip_corrupt: Go on behind segments that cannot be read.
+        interval: Seconds between two looks at the logs while following them.
+        clock: What tells the time, for the closing of days; by default the system's.
+
+    Raises:
+        LogError: A log cannot be read as it is; nothing of the batch is in the lake.
+        LakeError: Lake and checkpoint do not belong together, or another process is at it.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise NeedsClassic("ingest")
+    log, lake, checkpoint = log.absolute(), lake.absolute(), checkpoint.absolute()
+    register(spark)
+    with locked(lake / "_ingest.lock"):
+        opened = open_lake(lake, checkpoint, rebuild=rebuild)
+        tell = progress or _silent
+        options = {
+            "table": "segments",
+            "onGap": "skip" if allow_gaps else "fail",
+            "skipCorrupt": str(skip_corrupt).lower(),
+            "maxSegments": str(max_segments or MAX_SEGMENTS),
+        }
+        sink = _Sink(opened, log, lake, checkpoint, tell, clock or _now, check=skip_corrupt)
+        with locked(lake / "_write.lock", wait=LOCK_SECONDS):
+            if removed := sink.files.sweep():
+                tell(f"removed {removed} folders of a run that was cut off")
+        stream = spark.readStream.format("onward").options(**options).load(str(log))
+        writer = stream.writeStream.foreachBatch(sink.take).option(
+            "checkpointLocation", str(checkpoint)
+        )
+        trigger: dict[str, Any] = (
+            {"processingTime": f"{interval} seconds"} if follow else {"availableNow": True}
+        )
+        _run(writer.trigger(**trigger).start(), sink)
+    return sink.summary
+
+
+def _run(query: StreamingQuery, sink: _Sink) -> None:
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        if sink.failure is not None:
+            raise sink.failure from None
+        known = known_error(str(error))
+        if known is None:
+            raise
+        raise known from None
+    except KeyboardInterrupt:
+        # How following ends. What was begun is done again by the next run.
+        pass
+    finally:
+        query.stop()
+
+
+def _silent(_: str) -> None:
+    """Tell nobody."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class _Sink:
+    """Takes the batches of one run."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        log: Path,
+        lake: Path,
+        checkpoint: Path,
+        tell: Tell,
+        clock: Callable[[], datetime],
+        *,
+        check: bool,
+    ) -> None:
+        self.files = LakeFiles(lake)
+        self.summary = IngestSummary()
+        self.failure: Exception | None = None
+        self._opened = opened
+        self._log = log
+        self._checkpoint = checkpoint
+        self._tell = tell
+        self._clock = clock
+        self._check = check
+
+    def take(self, frame: DataFrame, spark_batch: int) -> None:
+        """Put one batch into the lake; Spark calls it again for one that was cut off."""
+        try:
+            self._take(frame, self._opened.base + spark_batch)
+        except Exception as error:
+            # Spark would make text of it.
+            self.failure = error
+            raise
+
+    def _take(self, frame: DataFrame, number: int) -> None:
+        rows: list[SegmentRow] = frame.toArrow().to_pylist()
+        paths = sorted(str(row["path"]) for row in rows)
+        state = self.files.state()
+        self._tell(f"batch {number}: {len(rows)} segments")
+        if number == state.batch and tuple(paths) == state.segments:
+            # It was cut off between our commit and Spark's.
+            self._tell(f"batch {number}: is in the lake already")
+        elif number == state.batch + 1:
+            with locked(self.files.path / "_write.lock", wait=LOCK_SECONDS):
+                state = self._add(frame.sparkSession, rows, paths, state)
+        else:
+            behind = "is older than the lake" if number <= state.batch else "is ahead of the lake"
+            reason = f"{behind}: its next batch is {number}, the lake has {state.batch}"
+            raise CheckpointLost(str(self._checkpoint), str(self.files.path), reason)
+        acknowledge(self._log, self._opened.query, state)
+        self._tell(f"batch {number}: done")
+
+    def _add(
+        self, spark: SparkSession, rows: list[SegmentRow], paths: list[str], state: LakeState
+    ) -> LakeState:
+        use_utc(spark)
+        if self._check:
+            rows = self._checked(spark, rows)
+        batch = plan(rows, state)
+        made = state.after(brokers=batch.brokers, segments=paths, now=self._clock())
+
+        def tell(text: str) -> None:
+            self._tell(f"batch {made.batch}: {text}")
+
+        writer = TableWriter(spark, self.files, self._log, made.batch, tell)
+        late = writer.write(batch, state.closed)
+        writer.write_completeness(batch.brokers)
+        made = replace(made, late=made.with_late(late))
+        tell("committing")
+        self.files.commit(made)
+        self._count(batch, sum(late.values()))
+        tell("committed")
+        return made
+
+    def _checked(self, spark: SparkSession, rows: list[SegmentRow]) -> list[SegmentRow]:
+        """Read the segments whole, so that all tables skip the same ones."""
+        paths = "\n".join(str(row["path"]) for row in rows)
+        self._tell(f"checking {len(rows)} segments")
+        reader = spark.read.format("onward").option("table", "segments").option("check", "true")
+        frame = reader.option("skipCorrupt", "true").option("segments", paths).load(str(self._log))
+        return frame.toArrow().to_pylist() if rows else rows
+
+    def _count(self, batch: Batch, late: int) -> None:
+        had = self.summary
+        self.summary = IngestSummary(
+            batches=had.batches + 1,
+            segments=had.segments + len(batch.rows),
+            hops=had.hops + batch.total("hops"),
+            flows=had.flows + batch.total("flows"),
+            events=had.events + batch.total("events"),
+            late=had.late + late,
+            duplicates=had.duplicates + batch.duplicates,
+            damaged=had.damaged + len(batch.damaged),
+            missing=sum(broker.missing for broker in batch.brokers.values()),
+        )

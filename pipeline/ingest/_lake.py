@@ -1,0 +1,256 @@
+"""The lake, for who reads it and for who writes reports into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
+
+from .._errors import BadOption, NewerLake, NoCommit, NotALake
+from .._schema import LAKE_TABLES, REPORT_TABLES
+from ._files import read_json, write_json
+from ._parts import LakeFiles, Part
+from ._state import LakeState
+
+__all__ = ["FORMAT", "Lake", "once"]
+
+FORMAT: Final = 1
+"""The version of a lake's layout."""
+
+_WHEN: Final = {
+    "hops": ("ts", "ts"),
+    "flows": ("window_start", "window_start"),
+    "route_events": ("ts", "ts"),
+    "late": ("ts", "ts"),
+    "segments": ("ended", "started"),
+}
+"""The columns that are held against `since` and `until`."""
+
+_KEYS: Final = {"dim_tagset": "tagset_id", "dim_node": "node", "dim_route": "route_id"}
+
+FORMATS: Final = ("parquet", "json", "csv")
+
+
+class Lake:
+    """A lake of plain Parquet: what was committed is read, and nothing else.
+
+    Making one touches nothing. Driver and executors of Spark must see its path.
+
+    Args:
+        path: The directory.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._files = LakeFiles(self.path)
+
+    def __repr__(self) -> str:
+        return f"Lake({str(self.path)!r})"
+
+    # --- what there is --------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check that it is a lake that can be read.
+
+        Raises:
+            NoCommit: There is none.
+            NotALake: Something else is there.
+            NewerLake: A newer version of Onward wrote it.
+        """
+        plain = read_json(self.path / "_lake.json")
+        if plain is None:
+            raise NoCommit(str(self.path))
+        if "format" not in plain or "id" not in plain:
+            raise NotALake(str(self.path), "_lake.json says nothing of it")
+        if plain["format"] != FORMAT:
+            raise NewerLake(str(self.path), plain["format"])
+
+    def state(self) -> LakeState:
+        """Return how far every broker's log is in it, as of the last commit.
+
+        Raises:
+            LakeError: It is no lake that can be read.
+        """
+        self.check()
+        return self._files.state()
+
+    def days(self, spark: SparkSession | None = None) -> list[date]:
+        """Return the days, UTC, that have rows, sorted.
+
+        Args:
+            spark: Not needed: names of folders tell it.
+        """
+        del spark
+        return self._files.days()
+
+    def is_closed(self, day: date) -> bool:
+        """Whether all live brokers had sealed all of a day when the last batch was committed."""
+        closed = self.state().closed
+        return closed is not None and day <= closed
+
+    def days_to_rerun(self) -> list[date]:
+        """Return the days that got events after they were closed, and after their last report."""
+        found: list[date] = []
+        for day, (_, batch) in sorted(self.state().late.items()):
+            plain = read_json(self._reported(day))
+            if plain is None or plain["batch"] < batch:
+                found.append(day)
+        return found
+
+    def path_of(self, name: str) -> str:
+        """Return where a table is: `<path>/<table>`.
+
+        Raises:
+            BadOption: There is no such table.
+        """
+        return str(self.path / _known(name))
+
+    def files(self, name: str, *, day: date | None = None) -> list[str]:
+        """Return the Parquet files of a table that count, for engines other than Spark.
+
+        Args:
+            name: The table.
+            day: Of this day only; for tables that have days.
+        """
+        parts = self._files.parts(_known(name), day, day)
+        return sorted(str(file) for part in parts for file in part.path.glob("*.parquet"))
+
+    # --- tables ---------------------------------------------------------------------------
+
+    def table(
+        self,
+        spark: SparkSession,
+        name: str,
+        *,
+        day: date | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> DataFrame:
+        """Return a table, with exactly the columns of `LAKE_TABLES`; empty if there is nothing yet.
+
+        A batch that is committed, or a day that is compacted, after this call is not in it. The
+        second removes files: then read again.
+
+        Args:
+            spark: The session.
+            name: The table.
+            day: Rows of this day, UTC, only; for dimensions and `completeness` it means nothing.
+            since: Rows from this time on.
+            until: Rows before this time.
+
+        Raises:
+            LakeError: It is no lake that can be read.
+            BadOption: There is no such table.
+        """
+        ddl = LAKE_TABLES[_known(name)]
+        self.check()
+        if day is not None:
+            since, until = _day_of(day)
+        parts = self._between(name, since, until)
+        if not parts:
+            return spark.createDataFrame([], ddl)
+        # Without the folders above them: names of partitions are no columns then.
+        frame = spark.read.schema(ddl).parquet(*(str(part.path) for part in parts))
+        if name in _KEYS:
+            return once(frame, _KEYS[name])
+        if name in _WHEN:
+            return _within(frame, *_WHEN[name], since, until)
+        return frame
+
+    def _between(self, name: str, since: datetime | None, until: datetime | None) -> Sequence[Part]:
+        first = None if since is None else since.astimezone(UTC).date()
+        last = None if until is None else until.astimezone(UTC).date()
+        return self._files.parts(name, first, last)
+
+    # --- reports --------------------------------------------------------------------------
+
+    def write_report(
+        self,
+        df: DataFrame,
+        report: str,
+        day: date,
+        out: str | Path | None = None,
+        format: str = "parquet",  # noqa: A002 - what Spark calls it
+    ) -> None:
+        """Write a day's report, instead of the one there was.
+
+        Args:
+            df: Its rows.
+            report: Which; one of `REPORT_TABLES`.
+            day: The day, UTC.
+            out: Where reports go; by default `reports` in the lake.
+            format: `parquet`, `json` or `csv`.
+
+        Raises:
+            BadOption: There is no such report or format.
+        """
+        if format not in FORMATS:
+            raise BadOption(f"no format {format!r} for reports; there are {', '.join(FORMATS)}")
+        batch = self._files.state().batch
+        path = self._report(report, day, out)
+        df.write.mode("overwrite").format(format).save(str(path))
+        write_json(self._reported(day), {"batch": batch})
+
+    def report(
+        self, spark: SparkSession, name: str, day: date, out: str | Path | None = None
+    ) -> DataFrame:
+        """Return a day's report that was written as Parquet; empty if there is none.
+
+        Raises:
+            BadOption: There is no such report.
+        """
+        path = self._report(name, day, out)
+        ddl = REPORT_TABLES[name]
+        if not path.is_dir():
+            return spark.createDataFrame([], ddl)
+        return spark.read.schema(ddl).parquet(str(path))
+
+    def _report(self, name: str, day: date, out: str | Path | None) -> Path:
+        if name not in REPORT_TABLES:
+            raise BadOption(f"no report {name!r}; there are {', '.join(REPORT_TABLES)}")
+        root = self.path / "reports" if out is None else Path(out)
+        return root / name / f"day={day.isoformat()}"
+
+    def _reported(self, day: date) -> Path:
+        return self.path / "_reported" / f"{day.isoformat()}.json"
+
+
+def _known(name: str) -> str:
+    if name not in LAKE_TABLES:
+        raise BadOption(f"no table {name!r} in a lake; there are {', '.join(LAKE_TABLES)}")
+    return name
+
+
+def _day_of(day: date) -> tuple[datetime, datetime]:
+    begin = datetime.combine(day, time(), UTC)
+    return begin, begin + timedelta(days=1)
+
+
+def _conditions(
+    end: str, begin: str, since: datetime | None, until: datetime | None
+) -> Iterator[Column]:
+    if since is not None:
+        yield sf.col(end) >= sf.lit(since)
+    if until is not None:
+        yield sf.col(begin) < sf.lit(until)
+
+
+def _within(
+    frame: DataFrame, end: str, begin: str, since: datetime | None, until: datetime | None
+) -> DataFrame:
+    for condition in _conditions(end, begin, since, until):
+        frame = frame.filter(condition)
+    return frame
+
+
+def once(frame: DataFrame, key: str) -> DataFrame:
+    """Return each id once, with when it was first seen; the rest is the same in all its rows."""
+    others: list[Column] = [
+        (sf.min(name) if name == "first_seen" else sf.first(name)).alias(name)
+        for name in frame.columns
+        if name != key
+    ]
+    return frame.groupBy(key).agg(*others).select(*frame.columns)

@@ -1,0 +1,103 @@
+"""Whether a lake and a checkpoint belong together, before anything is written into either.
+
+Spark's checkpoint says which segments were read; the lake says what it has of them. With one of
+the two gone or exchanged events would be there twice, or not at all. So each has a small file that
+names the other, and what does not fit is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from .._errors import CheckpointLost, NewerLake, NotALake, OtherQuery
+from ._files import read_json, write_json
+from ._lake import FORMAT
+from ._parts import LakeFiles
+
+__all__ = ["Opened", "open_lake"]
+
+_LAKE = "_lake.json"
+_CHECKPOINT = "onward.json"
+_OURS = ("_lake.json", "_write.lock", "_ingest.lock", "._lake.json.new")
+
+
+class Opened:
+    """A lake and its checkpoint.
+
+    Attributes:
+        query: What both call the query.
+        base: The batch of the lake that Spark's batch 0 is.
+    """
+
+    def __init__(self, query: str, base: int) -> None:
+        self.query = query
+        self.base = base
+
+
+def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
+    """Check that lake and checkpoint belong together; make what is not there yet.
+
+    Args:
+        lake: The lake's directory.
+        checkpoint: The checkpoint's directory.
+        rebuild: Go on with a new checkpoint, whatever there is; the old one is moved aside.
+
+    Raises:
+        NotALake: Something else is in the directory.
+        NewerLake: A newer version of Onward wrote the lake.
+        CheckpointLost: The checkpoint is gone, or is older than the lake.
+        OtherQuery: The checkpoint is of another lake.
+    """
+    plain = _identity(lake)
+    state = LakeFiles(lake).state()
+    if rebuild:
+        _move_aside(checkpoint)
+        plain["base"] = state.batch + 1
+        write_json(lake / _LAKE, plain)
+    query, base = str(plain["id"]), int(plain["base"])
+    theirs = read_json(checkpoint / _CHECKPOINT)
+    if theirs is None:
+        if _is_used(checkpoint):
+            raise OtherQuery(str(checkpoint), str(lake))
+        if state.batch != base - 1:
+            raise CheckpointLost(str(checkpoint), str(lake), "is gone")
+        write_json(lake / _LAKE, plain)
+        write_json(checkpoint / _CHECKPOINT, {"lake": query, "base": base})
+        return Opened(query, base)
+    if theirs.get("lake") != query:
+        raise OtherQuery(str(checkpoint), str(lake))
+    if theirs.get("base") != base:
+        raise CheckpointLost(str(checkpoint), str(lake), "is older than its last --rebuild")
+    if state.batch >= base and not _is_used(checkpoint):
+        raise CheckpointLost(str(checkpoint), str(lake), "is empty")
+    return Opened(query, base)
+
+
+def _identity(lake: Path) -> dict[str, Any]:
+    plain = read_json(lake / _LAKE)
+    if plain is None:
+        if lake.is_dir() and any(each.name not in _OURS for each in lake.iterdir()):
+            raise NotALake(str(lake), "there are files in it, and none says that it is one")
+        return {"format": FORMAT, "id": uuid4().hex, "base": 0}
+    if not {"format", "id", "base"} <= set(plain):
+        raise NotALake(str(lake), f"{_LAKE} does not say what it is")
+    if plain["format"] != FORMAT:
+        raise NewerLake(str(lake), plain["format"])
+    return plain
+
+
+def _is_used(checkpoint: Path) -> bool:
+    """Whether Spark has begun a batch with it."""
+    offsets = checkpoint / "offsets"
+    return offsets.is_dir() and any(each.name.isdecimal() for each in offsets.iterdir())
+
+
+def _move_aside(checkpoint: Path) -> None:
+    if not checkpoint.exists():
+        return
+    number = 1
+    while (aside := checkpoint.with_name(f"{checkpoint.name}.before-{number}")).exists():
+        number += 1
+    checkpoint.rename(aside)

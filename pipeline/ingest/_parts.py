@@ -1,0 +1,198 @@
+"""The folders of a lake's tables, and which of them count.
+
+```
+<lake>/_lake.json                        what it is, and of which query
+       _commits/<batch>.json             what it has as of each batch, the newest ones
+       _compacted/<day>.json             which batch has a day's rows, instead of all up to which
+       _compacted/tables.json            the same for tables that have no day
+       <table>/[date=D/[hour=H/]]batch=N/*.parquet
+       reports/<report>/day=D/
+```
+
+Batches from 0 on are what ingest wrote, those below 0 what compaction made of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from .._schema import LAKE_TABLES, PARTITIONS
+from ._files import read_json, write_json
+from ._state import LakeState
+
+__all__ = ["KEPT_COMMITS", "LakeFiles", "Part"]
+
+KEPT_COMMITS: Final = 100
+"""Commits that are kept; each says all that the ones before it said."""
+
+_UNDATED: Final = "tables"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The folder of one batch in a table.
+
+    Attributes:
+        path: Where.
+        batch: Which.
+        day: Of which day; `None` if the table has no days.
+        hour: Of which hour; `None` if it has no hours.
+    """
+
+    path: Path
+    batch: int
+    day: date | None = None
+    hour: int | None = None
+
+
+class LakeFiles:
+    """The files of a lake, without Spark.
+
+    Args:
+        path: The lake.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # --- what was committed ---------------------------------------------------------------
+
+    def state(self) -> LakeState:
+        """Return what the lake has as of its newest commit; nothing if there is none."""
+        batches = self._commits()
+        if not batches:
+            return LakeState()
+        plain = read_json(self._commit(batches[-1]))
+        if plain is None:
+            # Only removed in favour of newer ones.
+            return self.state()
+        return LakeState.of(plain)
+
+    def commit(self, state: LakeState) -> None:
+        """Have a batch count: from here on it is read."""
+        write_json(self._commit(state.batch), state.plain())
+        for batch in self._commits()[:-KEPT_COMMITS]:
+            self._commit(batch).unlink(missing_ok=True)
+
+    def _commit(self, batch: int) -> Path:
+        return self.path / "_commits" / f"{batch:016d}.json"
+
+    def _commits(self) -> list[int]:
+        folder = self.path / "_commits"
+        if not folder.is_dir():
+            return []
+        stems = (each.stem for each in folder.iterdir() if each.suffix == ".json")
+        return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+    # --- what was compacted ---------------------------------------------------------------
+
+    def compacted(self, day: date | None) -> tuple[int, int] | None:
+        """Return which batch has a day's rows, or those of no day, and of all up to which."""
+        plain = read_json(self._marker(day))
+        return None if plain is None else (plain["batch"], plain["upto"])
+
+    def set_compacted(self, day: date | None, batch: int, upto: int) -> None:
+        """Have a compaction count instead of what it was made of."""
+        write_json(self._marker(day), {"batch": batch, "upto": upto})
+
+    def _marker(self, day: date | None) -> Path:
+        return self.path / "_compacted" / f"{_UNDATED if day is None else day.isoformat()}.json"
+
+    # --- folders --------------------------------------------------------------------------
+
+    def parts(
+        self, table: str, since: date | None = None, through: date | None = None
+    ) -> list[Part]:
+        """Return the folders of a table that count, sorted."""
+        found = [part for part, counts in self._judged(table, since, through) if counts]
+        return sorted(found, key=lambda part: part.path)
+
+    def _judged(
+        self, table: str, since: date | None = None, through: date | None = None
+    ) -> Iterator[tuple[Part, bool]]:
+        """Yield all folders of a table, and whether they count."""
+        last = self.state().batch
+        known: dict[date | None, tuple[int, int] | None] = {}
+        for part in self.all_parts(table, since, through):
+            if table == "completeness":
+                # It is said anew with every batch.
+                yield part, part.batch == last
+                continue
+            if part.day not in known:
+                known[part.day] = self.compacted(part.day)
+            yield part, _counts(part, known[part.day], last)
+
+    def all_parts(
+        self, table: str, since: date | None = None, through: date | None = None
+    ) -> Iterator[Part]:
+        """Yield all folders of a table, whether they count or not."""
+        root = self.path / table
+        columns = PARTITIONS[table]
+        if columns[0] != "date":
+            yield from (Part(path, int(value)) for value, path in _folders(root, "batch"))
+            return
+        for text, folder in _folders(root, "date"):
+            day = date.fromisoformat(text)
+            if (since is not None and day < since) or (through is not None and day > through):
+                continue
+            if "hour" in columns:
+                for hour, within in _folders(folder, "hour"):
+                    for value, path in _folders(within, "batch"):
+                        yield Part(path, int(value), day, int(hour))
+            else:
+                yield from (
+                    Part(path, int(value), day) for value, path in _folders(folder, "batch")
+                )
+
+    def days(self) -> list[date]:
+        """Return the days that have rows, sorted."""
+        found = {
+            part.day for table in ("hops", "flows", "route_events") for part in self.parts(table)
+        }
+        return sorted(day for day in found if day is not None)
+
+    def sweep(self) -> int:
+        """Remove what a run left that was cut off: what does not count, and cannot any more.
+
+        Only for who holds the lake's locks.
+        """
+        removed = 0
+        for table in LAKE_TABLES:
+            for stray in (self.path / table).glob(".spark-staging-*"):
+                shutil.rmtree(stray)
+                removed += 1
+            removed += self.remove_stale(table)
+        return removed
+
+    def remove_stale(
+        self, table: str, since: date | None = None, through: date | None = None
+    ) -> int:
+        """Remove the folders of a table that do not count."""
+        stale = [part for part, counts in self._judged(table, since, through) if not counts]
+        for part in stale:
+            shutil.rmtree(part.path)
+        return len(stale)
+
+
+def _counts(part: Part, compacted: tuple[int, int] | None, last: int) -> bool:
+    if compacted is None:
+        return 0 <= part.batch <= last
+    batch, upto = compacted
+    return part.batch == batch if part.batch < 0 else upto < part.batch <= last
+
+
+def _folders(root: Path, key: str) -> Iterator[tuple[str, Path]]:
+    """Yield value and path of the folders `key=value`."""
+    try:
+        found = list(root.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for path in found:
+        name, is_pair, value = path.name.partition("=")
+        if is_pair and name == key:
+            yield value, path

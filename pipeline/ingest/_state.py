@@ -1,0 +1,183 @@
+"""What a lake has: how far every broker's log is in it, which days are closed, what was compacted.
+
+Each batch ends by a commit: one file that says all this as of that batch. What the newest commit
+says is what there is; files of later batches are not read, and are removed before the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+__all__ = ["SILENT_AFTER", "BrokerState", "LakeState", "Ranges", "add_range", "microseconds"]
+
+SILENT_AFTER: Final = timedelta(days=1)
+"""A broker whose log ends so long before another's does not keep days open any more."""
+
+Ranges = tuple[tuple[int, int, int], ...]
+"""Epoch, first and last number, sorted; between two of one epoch numbers are missing."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(when: datetime) -> int:
+    """Return a time as microseconds since the Unix epoch."""
+    since = when - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def add_range(ranges: Ranges, epoch: int, first: int, last: int) -> Ranges:
+    """Return the ranges with one more, which overlaps none; neighbours become one."""
+    made: list[tuple[int, int, int]] = []
+    for each in sorted((*ranges, (epoch, first, last))):
+        if made and made[-1][0] == each[0] and made[-1][2] + 1 == each[1]:
+            made[-1] = (each[0], made[-1][1], each[2])
+        else:
+            made.append(each)
+    return tuple(made)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """How far one broker's log is in the lake.
+
+    Attributes:
+        log_id: The log's identity.
+        sealed_through: When its newest segment was sealed, in microseconds.
+        segment: That segment's file name.
+        ranges: The numbers that the lake has.
+        segments: How many segments.
+        events: How many hops, flows and route events.
+    """
+
+    log_id: str
+    sealed_through: int
+    segment: str
+    ranges: Ranges = ()
+    segments: int = 0
+    events: int = 0
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last epoch, and its last number."""
+        return (self.ranges[-1][0], self.ranges[-1][2]) if self.ranges else (0, 0)
+
+    @property
+    def missing(self) -> int:
+        """How many numbers were given, and what had them is not in the lake.
+
+        Those before the first segment are not counted: they were deleted before there was a lake.
+        Nor are those at the end of an epoch of which nobody knows.
+        """
+        if not self.ranges:
+            return 0
+        ends = {epoch: last for epoch, _, last in self.ranges}
+        _, first, _ = self.ranges[0]
+        return sum(ends.values()) - (first - 1) - self.events
+
+    def has(self, epoch: int, first: int, last: int) -> bool:
+        """Whether the lake has all these numbers."""
+        return any(e == epoch and a <= first and last <= b for e, a, b in self.ranges)
+
+    def overlaps(self, epoch: int, first: int, last: int) -> bool:
+        """Whether the lake has some of these numbers."""
+        return any(e == epoch and a <= last and first <= b for e, a, b in self.ranges)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "log": self.log_id,
+            "sealed_through": self.sealed_through,
+            "segment": self.segment,
+            "ranges": [list(each) for each in self.ranges],
+            "segments": self.segments,
+            "events": self.events,
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> BrokerState:
+        """Read it from JSON."""
+        return cls(
+            plain["log"],
+            plain["sealed_through"],
+            plain["segment"],
+            tuple((a, b, c) for a, b, c in plain["ranges"]),
+            plain["segments"],
+            plain["events"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LakeState:
+    """What a lake has as of a batch.
+
+    Attributes:
+        batch: The last batch; -1 before the first.
+        brokers: By their names.
+        closed: The last day that is closed: all live brokers had sealed all of it.
+        late: For each day that got events after it was closed: how many, and the last batch.
+        segments: The paths of the segments of the last batch, sorted.
+    """
+
+    batch: int = -1
+    brokers: Mapping[str, BrokerState] = field(default_factory=dict[str, BrokerState])
+    closed: date | None = None
+    late: Mapping[date, tuple[int, int]] = field(default_factory=dict[date, tuple[int, int]])
+    segments: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "batch": self.batch,
+            "brokers": {name: broker.plain() for name, broker in self.brokers.items()},
+            "closed": None if self.closed is None else self.closed.isoformat(),
+            "late": {day.isoformat(): list(entry) for day, entry in self.late.items()},
+            "segments": list(self.segments),
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> LakeState:
+        """Read it from JSON."""
+        closed = plain["closed"]
+        return cls(
+            plain["batch"],
+            {name: BrokerState.of(broker) for name, broker in plain["brokers"].items()},
+            None if closed is None else date.fromisoformat(closed),
+            {date.fromisoformat(day): (a, b) for day, (a, b) in plain["late"].items()},
+            tuple(plain["segments"]),
+        )
+
+    def closed_by(self, now: datetime) -> date | None:
+        """Return the last day that all live brokers have sealed; a closed day stays closed.
+
+        A segment that is stamped in the future closes nothing before its time.
+        """
+        if not self.brokers:
+            return self.closed
+        ends = [min(broker.sealed_through, microseconds(now)) for broker in self.brokers.values()]
+        silent = max(ends) - SILENT_AFTER // timedelta(microseconds=1)
+        through = max(0, min(end for end in ends if end >= silent))
+        day = (_EPOCH + timedelta(microseconds=through)).date() - timedelta(days=1)
+        return day if self.closed is None else max(day, self.closed)
+
+    def with_late(self, days: Mapping[date, int]) -> Mapping[date, tuple[int, int]]:
+        """Return what was late, with what the batch of this state adds."""
+        late = dict(self.late)
+        for day, count in days.items():
+            late[day] = (late.get(day, (0, 0))[0] + count, self.batch)
+        return late
+
+    def after(
+        self,
+        *,
+        brokers: Mapping[str, BrokerState],
+        segments: Sequence[str],
+        now: datetime,
+    ) -> LakeState:
+        """Return the state with the next batch in it."""
+        state = replace(
+            self, batch=self.batch + 1, brokers=dict(brokers), segments=tuple(sorted(segments))
+        )
+        return replace(state, closed=state.closed_by(now))
