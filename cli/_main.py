@@ -14,6 +14,7 @@ from . import (
     _draw,
     _message,
     _node,
+    _pipeline,
     _resolve,
     _routes,
     _statistics,
@@ -94,4 +95,5 @@ def _parser() -> argparse.ArgumentParser:
     _statistics.add_command(commands)
     _up.add_command(commands)
     _draw.add_command(commands)
+    _pipeline.add_command(commands)
     return parser

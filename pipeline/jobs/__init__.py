@@ -4,7 +4,7 @@ from ._audit import run_audit
 from ._progress import Progress, Silent, Stage, stage
 from ._reports import AUDIT_DAYS, EVENT_DAYS, REPORTS, Day, bounds
 from ._run import FORMATS, Format, Reported, names_of, replay_tables, run_report
-from ._tables import MAX_SHOWN, flattened, shown
+from ._tables import MAX_SHOWN, Shown, flattened, shown
 
 __all__ = [
     "AUDIT_DAYS",
@@ -16,6 +16,7 @@ __all__ = [
     "Format",
     "Progress",
     "Reported",
+    "Shown",
     "Silent",
     "Stage",
     "bounds",

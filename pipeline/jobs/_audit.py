@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from ..ingest import Lake
 from ..report import Audit, collect_audit
 from ..transforms import audit, audit_totals
+
+if TYPE_CHECKING:
+    from ..ingest import Lake
 
 __all__ = ["run_audit"]
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession, functions as sf
 
-from ..ingest import Lake
 from ..transforms import (
     Objective,
     audit,
@@ -25,6 +24,9 @@ from ..transforms import (
     traffic_matrix,
     unroutable,
 )
+
+if TYPE_CHECKING:
+    from ..ingest import Lake
 
 __all__ = ["AUDIT_DAYS", "EVENT_DAYS", "REPORTS", "Day", "bounds"]
 

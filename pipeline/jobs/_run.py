@@ -7,17 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from ..ingest import Lake
 from ..report import Names, Page, Sources, collect_page
 from ..transforms import Objective, audit_totals, latency_quantiles
 from ._progress import Progress, Silent, stage
 from ._reports import EVENT_DAYS, REPORTS, Day
-from ._tables import MAX_SHOWN, flattened, shown
+from ._tables import MAX_SHOWN, Shown, flattened, shown
+
+if TYPE_CHECKING:
+    from ..ingest import Lake
 
 __all__ = ["FORMATS", "Format", "Reported", "names_of", "replay_tables", "run_report"]
 
@@ -35,12 +37,12 @@ class Reported:
 
     Attributes:
         rows: How many rows each table has, by its name.
-        texts: The first rows of each as text, if the format is `table`.
+        shown: The first rows of each to be read, if the format is `table`.
         page: The page, if it was asked for.
     """
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
-    texts: dict[str, str] = field(default_factory=dict[str, str])
+    shown: dict[str, Shown] = field(default_factory=dict[str, Shown])
     page: Page | None = None
 
 
@@ -95,7 +97,7 @@ def run_report(
                     done.rows[table] = kept[table].count()
                     said.append(f"{table} {done.rows[table]:,}")
                     if format == "table":
-                        done.texts[table] = shown(kept[table], names, most)
+                        done.shown[table] = shown(kept[table], names, most)
                 current.says(", ".join(said) or "left out: there is no objective")
         if page:
             with stage(told, "page"):
@@ -112,6 +114,7 @@ def _collected(day: Day, made: dict[str, DataFrame], names: Names) -> Page:
             day.table("flows"),
             day.dimension("completeness"),
             day.dimension("late"),
+            day.lake.is_closed(day.day),
             names,
             latency_quantiles,
             audit_totals,

@@ -1,9 +1,10 @@
-"""Tables as files of other formats, and as text for a terminal."""
+"""Tables as files of other formats, and as rows to be read."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -12,12 +13,27 @@ from pyspark.sql.types import ArrayType, LongType, MapType
 
 from ..report import Names, utc
 
-__all__ = ["MAX_SHOWN", "flattened", "shown"]
+__all__ = ["MAX_SHOWN", "Shown", "flattened", "shown"]
 
 MAX_SHOWN: Final = 20
 """Rows of a report that are printed, unless more are asked for."""
 
 _NODES: Final = frozenset({"node", "origin_node", "dest_node"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The first rows of a report, as text, with names in the place of ids.
+
+    Attributes:
+        headings: The columns.
+        rows: A cell for each column; what users have named is in them as it is.
+        more: How many rows are not among them.
+    """
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    more: int
 
 
 def flattened(frame: DataFrame) -> DataFrame:
@@ -32,13 +48,13 @@ def flattened(frame: DataFrame) -> DataFrame:
     )
 
 
-def shown(frame: DataFrame, names: Names, most: int = MAX_SHOWN) -> str:
-    """Return the first rows of a report as text, with names in the place of ids.
+def shown(frame: DataFrame, names: Names, most: int = MAX_SHOWN) -> Shown:
+    """Return the first rows of a report to be read, the largest first.
 
     Args:
         frame: The report.
         names: Looks up names.
-        most: Rows; how many there are beyond is said below them.
+        most: Rows.
     """
     numbers = [field.name for field in frame.schema.fields if isinstance(field.dataType, LongType)]
     order = next((name for name in ("frames", "traces", "n", "missing") if name in numbers), None)
@@ -46,10 +62,8 @@ def shown(frame: DataFrame, names: Names, most: int = MAX_SHOWN) -> str:
     rows = ordered.limit(most).collect()
     more = frame.count() - len(rows) if len(rows) == most else 0
     columns = [_column(name, [row[name] for row in rows], names) for name in frame.columns]
-    lines = _aligned([list(each) for each in zip(*columns, strict=True)])
-    if more:
-        lines.append(f"and {more} more rows")
-    return "\n".join(lines)
+    lines = tuple(zip(*columns, strict=True))
+    return Shown(lines[0], lines[1:], more)
 
 
 def _column(name: str, values: Sequence[Any], names: Names) -> list[str]:
@@ -84,11 +98,3 @@ def _cell(name: str, value: Any) -> str:
             return json.dumps(value, sort_keys=True)
         case _:
             return str(value)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

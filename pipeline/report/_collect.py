@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, functions as sf
@@ -53,6 +53,7 @@ class Sources:
         flows: The table `flows` of the day.
         completeness: The table `completeness`.
         late: The table `late`.
+        closed: Whether all of the day is in the lake.
         names: Looks up names.
         quantiles: `transforms.latency_quantiles`.
         audit_totals: `transforms.audit_totals`.
@@ -63,6 +64,7 @@ class Sources:
     flows: DataFrame
     completeness: DataFrame
     late: DataFrame
+    closed: bool
     names: Names
     quantiles: Callable[[DataFrame], DataFrame]
     audit_totals: Callable[[DataFrame], DataFrame]
@@ -71,13 +73,13 @@ class Sources:
 def collect_page(sources: Sources) -> Page:
     """Return the page of a day."""
     made, names = sources.reports, sources.names
-    brokers, more_brokers, closed = _brokers(sources)
+    brokers, more_brokers = _brokers(sources.completeness)
     replayed = "replay_summary" in made and "replay_routes" in made
     return Page(
         day=sources.day,
         brokers=brokers,
         more_brokers=more_brokers,
-        closed=closed,
+        closed=sources.closed,
         totals=_totals(sources.flows),
         late=sources.late.filter(sf.col("day") == sf.lit(sources.day)).count(),
         audit=collect_audit(sources.audit_totals(made["audit"])) if "audit" in made else None,
@@ -98,12 +100,7 @@ def collect_page(sources: Sources) -> Page:
     )
 
 
-def _brokers(sources: Sources) -> tuple[tuple[Broker, ...], int, bool]:
-    end = datetime.combine(sources.day + timedelta(days=1), time(), UTC)
-    table = sources.completeness
-    open_logs = table.filter(
-        sf.col("sealed_through").isNull() | (sf.col("sealed_through") < sf.lit(end))
-    ).count()
+def _brokers(table: DataFrame) -> tuple[tuple[Broker, ...], int]:
     rows = table.orderBy(sf.desc("missing"), "broker").limit(MAX_LOGS).collect()
     count = len(rows) if len(rows) < MAX_LOGS else table.count()
     brokers = tuple(
@@ -116,7 +113,7 @@ def _brokers(sources: Sources) -> tuple[tuple[Broker, ...], int, bool]:
         )
         for row in rows
     )
-    return brokers, count - len(rows), count > 0 and open_logs == 0
+    return brokers, count - len(rows)
 
 
 def _totals(flows: DataFrame) -> Totals:

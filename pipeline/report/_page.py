@@ -435,7 +435,7 @@ class Page:
         totals: The day in a few figures.
         more_brokers: How many logs are not shown.
         closed: Whether all of the day is in the lake, for each log.
-        late: How many events came after the day had been closed; the reports should be run again.
+        late: How many events came after the day had been closed; earlier pages lack them.
     """
 
     day: date

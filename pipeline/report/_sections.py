@@ -334,8 +334,8 @@ def _logs(page: Page) -> Section:
     body += table(headings, rows, range(1, 5)) + more(page.more_brokers, "logs")
     if page.late:
         body += (
-            f"<p class=isbad>{amount(page.late)} events came after the day had been closed: "
-            "run the reports again.</p>"
+            f"<p class=more>{amount(page.late)} events came after the day had been closed. They "
+            "are in this page; pages that were made before lack them.</p>"
         )
     return Section("logs", "The logs", body)
 

@@ -1,0 +1,285 @@
+"""`onward pipeline`: what was routed, learned from with Spark. Here is its command line alone."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from . import _pipeline_run as run
+from ._arguments import Commands, positive
+from ._pipeline_arguments import REPORTS, day, moment, objective, ratio, reports, skew
+from ._pipeline_session import add_session
+
+__all__ = ["add_command"]
+
+_DESCRIPTION: Final = """\
+Learn from what brokers and nodes have recorded (--event-log) with Spark: ingest their logs into a
+lake of Parquet files, make the reports of a day, audit, rehearse a change over the day's traffic,
+build a tag index in bulk. Needs the extra `onward[spark]`, and Java 17 or newer.
+"""
+
+_EPILOG: Final = """\
+A day is UTC, and always said: a report of the same day is the same whenever it is made, and is
+written over the one before. The order: ingest, then report and audit, replay and index as needed.
+
+exit status:
+  0  done, and every gate holds
+  1  failed; nothing that was half done counts
+  2  the command line is wrong, or a gate failed: audit out of balance, --fail-if-lost, --max-moved,
+     --max-skew, a table that is not what its log says
+"""
+
+_FORMATS: Final = ("parquet", "json", "csv", "table")
+_SHARD_METHODS: Final = ("jump", "modulo", "rendezvous", "bounded-ring")
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command, and the commands under it, to the parser."""
+    parser = commands.add_parser(
+        "pipeline",
+        help="learn from event logs with Spark: reports, audits, rehearsals",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    _add_ingest(jobs)
+    _add_report(jobs)
+    _add_replay(jobs)
+    _add_index(jobs)
+    _add_audit(jobs)
+
+
+def _job(jobs: Commands, name: str, about: str, description: str) -> argparse.ArgumentParser:
+    return jobs.add_parser(
+        name,
+        help=about,
+        description=description,
+        epilog="The exit statuses are those of onward pipeline --help.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _add_lake(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lake", metavar="DIR", required=True, help="the lake, as ingest was given it"
+    )
+
+
+def _add_day(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--day", metavar="DATE", type=day, required=True, help="the day, YYYY-MM-DD, UTC"
+    )
+
+
+def _add_ingest(jobs: Commands) -> None:
+    parser = _job(
+        jobs,
+        "ingest",
+        "add new segments of event logs to a lake, each once",
+        "Add the sealed segments of event logs that a lake does not have yet, each exactly once,\n"
+        "also if the run before was killed. Runs by itself or by spark-submit, not by --remote.",
+    )
+    parser.add_argument(
+        "--log", metavar="DIR", required=True, help="event logs: what --event-log was given"
+    )
+    parser.add_argument(
+        "--lake", metavar="DIR", required=True, help="the lake; made if it is not there"
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        required=True,
+        help="how far it has come; belongs to the lake, and must not be lost",
+    )
+    parser.add_argument(
+        "--max-segments",
+        metavar="N",
+        type=positive,
+        help="segments in one batch at most (default: all that there are)",
+    )
+    parser.add_argument(
+        "--follow", action="store_true", help="go on as segments come, until Ctrl-C"
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="start a new checkpoint, for one that was lost"
+    )
+    parser.add_argument(
+        "--allow-gaps",
+        action="store_true",
+        help="go on without events that were deleted before they were read, and count them",
+    )
+    parser.add_argument(
+        "--skip-corrupt",
+        action="store_true",
+        help="go on without segments that are damaged, and count their events as missing",
+    )
+    parser.add_argument(
+        "--compact",
+        metavar="DATE",
+        type=day,
+        help="in the end, put the small files of a closed day together",
+    )
+    add_session(parser, connect=False)
+    parser.set_defaults(command=run.ingest)
+
+
+def _add_report(jobs: Commands) -> None:
+    parser = _job(
+        jobs,
+        "report",
+        "make the reports of a day",
+        "Make the reports of a day from a lake, and a page to look at with --html.\n"
+        f"The reports: {', '.join(REPORTS)}.",
+    )
+    _add_lake(parser)
+    _add_day(parser)
+    parser.add_argument(
+        "--out", metavar="DIR", help="where the reports go (default: reports/ in the lake)"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="NAME,...",
+        type=reports,
+        default=[],
+        help="these reports and no others",
+    )
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        default="parquet",
+        help="what to write; table is text on stdout, and writes nothing (default %(default)s)",
+    )
+    parser.add_argument(
+        "--rows",
+        metavar="N",
+        type=positive,
+        default=20,
+        help="rows of each report as --format table (default %(default)d)",
+    )
+    parser.add_argument("--html", metavar="FILE", help="write the page, one file with all in it")
+    parser.add_argument(
+        "--slo",
+        metavar="NAME:SERVICE:MS:TARGET",
+        type=objective,
+        action="append",
+        default=[],
+        help="an objective, as in checkout:orders:250:0.999; * is all services, - for MS any time; "
+        "may be repeated",
+    )
+    add_session(parser)
+    parser.set_defaults(command=run.report)
+
+
+def _add_replay(jobs: Commands) -> None:
+    parser = _job(
+        jobs,
+        "replay",
+        "rehearse a change of the table or the method over a day's traffic",
+        "Resolve a day's sampled traffic twice, with the table and methods as they are and as\n"
+        "they would be, by the broker's own code, and say what moves and what loses its route.",
+    )
+    _add_lake(parser)
+    _add_day(parser)
+    parser.add_argument(
+        "--table",
+        metavar="FILE",
+        required=True,
+        help="the table as it is: a snapshot, or routes as JSON lines (onward routes --save)",
+    )
+    parser.add_argument(
+        "--candidate", metavar="FILE", required=True, help="the table as it would be"
+    )
+    for name, which in (("old", "is"), ("new", "would be")):
+        parser.add_argument(
+            f"--shard-{name}",
+            metavar="METHOD",
+            choices=_SHARD_METHODS,
+            help=f"the method for shard requests as it {which}: {', '.join(_SHARD_METHODS)} "
+            "(default: what each request says, else the broker's default)",
+        )
+        parser.add_argument(
+            f"--method-{name}",
+            metavar="METHOD",
+            help=f"the method for unicast requests as it {which}",
+        )
+    parser.add_argument("--out", metavar="DIR", help="where the result goes as well")
+    parser.add_argument(
+        "--fail-if-lost", action="store_true", help="exit status 2 if a frame loses its route"
+    )
+    parser.add_argument(
+        "--max-moved", metavar="PART", type=ratio, help="exit status 2 if more moves, as in 0.1"
+    )
+    parser.add_argument(
+        "--max-skew",
+        metavar="N",
+        type=skew,
+        help="exit status 2 if, after the change, the busiest route of a tag set has more than N "
+        "times the mean",
+    )
+    add_session(parser)
+    parser.set_defaults(command=run.replay)
+
+
+def _add_index(jobs: Commands) -> None:
+    parser = _job(
+        jobs,
+        "index",
+        "build a tag index in bulk, or hold one against a log",
+        "Build the tag index of many routes as a snapshot that a broker loads (onward broker\n"
+        "--index), or hold the snapshot of a live broker against what its log says.",
+    )
+    steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
+    build = _job(steps, "build", "build a snapshot", "Build a snapshot of routes.")
+    source = build.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--routes",
+        metavar="PATH",
+        help="routes as Parquet or JSON lines: route, service, tags, weight",
+    )
+    source.add_argument("--lake", metavar="DIR", help="a lake: the routes that its log says")
+    build.add_argument(
+        "--at",
+        metavar="TIME",
+        type=moment,
+        help="the routes of a lake as they were then, UTC (default: at its end)",
+    )
+    build.add_argument("--out", metavar="DIR", required=True, help="where the snapshot goes")
+    add_session(build)
+    build.set_defaults(command=run.build_index)
+    verify = _job(
+        steps,
+        "verify",
+        "hold a snapshot against a lake",
+        "Say what a snapshot has that the log does not say, and the other way round.\n"
+        "Exit status 2 if they differ.",
+    )
+    verify.add_argument(
+        "--snapshot", metavar="FILE", required=True, help="the snapshot (onward routes --save)"
+    )
+    verify.add_argument("--against", metavar="DIR", required=True, help="the lake")
+    verify.add_argument(
+        "--at", metavar="TIME", type=moment, help="as the log says it was then, UTC"
+    )
+    add_session(verify)
+    verify.set_defaults(command=run.verify_index)
+
+
+def _add_audit(jobs: Commands) -> None:
+    parser = _job(
+        jobs,
+        "audit",
+        "see whether all that was taken has been accounted for",
+        "Set what brokers read, and links were given, against what became of it. Exit status 2 if\n"
+        "it does not add up. What is in hand at --since or --until shows as out of balance: take\n"
+        "times when nothing was, or leave them out.",
+    )
+    _add_lake(parser)
+    parser.add_argument(
+        "--since", metavar="TIME", type=moment, help="from when on, UTC (default: the first)"
+    )
+    parser.add_argument(
+        "--until", metavar="TIME", type=moment, help="up to when, UTC (default: the last)"
+    )
+    add_session(parser)
+    parser.set_defaults(command=run.audit)

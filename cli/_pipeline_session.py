@@ -1,0 +1,220 @@
+"""A session of Spark for a command: what has to be there first, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ._pipeline_arguments import memory, remote, setting
+from ._pipeline_progress import Progress
+from ._pipeline_stderr import Kept, kept_stderr
+from ._status import CommandError, Status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["add_session", "check_first", "is_local", "known_failures", "session"]
+
+_MODULES: Final = ("pyspark", "pandas", "pyarrow", "plotly")
+
+_MEMORY: Final = re.compile(
+    r"OutOfMemoryError|Could not reserve enough space|Invalid maximum heap size|GC overhead"
+    r"|Cannot allocate memory|insufficient memory|Too small maximum heap|must be at least"
+)
+
+_MOST: Final = 400
+"""Most characters of an error of Spark's in one line."""
+
+
+def add_session(parser: argparse.ArgumentParser, *, connect: bool = True) -> None:
+    """Add where Spark runs, and with what."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument(
+        "--master",
+        metavar="URL",
+        help="where Spark runs, if not by spark-submit (default: SPARK_MASTER, or all cores here)",
+    )
+    group.add_argument(
+        "--remote",
+        metavar="URI",
+        type=remote,
+        help="a Spark Connect server, sc://HOST:PORT; it needs no Java here, and sees the paths"
+        if connect
+        else argparse.SUPPRESS,
+    )
+    group.add_argument(
+        "--driver-memory",
+        metavar="SIZE",
+        type=memory,
+        help="memory of the virtual machine here, as in 4g (default 1g)",
+    )
+    group.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        type=setting,
+        action="append",
+        default=[],
+        help="a setting of Spark; may be repeated",
+    )
+    group.add_argument(
+        "--trace", action="store_true", help="show all that Spark says, and the stack of an error"
+    )
+    group.add_argument("--quiet", action="store_true", help="do not tell of progress")
+
+
+def is_local(path: str) -> bool:
+    """Tell whether a path is of this machine's file system, and not s3a://... or the like."""
+    return "://" not in path
+
+
+def check_first(arguments: argparse.Namespace, folders: Iterable[tuple[str, str]] = ()) -> None:
+    """Check what can be checked before anything starts.
+
+    Args:
+        arguments: What `add_session` added.
+        folders: Options, and the folders or files that they name and that must be there.
+
+    Raises:
+        CommandError: Something is missing; its text says what to do.
+    """
+    missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandError(
+            f"{' and '.join(missing)} not installed: pip install 'onward[spark]'"
+            + (" (with --remote: 'onward[spark-connect]')" if arguments.remote else ""),
+        )
+    if arguments.remote is None:
+        from ..pipeline import JavaMissing, find_java
+
+        try:
+            find_java()
+        except JavaMissing as error:
+            raise CommandError(str(error)) from None
+        for option, path in folders:
+            if is_local(path) and not Path(path).exists():
+                raise CommandError(f"{option}: there is no {path}", Status.USAGE)
+    elif importlib.util.find_spec("grpc") is None:
+        raise CommandError("--remote needs more: pip install 'onward[spark-connect]'")
+    elif arguments.master or arguments.driver_memory:
+        raise CommandError(
+            "--master and --driver-memory are for a Spark that is started here, not for --remote",
+            Status.USAGE,
+        )
+
+
+@contextmanager
+def session(arguments: argparse.Namespace, progress: Progress) -> Generator[SparkSession]:
+    """Start a session, or take the one there is; stop it in the end if it was started here.
+
+    Raises:
+        CommandError: Spark does not start, or fails; the text is one line with the cause.
+    """
+    from pyspark.sql import SparkSession
+
+    from ..pipeline import build_session
+
+    conf = dict(arguments.conf)
+    if arguments.master:
+        conf["spark.master"] = arguments.master
+    if arguments.driver_memory:
+        conf["spark.driver.memory"] = arguments.driver_memory
+    found = SparkSession.getActiveSession()
+    quieted = nullcontext(Kept()) if arguments.trace or found else kept_stderr()
+    began = time.monotonic()
+    if not found:
+        progress.begin("spark")
+    kept = Kept()
+    try:
+        with quieted as kept:
+            spark = build_session("onward-pipeline", conf, remote=arguments.remote)
+    except Exception as error:
+        if arguments.trace:
+            raise
+        raise CommandError(_not_started(error, kept.text(), began)) from error
+    if not found:
+        progress.done("spark", f"{spark.version} at {_where(spark, arguments)}")
+    try:
+        with known_failures(arguments, kept):
+            yield spark
+    finally:
+        if not found:
+            # A virtual machine that has died cannot be asked to stop.
+            with suppress(Exception):
+                spark.stop()
+
+
+def _where(spark: Any, arguments: argparse.Namespace) -> str:
+    if arguments.remote:
+        return str(arguments.remote)
+    return str(spark.conf.get("spark.master"))
+
+
+def _not_started(error: Exception, said: str, began: float) -> str:
+    if _MEMORY.search(f"{error} {said}"):
+        return f"Java could not have the memory it was to have{_end_of(said)}; see --driver-memory"
+    seconds = time.monotonic() - began
+    reason = f"{one_line(error)}{_end_of(said)}"
+    return f"Spark did not start ({seconds:.0f} s): {reason}; --trace shows more"
+
+
+def _end_of(said: str) -> str:
+    """Return the last line that looks like a reason."""
+    lines = [line.strip() for line in said.splitlines()]
+    told = [
+        line
+        for line in lines
+        if re.search(r"error|exception|could not|invalid", line, re.IGNORECASE)
+    ]
+    return f" ({told[-1][:_MOST]})" if told else ""
+
+
+@contextmanager
+def known_failures(arguments: argparse.Namespace, kept: Kept) -> Generator[None]:
+    """Turn what Spark raises into one line with the cause, unless the stack was asked for.
+
+    Raises:
+        CommandError: In the place of an error of Spark's or of the pipeline's.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from ..pipeline._errors import PipelineError, known_error
+
+    try:
+        yield
+    except (CommandError, KeyboardInterrupt):
+        raise
+    except PipelineError as error:
+        if arguments.trace:
+            raise
+        raise CommandError(str(error)) from error
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        if arguments.trace:
+            raise
+        text = f"{error} {kept.text()}"
+        ours = known_error(error)
+        if ours is not None:
+            raise CommandError(str(ours)) from error
+        if _MEMORY.search(text):
+            raise CommandError(
+                "Spark ran out of memory: give it more with --driver-memory (it has 1g if nothing "
+                "else is said), or on a cluster spark.executor.memory"
+            ) from error
+        raise CommandError(f"Spark failed: {one_line(error)}; --trace shows the stack") from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error of Spark's says, without the stacks that it carries as text."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("at ", "File ", "...", "JVM"))]
+    # Of a task that failed, the last cause is the one that says something.
+    causes = [line for line in told if line.startswith("Caused by:")]
+    first = told[0] if told else type(error).__name__
+    text = f"{first} ({causes[-1]})" if causes else first
+    return text if len(text) <= _MOST else f"{text[:_MOST]}..."

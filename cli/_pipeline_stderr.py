@@ -1,0 +1,66 @@
+"""What Java writes to stderr: kept, the end of it, and shown only where it says why all failed.
+
+A virtual machine says a dozen lines at each start that mean nothing to whoever reads them, and the
+stack of each error, which the command says in one line itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+__all__ = ["Kept", "kept_stderr"]
+
+MAX_KEPT: Final = 64 * 1024
+"""Bytes that are kept; of more, the last."""
+
+
+class Kept:
+    """The end of what was written."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._lock = threading.Lock()
+
+    def add(self, data: bytes) -> None:
+        """Keep some more."""
+        with self._lock:
+            self._data += data
+            del self._data[:-MAX_KEPT]
+
+    def text(self) -> str:
+        """Return what is kept."""
+        with self._lock:
+            return self._data.decode("utf-8", "replace")
+
+
+@contextmanager
+def kept_stderr() -> Generator[Kept]:
+    """Keep what processes that are started meanwhile write to stderr, for as long as they live.
+
+    This process has its own stderr back in the end. A thread reads until the last of those
+    processes has gone, so none of them ever waits for a reader.
+    """
+    kept = Kept()
+    sys.stderr.flush()
+    ours = os.dup(2)
+    reading, writing = os.pipe()
+    try:
+        os.dup2(writing, 2)
+        os.close(writing)
+        threading.Thread(target=_read, args=(reading, kept), name="stderr", daemon=True).start()
+        yield kept
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _read(reading: int, kept: Kept) -> None:
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
+        while data := pipe.read(8192):
+            kept.add(data)
