@@ -11,6 +11,8 @@ PipelineError
 │   ├── SegmentGap        events were deleted before they were read
 │   ├── SegmentLate       a segment appeared behind what was read already
 │   └── DuplicateBroker   two logs under one name
+├── TableUnreadable       a routing table cannot be read where it is needed
+├── BadMethod             a method of choosing that nobody knows
 └── LakeError             the lake, or what belongs to it, is not what it should be
     ├── NotALake          something else is in the directory
     ├── NewerLake         a newer version of Onward wrote it
@@ -32,6 +34,7 @@ import re
 from typing import Final
 
 __all__ = [
+    "BadMethod",
     "BadOption",
     "CheckpointLost",
     "DayOpen",
@@ -51,6 +54,7 @@ __all__ = [
     "SegmentGap",
     "SegmentGone",
     "SegmentLate",
+    "TableUnreadable",
     "known_error",
 ]
 
@@ -64,6 +68,27 @@ class PipelineError(Exception):
 
 class BadOption(PipelineError):
     """An option that there is not, or whose value cannot be read."""
+
+
+class TableUnreadable(PipelineError):
+    """A routing table cannot be read where it is needed."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path}: {reason}. A table is a snapshot or lines of JSON, as `onward routes --save` "
+            "writes them. Drivers and executors of Spark must both see it: put it on a disk they "
+            "share, or send it along (spark-submit --files) and name it without a folder"
+        )
+
+
+class BadMethod(PipelineError):
+    """A method of choosing that nobody knows."""
+
+    def __init__(self, name: str, known: str) -> None:
+        super().__init__(
+            f"there is no method {name!r}: take one of {known}, or install the plug-in that has it "
+            "on the driver and the executors"
+        )
 
 
 class LogError(PipelineError):
