@@ -1,3 +1,60 @@
-"""Tables to tables: pure functions of data frames."""
+"""Tables to tables: the reports, as pure functions of data frames.
 
-__all__: list[str] = []
+```python
+matrix = lake.table(spark, "flows", day=day).transform(traffic_matrix)
+quantiles = hops.transform(latency_histogram).transform(latency_quantiles)
+```
+
+Each takes tables of the lake as `LAKE_TABLES` declares them, and returns exactly the columns that
+`REPORT_TABLES` declares for its report. None reads, writes, looks up a session, runs a job, or asks
+what time it is: the day is chosen by who reads the tables. All is done by Spark's own expressions,
+without functions of Python. A row of the lake is one event; ingest sees to that, nothing here
+looks for doubles.
+"""
+
+from ._audit import AUDIT_SECONDS, audit, audit_totals
+from ._churn import FLAP_SECONDS, route_churn
+from ._histogram import (
+    MAX_ERROR,
+    MAX_LATENCY_US,
+    bucket_bounds,
+    bucket_column,
+    bucket_of,
+)
+from ._latency import latency_histogram, latency_quantiles, merge_latency
+from ._objectives import MAX_OBJECTIVES, Objective, slo_burn
+from ._paths import MAX_PATH, MAX_PATHS, MAX_PLACES, path_anomalies, paths
+from ._shards import MAX_HOT_KEYS, hot_keys, shard_load
+from ._traffic import traffic_matrix
+from ._unroutable import MAX_CANDIDATES, MAX_SEARCHED, unroutable
+
+__all__ = [
+    "AUDIT_SECONDS",
+    "FLAP_SECONDS",
+    "MAX_CANDIDATES",
+    "MAX_ERROR",
+    "MAX_HOT_KEYS",
+    "MAX_LATENCY_US",
+    "MAX_OBJECTIVES",
+    "MAX_PATH",
+    "MAX_PATHS",
+    "MAX_PLACES",
+    "MAX_SEARCHED",
+    "Objective",
+    "audit",
+    "audit_totals",
+    "bucket_bounds",
+    "bucket_column",
+    "bucket_of",
+    "hot_keys",
+    "latency_histogram",
+    "latency_quantiles",
+    "merge_latency",
+    "path_anomalies",
+    "paths",
+    "route_churn",
+    "shard_load",
+    "slo_burn",
+    "traffic_matrix",
+    "unroutable",
+]

@@ -1,0 +1,182 @@
+"""Whether all that was taken has been accounted for, by each broker and over each link.
+
+Two equations, over what is counted in flows, which are never sampled:
+
+    broker:  sent = delivered + dropped + unroutable + missing - duplicated
+    link:    sent = received + dropped + missing - duplicated
+
+In one window neither need hold: what is taken in one window ends in a later one. So `missing` and
+`duplicated` are running totals, from the first window there is to the end of the row's, and those
+of the last window are what counts. They are kept for each kind of request and each run of a
+broker, where they cannot make up for one another, and then added up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, Window, functions as sf
+
+from ...protocol.eventlog import Kind, Outcome
+from ._columns import is_asked, is_outcome, total_where, with_columns_of
+
+__all__ = ["AUDIT_SECONDS", "audit", "audit_totals"]
+
+AUDIT_SECONDS: Final = 60
+"""How long a window of the audit is, in seconds, if nothing else is said."""
+
+_DROPPED: Final = (
+    Outcome.DROP,
+    Outcome.REJECTED,
+    Outcome.INVALID,
+    Outcome.CANCELED,
+    Outcome.FAILED,
+)
+_COUNTED: Final = ("sent", "received", "delivered", "dropped", "unroutable")
+_ROW: Final = ("window_start", "src", "dst")
+
+
+def audit(
+    flows: DataFrame, nodes: DataFrame | None = None, window_seconds: int = AUDIT_SECONDS
+) -> DataFrame:
+    """Set what was taken against what became of it.
+
+    A broker's row has its name as `src` and an empty `dst`: `sent` are the requests read,
+    `received` the copies handed to destinations, `delivered` what ended well, `dropped` what was
+    dropped, rejected, invalid, canceled or failed, `unroutable` what had no destination. A link's
+    row has the log of the sending end as `src` and the link as `dst`: `sent` at that end,
+    `received` at the other, `dropped` by the link.
+
+    A link that is recorded at one end only has null for the other: nothing can be said, so
+    nothing is missing. A receiving end that got nothing at all and recorded nothing looks
+    the same.
+
+    Args:
+        flows: The table `flows`, from the start of the brokers or of a time when nothing was in
+            hand. What was in hand at its start shows as duplicated, at its end as missing.
+        nodes: The table `dim_node`, for the names of links; without it they are numbers in hex.
+        window_seconds: How long a window is; a flow counts in the one it began in.
+
+    Returns:
+        The report `audit`. The counts are those of the window; `missing` and `duplicated` are
+        running totals to its end.
+
+    Raises:
+        ValueError: `window_seconds` is less than 1.
+    """
+    if window_seconds < 1:
+        raise ValueError(f"window_seconds is {window_seconds}: it has to be at least 1")
+    second = sf.unix_seconds("window_start")
+    begin = sf.timestamp_seconds(second - sf.pmod(second, sf.lit(window_seconds)))
+    windows = flows.withColumn("window_start", begin)
+    counts = _brokers(windows).unionByName(_links(windows, nodes))
+    return with_columns_of(_balanced(counts), "audit")
+
+
+def _brokers(flows: DataFrame) -> DataFrame:
+    return (
+        flows.filter(is_asked())
+        .groupBy("window_start", sf.col("broker").alias("src"), "epoch", "kind")
+        .agg(
+            total_where(is_outcome(Outcome.RECEIVED), "frames").alias("sent"),
+            total_where(is_outcome(Outcome.FORWARD), "frames").alias("received"),
+            total_where(is_outcome(Outcome.DELIVER), "frames").alias("delivered"),
+            total_where(is_outcome(*_DROPPED), "frames").alias("dropped"),
+            total_where(is_outcome(Outcome.UNROUTABLE), "frames").alias("unroutable"),
+        )
+        .select(
+            "window_start",
+            "src",
+            sf.lit("").alias("dst"),
+            sf.struct("epoch", "kind").cast("struct<epoch:int,kind:int>").alias("series"),
+            *_COUNTED,
+            (sf.col("sent") - sf.col("delivered") - sf.col("dropped") - sf.col("unroutable")).alias(
+                "open"
+            ),
+        )
+    )
+
+
+def _links(flows: DataFrame, nodes: DataFrame | None) -> DataFrame:
+    at_sender = is_outcome(Outcome.FORWARD, Outcome.DROP)
+    at_receiver = is_outcome(Outcome.RECEIVED)
+    whole = Window.partitionBy("dest_node")
+    counted = (
+        flows.filter(sf.col("kind") == int(Kind.LINK))
+        .groupBy("window_start", "dest_node")
+        .agg(
+            sf.min(sf.when(at_sender, sf.col("broker"))).alias("sender"),
+            sf.min(sf.when(at_receiver, sf.col("broker"))).alias("receiver"),
+            total_where(is_outcome(Outcome.FORWARD), "frames").alias("sent"),
+            total_where(at_receiver, "frames").alias("received"),
+            total_where(is_outcome(Outcome.DROP), "frames").alias("dropped"),
+        )
+        .withColumn("sender", sf.min("sender").over(whole))
+        .withColumn("receiver", sf.min("receiver").over(whole))
+    )
+    named = counted.withColumn("name", sf.lit(None).cast("string"))
+    if nodes is not None:
+        # A name's row may come more than once, from several runs.
+        names = nodes.groupBy(sf.col("node").alias("dest_node")).agg(sf.min("name").alias("name"))
+        named = counted.join(names, "dest_node", "left")
+    both = sf.col("sender").isNotNull() & sf.col("receiver").isNotNull()
+    balance = sf.col("sent") - sf.col("received") - sf.col("dropped")
+    return named.select(
+        "window_start",
+        sf.coalesce("sender", sf.lit("")).alias("src"),
+        sf.coalesce("name", sf.lower(sf.hex("dest_node"))).alias("dst"),
+        sf.struct(sf.lit(0).alias("epoch"), sf.lit(int(Kind.LINK)).alias("kind")).alias("series"),
+        sf.when(sf.col("sender").isNotNull(), sf.col("sent")).alias("sent"),
+        sf.when(sf.col("receiver").isNotNull(), sf.col("received")).alias("received"),
+        sf.lit(0).cast("bigint").alias("delivered"),
+        "dropped",
+        sf.lit(0).cast("bigint").alias("unroutable"),
+        sf.when(both, balance).otherwise(0).alias("open"),
+    )
+
+
+def _balanced(counts: DataFrame) -> DataFrame:
+    """Add up what is open in each series, and then the series of a row, window by window.
+
+    A series has no row for a window in which nothing was counted. What it adds to the total is
+    therefore told by its changes, which are 0 there.
+    """
+    so_far = Window.partitionBy("src", "dst", "series").orderBy("window_start")
+    running = counts.withColumn("running", sf.sum("open").over(so_far))
+    missing = sf.greatest(sf.col("running"), sf.lit(0))
+    duplicated = sf.greatest(-sf.col("running"), sf.lit(0))
+    changes = (
+        running.select(*_ROW, "series", *_COUNTED, missing.alias("m"), duplicated.alias("d"))
+        .withColumn("m", sf.col("m") - sf.lag("m", 1, 0).over(so_far))
+        .withColumn("d", sf.col("d") - sf.lag("d", 1, 0).over(so_far))
+        .groupBy(*_ROW)
+        .agg(*(sf.sum(name).alias(name) for name in (*_COUNTED, "m", "d")))
+    )
+    rows = Window.partitionBy("src", "dst").orderBy("window_start")
+    return changes.select(
+        *_ROW,
+        *_COUNTED,
+        sf.sum("m").over(rows).alias("missing"),
+        sf.sum("d").over(rows).alias("duplicated"),
+    )
+
+
+def audit_totals(audited: DataFrame) -> DataFrame:
+    """Return the audit's verdict: one row for each broker and link.
+
+    Args:
+        audited: The report `audit`.
+
+    Returns:
+        The columns of the report without `window_start`: counts added up over all windows, and
+        what was missing and duplicated at the end of the last.
+    """
+    return (
+        audited.groupBy("src", "dst")
+        .agg(
+            *(sf.sum(name).alias(name) for name in _COUNTED),
+            sf.max_by("missing", "window_start").alias("missing"),
+            sf.max_by("duplicated", "window_start").alias("duplicated"),
+        )
+        .select("src", "dst", *_COUNTED, "missing", "duplicated")
+    )

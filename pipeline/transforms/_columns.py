@@ -1,0 +1,67 @@
+"""What the transforms share: the codes of the log as columns, and the last select of a report."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, functions as sf
+
+from ...protocol.eventlog import Kind, Outcome
+from .._schema import REPORT_TABLES
+
+__all__ = [
+    "FAILED",
+    "hour_of",
+    "is_asked",
+    "is_outcome",
+    "minute_of",
+    "total_where",
+    "with_columns_of",
+]
+
+FAILED: Final = (
+    Outcome.UNROUTABLE,
+    Outcome.REJECTED,
+    Outcome.INVALID,
+    Outcome.DROP,
+    Outcome.FAILED,
+)
+"""How what was asked for ends badly. Who withdraws a request has not been failed."""
+
+
+def is_asked() -> Column:
+    """Tell the rows of what a broker was asked: requests, and messages to a tag query.
+
+    What workers handle is of kind `MESSAGE` as well, but asks for no tags.
+    """
+    request = sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH))
+    return request | ((sf.col("kind") == int(Kind.MESSAGE)) & (sf.col("tagset_id") != 0))
+
+
+def is_outcome(*outcomes: Outcome) -> Column:
+    """Tell the rows that have one of these outcomes."""
+    if len(outcomes) == 1:
+        return sf.col("outcome") == int(outcomes[0])
+    return sf.col("outcome").isin(*map(int, outcomes))
+
+
+def total_where(condition: Column, column: str) -> Column:
+    """Add up a column over the rows of a group for which a condition holds; 0 if for none."""
+    return sf.sum(sf.when(condition, sf.col(column)).otherwise(0))
+
+
+def minute_of(column: str) -> Column:
+    """Return the start of the minute that a time is in."""
+    return sf.date_trunc("minute", sf.col(column))
+
+
+def hour_of(column: str) -> Column:
+    """Return the start of the hour that a time is in."""
+    return sf.date_trunc("hour", sf.col(column))
+
+
+def with_columns_of(frame: DataFrame, report: str) -> DataFrame:
+    """Select exactly the columns that a report is declared with, in their order and types."""
+    # No type of a report has a comma and a space in it.
+    declared = (column.split(" ", 1) for column in REPORT_TABLES[report].split(", "))
+    return frame.select(*(sf.col(name).cast(kind).alias(name) for name, kind in declared))

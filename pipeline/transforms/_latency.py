@@ -1,0 +1,84 @@
+"""How long it took: histograms that can be added up, and the quantiles in them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pyspark.sql import DataFrame, functions as sf
+
+from ...protocol.eventlog import Kind, Outcome
+from ._columns import is_outcome, minute_of, with_columns_of
+from ._histogram import bucket_column, with_quantiles
+
+__all__ = ["latency_histogram", "latency_quantiles", "merge_latency"]
+
+
+def latency_histogram(hops: DataFrame) -> DataFrame:
+    """Count latencies by bucket, for each minute, destination and tag set.
+
+    Requests that ended well count with the time from their first frame to their end, messages with
+    the time their worker had them in hand, whether they ended there or went on. What failed is
+    left out: failing fast is not being fast. `n` adds up weights, so it estimates how many there
+    were of all, not of the sample.
+
+    Args:
+        hops: The table `hops`.
+
+    Returns:
+        The report `latency_hist`; `bucket_bounds` says what a bucket's number means.
+    """
+    went_on = (sf.col("kind") == int(Kind.MESSAGE)) & is_outcome(Outcome.FORWARD, Outcome.RETURN)
+    counted = (
+        hops.filter(is_outcome(Outcome.DELIVER) | went_on)
+        .select(
+            minute_of("ts").alias("minute"),
+            "dest_node",
+            "tagset_id",
+            bucket_column(sf.col("latency_us")).alias("bucket"),
+            "weight",
+        )
+        .groupBy("minute", "dest_node", "tagset_id", "bucket")
+        .agg(sf.sum("weight").alias("n"))
+    )
+    return with_columns_of(counted, "latency_hist")
+
+
+def merge_latency(
+    histogram: DataFrame, unit: Literal["minute", "hour", "day"] = "hour"
+) -> DataFrame:
+    """Add up histograms to longer times, without the hops they are made of.
+
+    Args:
+        histogram: The report `latency_hist`.
+        unit: Over what.
+
+    Returns:
+        The same columns; `minute` is the start of the unit.
+    """
+    merged = (
+        histogram.withColumn("minute", sf.date_trunc(unit, sf.col("minute")))
+        .groupBy("minute", "dest_node", "tagset_id", "bucket")
+        .agg(sf.sum("n").alias("n"))
+    )
+    return with_columns_of(merged, "latency_hist")
+
+
+def latency_quantiles(histogram: DataFrame) -> DataFrame:
+    """Read the median and the 95th and 99th percentile from histograms.
+
+    Each is off by at most a sixteenth (`MAX_ERROR`) of what the counted latencies give.
+
+    Args:
+        histogram: The report `latency_hist`, of minutes or merged.
+
+    Returns:
+        The report `latency_quantiles`, in microseconds.
+    """
+    read = with_quantiles(
+        histogram,
+        ("minute", "dest_node", "tagset_id"),
+        p50_us=0.5,
+        p95_us=0.95,
+        p99_us=0.99,
+    )
+    return with_columns_of(read, "latency_quantiles")

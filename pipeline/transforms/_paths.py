@@ -1,0 +1,232 @@
+"""The ways that messages took, and those that went round or nowhere.
+
+Each hop of a message was recorded where it happened, with its depth: how many hops were recorded
+before it. All hops of a trace come to one place by a single exchange, are cut down to distinct
+places there, so that a trace id used again and again cannot grow without end, and are put in the
+order of their depth. Clocks of different nodes are not compared for that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window, functions as sf
+
+from ...protocol.eventlog import Kind, Outcome
+from ._columns import with_columns_of
+from ._histogram import bucket_column, with_quantiles
+
+__all__ = ["MAX_PATH", "MAX_PATHS", "MAX_PLACES", "path_anomalies", "paths"]
+
+MAX_PATH: Final = 64
+"""Places of a path that are shown, from its start."""
+
+MAX_PATHS: Final = 10_000
+"""The most paths that can be asked for."""
+
+MAX_PLACES: Final = 1_024
+"""Places of one trace, by worker and depth, that are looked at: those with the least depth."""
+
+_LAST_DEPTH: Final = 255
+"""Deeper hops are recorded as this."""
+
+
+def paths(hops: DataFrame, top: int = 1_000) -> DataFrame:
+    """Tell which ways messages took, how many each, and how long it took them.
+
+    A path is the workers that had the message in hand, there and back, by the depth of their
+    hops; where it was copied, those of one depth by their numbers. The time is from when the
+    first began to when the last ended, which compares the clocks of their nodes.
+
+    Args:
+        hops: The table `hops`. Only messages to workers count: what a broker is asked takes one
+            step, which is in the traffic matrix.
+        top: How many paths: those that most messages took. At most `MAX_PATHS`.
+
+    Returns:
+        The report `paths`: `traces` adds up weights; `p95_us` is off by at most `MAX_ERROR`.
+
+    Raises:
+        ValueError: `top` is less than 1 or more than `MAX_PATHS`.
+    """
+    if not 1 <= top <= MAX_PATHS:
+        raise ValueError(f"top is {top}: it has to be from 1 to {MAX_PATHS}")
+    took = sf.col("ended") - sf.col("began")
+    counted = _stitched(hops).select(
+        _path().alias("path"), bucket_column(took).alias("bucket"), sf.col("weight").alias("n")
+    )
+    read = with_quantiles(counted, ("path",), p95_us=0.95).withColumnRenamed("n", "traces")
+    return with_columns_of(read.orderBy(sf.desc("traces"), "path").limit(top), "paths")
+
+
+def path_anomalies(hops: DataFrame) -> DataFrame:
+    """Name the messages whose way was not as it should be.
+
+    - `loop`: on its way there, up to the first worker it ended at, it came to one worker
+      twice; or to one worker three times in all.
+    - `black_hole`: it was handed on and nobody recorded it any more, not even its end. It is lost,
+      or went where nobody records, or was on its way when the hops end.
+    - `return_asymmetry`: the answer came back over other nodes than the request went. Only
+      where neither was copied.
+
+    Args:
+        hops: The table `hops`.
+
+    Returns:
+        The report `path_anomalies`: a row for each trace and kind.
+    """
+    stitched = _stitched(hops)
+    order = stitched.select(
+        "trace_id",
+        "places",
+        _path().alias("path"),
+        sf.transform(sf.col("places"), lambda place: place["depth"]).alias("depths"),
+        sf.array_min(_depths(Outcome.DELIVER)).alias("there"),
+    )
+    kinds = sf.array_compact(
+        sf.array(
+            sf.when(_is_loop(), sf.lit("loop")),
+            sf.when(_is_black_hole(), sf.lit("black_hole")),
+            sf.when(_is_asymmetric(), sf.lit("return_asymmetry")),
+        )
+    )
+    told = order.select("trace_id", sf.explode(kinds).alias("kind"), "path")
+    return with_columns_of(told, "path_anomalies")
+
+
+def _stitched(hops: DataFrame) -> DataFrame:
+    """Return a row for each trace: its places in order, when it began and ended, its weight.
+
+    A place is (`depth`, `dest`, `outcomes`, `log`): a worker at a depth, the outcomes there as a
+    set of bits, and the hash of the log that says so.
+    """
+    ended = sf.unix_micros("ts")
+    places = (
+        # What workers handle asks for no tags; a message to a tag query is a request.
+        hops.filter((sf.col("kind") == int(Kind.MESSAGE)) & (sf.col("tagset_id") == 0))
+        .select(
+            "trace_id",
+            sf.col("hop").alias("depth"),
+            sf.col("dest_node").alias("dest"),
+            sf.call_function("shiftleft", sf.lit(1), sf.col("outcome").cast("int")).alias(
+                "outcome"
+            ),
+            sf.xxhash64("broker").alias("log"),
+            (ended - sf.col("latency_us")).alias("began"),
+            ended.alias("ended"),
+            "weight",
+        )
+        # One exchange for all that follows.
+        .repartition("trace_id")
+        .groupBy("trace_id", "depth", "dest")
+        .agg(
+            sf.bit_or("outcome").alias("outcomes"),
+            sf.max("log").alias("log"),
+            sf.min("began").alias("began"),
+            sf.max("ended").alias("ended"),
+            sf.max("weight").alias("weight"),
+        )
+    )
+    by_depth = Window.partitionBy("trace_id").orderBy("depth", "dest")
+    return (
+        places.withColumn("rank", sf.row_number().over(by_depth))
+        .filter(sf.col("rank") <= MAX_PLACES)
+        .groupBy("trace_id")
+        .agg(
+            sf.collect_list(sf.struct("depth", "dest", "outcomes", "log")).alias("places"),
+            sf.min("began").alias("began"),
+            sf.max("ended").alias("ended"),
+            sf.max("weight").alias("weight"),
+        )
+        .withColumn("places", sf.array_sort("places"))
+    )
+
+
+def _ends_as(place: Column, outcome: Outcome) -> Column:
+    return place["outcomes"].bitwiseAND(1 << outcome) != 0
+
+
+def _depths(outcome: Outcome) -> Column:
+    having = sf.filter(sf.col("places"), lambda place: _ends_as(place, outcome))
+    return sf.transform(having, lambda place: place["depth"])
+
+
+def _dests(places: Column) -> Column:
+    return sf.filter(sf.transform(places, lambda place: place["dest"]), lambda dest: dest != 0)
+
+
+def _path() -> Column:
+    return sf.slice(_dests(sf.col("places")), 1, MAX_PATH)
+
+
+def _is_loop() -> Column:
+    # Places are distinct: a worker that is there twice was come to at two depths.
+    everywhere = sf.array_sort(_dests(sf.col("places")))
+    return sf.when(
+        sf.size(everywhere) != sf.size(sf.array_distinct(everywhere)), _goes_round()
+    ).otherwise(sf.lit(False))
+
+
+def _goes_round() -> Column:
+    until = sf.coalesce(sf.col("there"), sf.lit(_LAST_DEPTH))
+    there = _dests(sf.filter(sf.col("places"), lambda place: place["depth"] <= until))
+    twice_there = sf.size(there) != sf.size(sf.array_distinct(there))
+    # A run of three in the sorted ones.
+    runs = sf.aggregate(
+        sf.array_sort(_dests(sf.col("places"))),
+        sf.struct(
+            sf.lit(0).cast("bigint").alias("dest"),
+            sf.lit(0).alias("run"),
+            sf.lit(0).alias("longest"),
+        ),
+        _count_run,
+        lambda state: state["longest"],
+    )
+    return twice_there | (runs >= 3)
+
+
+def _count_run(state: Column, dest: Column) -> Column:
+    run = sf.when(dest == state["dest"], state["run"] + 1).otherwise(1)
+    return sf.struct(
+        dest.alias("dest"), run.alias("run"), sf.greatest(state["longest"], run).alias("longest")
+    )
+
+
+def _is_black_hole() -> Column:
+    onward = sf.filter(_depths(Outcome.FORWARD), lambda depth: depth < _LAST_DEPTH)
+    expected = sf.transform(onward, lambda depth: (depth + 1).cast("smallint"))
+    unseen = sf.size(sf.array_except(expected, sf.col("depths"))) > 0
+    return unseen & (sf.size("places") < MAX_PLACES)
+
+
+def _is_asymmetric() -> Column:
+    there = sf.col("there")
+    returns = sf.filter(_depths(Outcome.RETURN), lambda depth: depth > there)
+    home = sf.array_min(returns)
+    single = sf.size("depths") == sf.size(sf.array_distinct("depths"))
+    out = sf.filter(sf.col("places"), lambda place: place["depth"] <= there)
+    back = sf.filter(
+        sf.col("places"), lambda place: (place["depth"] >= there) & (place["depth"] <= home)
+    )
+    # The node that asked may have recorded nothing on the way out.
+    asked = sf.slice(_logs(back), -1, 1)
+    differs = _without_repeats(sf.concat(asked, _logs(out))) != sf.reverse(
+        _without_repeats(_logs(back))
+    )
+    return sf.when(home.isNotNull() & single, differs).otherwise(sf.lit(False))
+
+
+def _logs(places: Column) -> Column:
+    return sf.transform(places, lambda place: place["log"])
+
+
+def _without_repeats(logs: Column) -> Column:
+    """Leave of each run of one log one: a message stays on a node for several hops."""
+    empty = sf.array().cast("array<bigint>")
+    return sf.aggregate(
+        logs,
+        empty,
+        lambda kept, log: sf.when(sf.get(kept, sf.size(kept) - 1) == log, kept).otherwise(
+            sf.concat(kept, sf.array(log))
+        ),
+    )

@@ -1,0 +1,45 @@
+"""Who sends how much to whom, of everything and not of a sample."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, functions as sf
+
+from ...protocol.eventlog import Kind, Outcome
+from ._columns import FAILED, is_outcome, minute_of, total_where, with_columns_of
+
+__all__ = ["traffic_matrix"]
+
+
+def traffic_matrix(flows: DataFrame) -> DataFrame:
+    """Count what went from one service to another, for each minute and tag set.
+
+    `frames` and `bytes` are what was handed on: to a destination of a broker, once for each copy,
+    or to a worker that handled it. `failed` are requests that ended as unroutable, rejected,
+    invalid, dropped or failed; where no destination had been chosen they are rows without one
+    (`dest_node` 0). What crossed links is in the audit, not here.
+
+    Args:
+        flows: The table `flows`. A window counts in the minute it began in.
+
+    Returns:
+        The report `traffic_matrix`.
+    """
+    # What a worker handled asks for no tags; a message to a tag query has been handed on before.
+    handled = (
+        (sf.col("kind") == int(Kind.MESSAGE))
+        & (sf.col("tagset_id") == 0)
+        & is_outcome(Outcome.DELIVER)
+    )
+    moved = is_outcome(Outcome.FORWARD) | handled
+    failed = is_outcome(*FAILED)
+    counted = (
+        flows.filter((sf.col("kind") != int(Kind.LINK)) & (moved | failed))
+        .groupBy(minute_of("window_start").alias("minute"), "origin_node", "dest_node", "tagset_id")
+        .agg(
+            total_where(moved, "frames").alias("frames"),
+            total_where(moved, "bytes").alias("bytes"),
+            total_where(failed, "frames").alias("failed"),
+        )
+        .filter((sf.col("frames") > 0) | (sf.col("failed") > 0))
+    )
+    return with_columns_of(counted, "traffic_matrix")
