@@ -49,6 +49,10 @@ class Files(Protocol):
         """
         ...
 
+    def holds(self, handle: int, path: Path) -> bool:
+        """Say whether the file at a path is the one that was locked, and not another."""
+        ...
+
     def list(self, folder: Path) -> list[FileInfo]:
         """Return the plain files in a folder."""
         ...
@@ -115,6 +119,13 @@ class DiskFiles:
             os.close(handle)
             raise
         return handle
+
+    def holds(self, handle: int, path: Path) -> bool:
+        """Say whether the file at a path is the one that was locked, and not another."""
+        try:
+            return os.path.samestat(os.fstat(handle), os.stat(path))  # noqa: PTH116 - as fstat
+        except FileNotFoundError:
+            return False
 
     def list(self, folder: Path) -> list[FileInfo]:
         """Return the plain files in a folder; one that goes meanwhile is left out."""

@@ -15,7 +15,9 @@ Everything else in there is left alone.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,6 +39,7 @@ from ...protocol.eventlog import (
 )
 from .._log import shown
 from ._counts import Counts
+from ._errors import LogInUse
 from ._files import FileInfo, Files
 
 __all__ = ["LogFolder"]
@@ -108,18 +111,35 @@ class LogFolder:
             self.close()
             raise
 
+    def check(self) -> None:
+        """Check that the folder is still the one that was taken.
+
+        Raises:
+            FileNotFoundError: Somebody removed it; see `restore`.
+            OSError: It cannot be looked at.
+        """
+        if self._lock is None or not self._files.holds(self._lock, self.path / _LOCK):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+
     def restore(self) -> None:
         """Make the folder again, with what it is known by, after somebody removed it.
 
         Raises:
-            LogInUse: Another process has made it meanwhile, and has it.
+            LogInUse: Another log is in its place.
             OSError: It cannot be done.
         """
-        self._files.make_folder(self.path)
         self.close()
+        self._files.make_folder(self.path)
         self._lock = self._files.lock(self.path / _LOCK)
-        self._store(_LOG, self.log_id)
-        self._store(_EPOCH, str(self.epoch).encode())
+        try:
+            names = {info.name for info in self._files.list(self.path)}
+            if _LOG in names and self._files.read(self.path / _LOG) != self.log_id:
+                raise LogInUse(str(self.path))
+            self._store(_EPOCH, str(self.epoch).encode())
+            self._store(_LOG, self.log_id)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let the folder go."""

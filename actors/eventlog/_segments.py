@@ -98,6 +98,7 @@ class Segments:
             return False
         parsed = read_header(header)
         try:
+            self._folder.check()
             self._finish_last(first_seq - 1, parsed.started_us)
             if first_seq > self._next_seq:
                 self._tell_gap(parsed, first_seq - 1)
@@ -126,19 +127,20 @@ class Segments:
         if self._handle is None:
             self._lose(kind, records)
             return False
+        if kind in self._written:
+            # Even of a write that fails all may be there: what is lost shows as it is read again.
+            self._written[kind] += records
         try:
             self._files.write(self._handle, chunks)
             if self._fsync == "block":
                 self._files.fsync(self._handle)
         except OSError as error:
             self._fail(error)
-            self._lose(kind, records)
+            self._count.lost_blocks += 1
             return False
         size = sum(map(len, chunks))
         self._size += size
         self._count.bytes += size
-        if kind in self._written:
-            self._written[kind] += records
         return True
 
     def seal(self, last_seq: int, ended_us: int) -> bool:
@@ -171,9 +173,10 @@ class Segments:
     def _create(self, header: bytes, parsed: SegmentHeader) -> None:
         name = segment_name(parsed.epoch, parsed.first_seq)
         path = self._folder.path / (name.removesuffix(SEALED) + OPEN)
-        handle = self._files.create(path)
-        self._path, self._handle, self._header = path, handle, parsed
+        # First what is to be seen to if it cannot be made, or only half.
+        self._path, self._header = path, parsed
         self._written = {_HOPS: 0, _FLOWS: 0, _EVENTS: 0}
+        self._handle = handle = self._files.create(path)
         self._files.write(handle, [header])
         self._size = len(header)
         self._count.bytes += len(header)

@@ -1,0 +1,265 @@
+"""A disk that fails: what is lost is counted and told, and what is kept is whole."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from onward.actors.eventlog import Fsync, LogInUse
+from onward.actors.eventlog._folder import LogFolder
+from tests.actors.eventlog.logs import FOLDER, PER_SEGMENT, Log, options_of, records_on, sealed_on
+from tests.support.log_disk import Fault, Moment, SimulatedDisk, disk_full
+
+AFTERWARDS = 10.0
+"""Seconds; more than `retry_seconds`."""
+
+
+def full_from(number: int, count: int, moment: Moment, code: int = errno.ENOSPC) -> Fault:
+    """So many operations fail from one on."""
+
+    def fault(at: int, name: str) -> tuple[Moment, BaseException] | None:
+        # To look at a disk that is full, and to make room on it, works.
+        if name in {"list", "read", "close", "lock", "unlink"}:
+            return None
+        return disk_full(moment, code) if number <= at < number + count else None
+
+    return fault
+
+
+def lost(log: Log) -> int:
+    return log.count.lost_hops + log.count.lost_flows + log.count.lost_events
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("count", [1, 3, 11])
+@pytest.mark.parametrize("fsync", ["seal", "block", "never"])
+def test_wherever_it_fails_all_is_written_or_counted(
+    fsync: Fsync, count: int, moment: Moment
+) -> None:
+    number, failures = 0, 0
+    while True:
+        disk = SimulatedDisk()
+        log = Log(disk, options_of(fsync=fsync))
+        log.open()
+        disk.operations.clear()
+        disk.fault = full_from(number, count, moment)
+        for _ in range(3):
+            log.segment()
+            disk.now += AFTERWARDS
+        reached = len(disk.operations) > number
+        disk.fault = full_from(0, 0, moment)
+        log.segment()
+        assert log.segments.trouble is None
+        log.close()
+        found = records_on(disk)
+        assert len(found) + lost(log) == log.given
+        assert set(log.sealed) <= set(found)
+        failures += log.count.errors
+        missing = sum(segment.missing for segment in sealed_on(disk))
+        assert missing == lost(log)
+        assert sealed_on(disk)[-1].footer.last_seq == 4 * PER_SEGMENT
+        assert disk.open_handles == 0
+        if not reached:
+            break
+        number += 1
+    assert failures > 10
+
+
+def test_a_failing_disk_is_left_alone_for_a_while() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk, options_of(retry_seconds=5.0))
+    log.open()
+    log.segment()
+    log.begin()
+    disk.fault = full_from(0, 1 << 30, Moment.AMID)
+    log.write()
+    assert log.segments.trouble == f"cannot write {FOLDER}: No space left on device"
+    log.seq += PER_SEGMENT
+    before = len(disk.operations)
+    for _ in range(3):
+        disk.now += 1.0
+        assert not log.begin()
+    assert len(disk.operations) == before
+    disk.now += 3.0
+    assert not log.begin()
+    assert len(disk.operations) > before
+    disk.fault = full_from(0, 0, Moment.AMID)
+    disk.now += 5.0
+    log.segment()
+    assert log.segments.trouble is None
+    assert [segment.missing for segment in sealed_on(disk)] == [0, PER_SEGMENT, 0]
+
+
+def test_a_disk_that_stays_full_to_the_end_leaves_what_a_start_recovers() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    log.begin()
+    disk.operations.clear()
+    disk.fault = full_from(3, 1 << 30, Moment.AMID)
+    log.write()
+    log.close()
+    assert log.segments.trouble is not None
+    disk.fault = full_from(0, 0, Moment.AMID)
+    again = Log(disk)
+    again.open()
+    assert again.count.recovered == 1
+    assert records_on(disk) == log.written
+    assert len(log.written) == 3
+
+
+@pytest.mark.parametrize("moment", Moment)
+def test_a_start_that_fails_lets_the_folder_go_and_may_be_tried_again(moment: Moment) -> None:
+    number = 0
+    while True:
+        disk = SimulatedDisk()
+        log = Log(disk)
+        log.open()
+        log.begin()
+        log.write()
+        log.folder.close()
+        disk.operations.clear()
+        disk.fault = lambda at, name: (
+            disk_full(moment) if at == number and name not in {"close", "lock"} else None  # noqa: B023
+        )
+        again = Log(disk)
+        try:
+            again.open()
+        except OSError:
+            pass
+        else:
+            again.folder.close()
+            if len(disk.operations) <= number:
+                break
+        disk.fault = full_from(0, 0, moment)
+        third = Log(disk)
+        third.open()
+        assert records_on(disk) == log.written
+        third.folder.close()
+        number += 1
+    assert number > 10
+
+
+# --- the folder is removed ----------------------------------------------------------------
+
+
+def test_a_folder_that_is_removed_is_made_again_with_the_same_identity() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    log.segment()
+    log.begin()
+    log.write()
+    disk.remove_folder(FOLDER)
+    log.seq += PER_SEGMENT
+    assert not log.segments.seal(log.seq - 1, 0)
+    assert log.segments.trouble == f"cannot write {FOLDER}: No such file or directory"
+    for _ in range(2):
+        disk.now += AFTERWARDS
+        log.segment()
+    assert log.segments.trouble is None
+    assert disk.contents(FOLDER)["log"] == b"i" * 16
+    assert disk.contents(FOLDER)["epoch"] == b"1"
+    assert lost(log) == 2 * PER_SEGMENT
+    gap, last = sealed_on(disk)
+    assert (gap.header.first_seq, gap.footer.last_seq) == (7, 18)
+    assert gap.missing == 2 * PER_SEGMENT
+    assert last.header.first_seq == 19
+    with pytest.raises(LogInUse):
+        Log(disk).open()
+    log.close()
+
+
+def test_a_folder_that_is_removed_before_the_first_segment_is_made_again() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    disk.remove_folder(FOLDER)
+    log.segment()
+    assert log.segments.trouble == f"cannot write {FOLDER}: No such file or directory"
+    disk.now += AFTERWARDS
+    log.segment()
+    assert [segment.missing for segment in sealed_on(disk)] == [PER_SEGMENT, 0]
+    log.close()
+
+
+def test_a_folder_that_somebody_else_made_again_is_left_to_them() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    log.segment()
+    disk.remove_folder(FOLDER)
+    other = Log(disk)
+    other.folder = LogFolder(disk, FOLDER, other.count, lambda size: b"o" * size)
+    other.open()
+    files = set(disk.contents(FOLDER))
+    for _ in range(2):
+        disk.now += AFTERWARDS
+        log.segment()
+        assert log.segments.trouble is not None
+        assert "another process writes the event log /logs/b" in log.segments.trouble
+    other.folder.close()
+    disk.now += AFTERWARDS
+    log.segment()
+    assert set(disk.contents(FOLDER)) == files
+    assert disk.contents(FOLDER)["log"] == b"o" * 16
+    assert lost(log) == 3 * PER_SEGMENT
+    log.close()
+
+
+def test_a_segment_that_is_deleted_while_it_is_written_is_counted_as_lost() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    log.begin()
+    log.write()
+    disk.unlink(FOLDER / "00000001-0000000000000001.open")
+    log.seq += PER_SEGMENT
+    assert not log.segments.seal(log.seq - 1, 0)
+    disk.now += AFTERWARDS
+    log.segment()
+    assert lost(log) == PER_SEGMENT
+    assert [segment.missing for segment in sealed_on(disk)] == [PER_SEGMENT, 0]
+
+
+# --- what callers leave out ---------------------------------------------------------------
+
+
+def test_a_segment_that_nobody_sealed_is_sealed_when_the_next_begins() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    log.begin()
+    log.write()
+    log.seq += PER_SEGMENT + 4
+    log.segment()
+    log.begin()
+    log.write()
+    log.close()
+    first, second, third = sealed_on(disk)
+    assert (first.missing, second.missing, third.missing) == (4, 0, 0)
+
+
+def test_a_segment_without_a_record_is_deleted() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    log.begin()
+    assert not log.segments.seal(0, 0)
+    assert not log.segments.seal(0, 0)
+    log.segment()
+    log.begin()
+    log.close()
+    assert len(sealed_on(disk)) == 1
+    assert log.count.segments == 1
+
+
+def test_a_segment_all_of_whose_records_were_refused_tells_so() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    log.begin()
+    assert log.segments.seal(5, 0)
+    assert sealed_on(disk)[0].missing == 5
