@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,6 +13,7 @@ from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log
+from ._event_log import add_event_log, attach
 from ._listen import listen
 from ._run import Interrupted, Stop, run
 from ._snapshots import load_routes
@@ -138,6 +139,7 @@ def add_command(commands: Commands) -> None:
         "the services, tags and network addresses of all destinations, as `onward routes` does",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
+    add_event_log(parser, "broker")
     add_log(parser)
     parser.set_defaults(command=_command)
 
@@ -242,7 +244,15 @@ def _command(arguments: argparse.Namespace) -> None:
     listening = _listening(arguments, uris)
     expected = [] if arguments.index is None else load_routes(arguments.index)
     run(
-        lambda stop: serve(stop, uris, options, listening, quiet=arguments.quiet, expected=expected)
+        lambda stop: serve(
+            stop,
+            uris,
+            options,
+            listening,
+            quiet=arguments.quiet,
+            expected=expected,
+            opened=lambda node: attach(node, arguments),
+        )
     )
 
 
@@ -254,6 +264,7 @@ async def serve(
     *,
     quiet: bool = False,
     expected: Sequence[SnapshotRoute] = (),
+    opened: Callable[[Node], Awaitable[None]] | None = None,
 ) -> None:
     """Run a broker until it is to stop.
 
@@ -264,14 +275,18 @@ async def serve(
         listening: Those of the listeners and their connections.
         quiet: Whether to print no totals at the end.
         expected: Destinations to expect from the start.
+        opened: Called with the broker's node before there is a broker on it: to begin its event
+            log.
 
     Raises:
         CommandError: It cannot listen at one of the URIs, or more are expected than it has room
-            for.
+            for; or from `opened`.
         UnknownScheme: There is no transport for one of them.
     """
     async with Node("broker", diagnostics=DiagnosticsOptions()) as node:
         try:
+            if opened is not None:
+                await stop.unless(_called(opened, node))
             broker, listeners = await stop.unless(_open(node, uris, options, listening, expected))
         except Interrupted:
             return
@@ -279,6 +294,10 @@ async def serve(
         totals = _totals(broker, listeners)
     if not quiet:
         print(totals, flush=True)
+
+
+async def _called(opened: Callable[[Node], Awaitable[None]], node: Node) -> None:
+    await opened(node)
 
 
 async def _open(

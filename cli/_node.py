@@ -11,6 +11,7 @@ from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
 from ._arguments import Commands, add_log, address, set_up_log
+from ._event_log import add_event_log, attach
 from ._listen import listen
 from ._reach import SCHEMES, add_tls, tls_of
 from ._run import Interrupted, Stop, run
@@ -136,6 +137,7 @@ def add_command(commands: Commands) -> None:
         help="report each hop of the messages of `onward trace` to whoever sent them",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
+    add_event_log(parser, "node")
     add_log(parser)
     parser.set_defaults(command=_command)
 
@@ -186,6 +188,7 @@ async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
 
 
 async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
+    await attach(node, arguments)
     for own, kind in arguments.worker:
         await node.start(partial(KINDS[kind], tell), address=own)
     for exposed in arguments.expose:

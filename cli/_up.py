@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from ..actors import Node
 from ..actors.topology import KINDS, Outcome, Topology, read
 from ..protocol.topology import Plan, TopologyError, TopologyLimits
 from ._arguments import Commands, add_log, seconds, set_up_log
+from ._event_log import add_event_log, attach
 from ._run import Interrupted, Stop, run
 from ._show import printable, table
 from ._status import CommandError, Status
@@ -74,6 +76,7 @@ def add_command(commands: Commands) -> None:
     )
     # What a node is started with by the command that runs the others too.
     parser.add_argument("--led", action="store_true", help=argparse.SUPPRESS)
+    add_event_log(parser, None)
     add_log(parser)
     parser.set_defaults(command=_command)
 
@@ -117,6 +120,9 @@ def _check_words(plan: Plan, arguments: argparse.Namespace) -> None:
         raise CommandError("--check is for all nodes together, and --node for one", Status.USAGE)
     if arguments.check and not plan.requests:
         raise CommandError("--check: the file has no requests to make", Status.USAGE)
+    if arguments.simulated and arguments.event_log is not None:
+        text = "--event-log is for nodes that run by the clock, and --simulated has its own"
+        raise CommandError(text, Status.USAGE)
     if arguments.simulated and not plan.requests and arguments.duration is None:
         raise CommandError("the file has no requests to make; say --for SECONDS", Status.USAGE)
 
@@ -174,7 +180,10 @@ def _kinds() -> str:
 async def _in_process(stop: Stop, plan: Plan, arguments: argparse.Namespace) -> None:
     try:
         # What is interrupted while it starts stops what it has started.
-        topology = await stop.unless(Topology.start(plan))
+        async def opened(node: Node) -> None:
+            await attach(node, arguments, node.name)
+
+        topology = await stop.unless(Topology.start(plan, opened=opened))
         async with topology:
             for name, uri in topology.uris.items():
                 print(printable(f"{name} | listening {uri}"), flush=True)

@@ -9,6 +9,7 @@ from typing import Final
 from ..actors.topology import RunningNode, factories
 from ..protocol import OnwardError
 from ..protocol.topology import Plan
+from ._event_log import attach
 from ._run import Interrupted, Stop, run
 from ._show import printable
 from ._status import CommandError, Status
@@ -33,19 +34,21 @@ def run_node(plan: Plan, arguments: argparse.Namespace) -> None:
     except LookupError as error:
         raise CommandError(str(error), Status.USAGE) from error
     if arguments.led:
-        run(lambda stop: _led(stop, plan, name))
+        run(lambda stop: lead(stop, plan, name, Steps(), arguments))
     else:
         run(lambda stop: _alone(stop, plan, name, arguments))
 
 
-async def _led(stop: Stop, plan: Plan, name: str) -> None:
-    await lead(stop, plan, name, Steps())
-
-
-async def lead(stop: Stop, plan: Plan, name: str, steps: Steps) -> None:
+async def lead(
+    stop: Stop,
+    plan: Plan,
+    name: str,
+    steps: Steps,
+    arguments: argparse.Namespace | None = None,
+) -> None:
     """Do one step after the other, until their end or a signal; then close them."""
     try:
-        led = _Led(plan, name)
+        led = _Led(plan, name, arguments)
         is_alone = False
         try:
             while True:
@@ -67,7 +70,8 @@ async def lead(stop: Stop, plan: Plan, name: str, steps: Steps) -> None:
 
 
 class _Led:
-    def __init__(self, plan: Plan, name: str) -> None:
+    def __init__(self, plan: Plan, name: str, arguments: argparse.Namespace | None) -> None:
+        self._arguments = arguments
         self._plan = plan
         self._name = name
         self._token = ""
@@ -77,7 +81,7 @@ class _Led:
         """Do a step and say what came of it; tell whether to go on."""
         try:
             said = await self._do(step)
-        except OnwardError as error:
+        except (OnwardError, CommandError) as error:
             said = {"failed": str(error)}
         print(f"{self._token} {encode(said)}", flush=True)
         return "failed" not in said
@@ -89,6 +93,8 @@ class _Led:
             running = RunningNode(self._plan, self._name, made, directory=step["directory"])
             self._running = running
             await running.open()
+            if self._arguments is not None:
+                await attach(running.node, self._arguments, self._name)
             uris = await running.listen()
             for uri in uris.values():
                 print(f"listening {printable(uri)}", flush=True)
@@ -117,6 +123,7 @@ async def _alone(stop: Stop, plan: Plan, name: str, arguments: argparse.Namespac
     running = RunningNode(plan, name, factories(plan, nodes=[name]))
     try:
         await running.open()
+        await attach(running.node, arguments, name)
         for uri in (await stop.unless(running.listen())).values():
             print(f"listening {printable(uri)}", flush=True)
         await stop.unless(running.link(uris, patience=PATIENCE))

@@ -14,6 +14,7 @@ from typing import Any, Final, TextIO
 
 from ..actors.topology import Outcome
 from ..protocol.topology import Plan, RequestPlan
+from ._event_log import words as event_log_words
 from ._run import Interrupted, Stop, run
 from ._show import printable
 from ._status import CommandError, Status
@@ -213,6 +214,7 @@ class _Children:
             sys.executable,
             *("-m", "onward.cli", "up", self._arguments.file),
             *("--node", name, "--led", "--log", self._arguments.log),
+            *event_log_words(self._arguments),
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,

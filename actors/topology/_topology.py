@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Protocol, Self
 
@@ -52,7 +52,12 @@ class Topology:
 
     @classmethod
     async def start(
-        cls, plan: Plan, *, kinds: Mapping[str, Kind] = KINDS, network: Network | None = None
+        cls,
+        plan: Plan,
+        *,
+        kinds: Mapping[str, Kind] = KINDS,
+        network: Network | None = None,
+        opened: Callable[[Node], Awaitable[None]] | None = None,
     ) -> Self:
         """Start everything in a plan.
 
@@ -65,6 +70,8 @@ class Topology:
             network: A simulated network that the nodes are to be in, with the faults that the
                 links have in the plan. All listeners are then names in it; options of listeners
                 and links, which are those of transports, do not matter.
+            opened: Called with each node once it runs, before anything is on it: to give it an
+                event log, say.
 
         Raises:
             TopologyError: A class of a worker cannot be used.
@@ -73,13 +80,18 @@ class Topology:
         made = factories(plan, kinds=kinds)
         topology = cls(plan)
         try:
-            await topology._start(made, network)
+            await topology._start(made, network, opened)
         except BaseException:
             await topology.stop()
             raise
         return topology
 
-    async def _start(self, made: Factories, network: Network | None) -> None:
+    async def _start(
+        self,
+        made: Factories,
+        network: Network | None,
+        opened: Callable[[Node], Awaitable[None]] | None,
+    ) -> None:
         directory = ""
         if network is None and any("{dir}" in each.uri for each in self.plan.listeners):
             directory = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="onward-"))
@@ -97,6 +109,8 @@ class Topology:
             )
             self._running[node.name] = running
             await running.open()
+            if opened is not None:
+                await opened(running.node)
         for running in self._running.values():
             self.uris.update(await running.listen())
         for running in self._running.values():

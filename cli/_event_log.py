@@ -1,0 +1,142 @@
+"""The options of commands that record an event log, and how one is begun."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..protocol.eventlog import EventLogError
+from ._arguments import positive, seconds
+from ._status import CommandError, Status
+
+if TYPE_CHECKING:
+    from ..actors import Node
+
+__all__ = ["add_event_log", "attach", "words"]
+
+DEFAULT_RATE: Final = 0.01
+DEFAULT_SEAL: Final = 60.0
+DEFAULT_BYTES: Final = 10 * 1024 * 1024 * 1024
+DEFAULT_AGE: Final = 7 * 24 * 3600.0
+
+
+def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> None:
+    """Add the options of the event log.
+
+    Args:
+        parser: The command's.
+        default_name: What the log is called if nothing is said; `None`: there are several logs,
+            each with the name of its node.
+    """
+    group = parser.add_argument_group("event log")
+    group.add_argument(
+        "--event-log",
+        metavar="DIR",
+        help="record what is routed, in files in a folder of DIR that has the log's name",
+    )
+    if default_name is not None:
+        group.add_argument(
+            "--event-log-name",
+            metavar="NAME",
+            default=default_name,
+            help="the log's name; no two that write in DIR may have the same (default %(default)s)",
+        )
+    group.add_argument(
+        "--event-log-sample",
+        metavar="RATE",
+        type=_rate,
+        default=DEFAULT_RATE,
+        help="which part of all messages or requests has a record of its own, 0 to 1; counters "
+        "count them all in any case (default %(default)g)",
+    )
+    group.add_argument(
+        "--event-log-seal",
+        metavar="SECONDS",
+        type=_some_seconds,
+        default=DEFAULT_SEAL,
+        help="after how long at most what was recorded can be read (default %(default)g)",
+    )
+    group.add_argument(
+        "--event-log-max-bytes",
+        metavar="BYTES",
+        type=positive,
+        default=DEFAULT_BYTES,
+        help="over so many bytes the oldest files are deleted (default %(default)d)",
+    )
+    group.add_argument(
+        "--event-log-max-age",
+        metavar="SECONDS",
+        type=_some_seconds,
+        default=DEFAULT_AGE,
+        help="files older than that are deleted (default %(default)g)",
+    )
+
+
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate from 0 to 1")
+    return value
+
+
+def _some_seconds(text: str) -> float:
+    value = seconds(text)
+    if not value:
+        raise argparse.ArgumentTypeError("it takes more than 0 seconds")
+    return value
+
+
+def words(arguments: argparse.Namespace) -> list[str]:
+    """Return the options as words of a command line, for a process that is to do the same."""
+    if arguments.event_log is None:
+        return []
+    return [
+        *("--event-log", arguments.event_log),
+        *("--event-log-sample", repr(arguments.event_log_sample)),
+        *("--event-log-seal", repr(arguments.event_log_seal)),
+        *("--event-log-max-bytes", str(arguments.event_log_max_bytes)),
+        *("--event-log-max-age", repr(arguments.event_log_max_age)),
+    ]
+
+
+async def attach(node: Node, arguments: argparse.Namespace, name: str | None = None) -> None:
+    """Begin the event log of a node, if the command line asks for one.
+
+    Args:
+        node: The node, with nothing on it yet that is to be recorded.
+        arguments: The command line.
+        name: The log's name; by default what the command line says.
+
+    Raises:
+        CommandError: The name is none or in use, or the folder cannot be written.
+    """
+    if arguments.event_log is None:
+        return
+    # It takes its time to import; most run without.
+    from ..actors.eventlog import EventLog, LogInUse, LogOptions
+
+    called: str = name or arguments.event_log_name
+    try:
+        options = LogOptions(
+            Path(arguments.event_log),
+            called,
+            sample_rate=arguments.event_log_sample,
+            seal_seconds=arguments.event_log_seal,
+            max_bytes=arguments.event_log_max_bytes,
+            max_age_seconds=arguments.event_log_max_age,
+        )
+    except (EventLogError, ValueError) as error:
+        raise CommandError(f"--event-log: {error}", Status.USAGE) from error
+    try:
+        await EventLog.attach(node, options)
+    except LogInUse as error:
+        raise CommandError(f"--event-log: {error}") from error
+    except OSError as error:
+        folder = options.directory / called
+        text = f"--event-log: cannot write to {folder}: {error.strerror or error}"
+        raise CommandError(text) from error
