@@ -1,3 +1,43 @@
-"""What was routed, resolved again with another table or another method."""
+"""What was routed, resolved again with another table or another method.
 
-__all__: list[str] = []
+A rehearsal takes the requests of an event log and resolves each twice, by the code that a broker
+runs: with the table and the methods as they are, and as they would be. What goes elsewhere has
+*moved*; what had a route and has none is *lost*; the other way round it is *gained*.
+
+```python
+with replay(spark, hops, tagsets, "now.onwx", "then.onwx", shard_new="jump") as result:
+    print(result.totals, check_gates(result.totals, max_moved=0.1, fail_if_lost=True))
+    result.summary.show()
+```
+"""
+
+from ._gates import MIN_FRAMES_EACH, GateFailed, ReplayTotals, check_gates
+from ._questions import MethodSet, Question, read_question
+from ._rehearsal import MAX_REMEMBERED_MEMBERS, MAX_REMEMBERED_SETS, Plan, Rehearsal
+from ._replay import ReplayResult, frames_of, replay
+from ._resolver import Resolver, Standing
+from ._tables import MAX_TABLES, Table, open_table
+from ._turns import turn_of
+
+__all__ = [
+    "MAX_REMEMBERED_MEMBERS",
+    "MAX_REMEMBERED_SETS",
+    "MAX_TABLES",
+    "MIN_FRAMES_EACH",
+    "GateFailed",
+    "MethodSet",
+    "Plan",
+    "Question",
+    "Rehearsal",
+    "ReplayResult",
+    "ReplayTotals",
+    "Resolver",
+    "Standing",
+    "Table",
+    "check_gates",
+    "frames_of",
+    "open_table",
+    "read_question",
+    "replay",
+    "turn_of",
+]

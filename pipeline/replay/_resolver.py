@@ -1,0 +1,109 @@
+"""Where one frame goes, by the broker's own code; what the fast way is held against."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from ...protocol.broker import RoutingType
+from ._questions import Code, MethodSet, Question
+from ._tables import Numbers, Table
+from ._turns import fraction, next_turn
+
+__all__ = ["Resolver", "Standing", "weighted_place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A candidate of which nothing is known but who it is: it has nothing in hand."""
+
+    route_id: bytes
+    weight: float
+    outstanding: int = 0
+    latency: float = 0.0
+
+
+class Resolver:
+    """Resolves one frame at a time with one table and its methods.
+
+    Shards are placed by `Sharding.prepare` and `Placement.pick`, with a load of 0 for all. Methods
+    of unicast that have no state are asked as they are, with lots drawn from the frame's turn;
+    nothing is in anybody's hand, and no latency is known, so that `least-outstanding` and
+    `peak-ewma` take the first that they draw. Those that have a state are what they come to
+    over many requests: `round-robin` is the remainder of the turn, `weighted` a lot by weight. A
+    plug-in is made anew for each frame.
+
+    Args:
+        table: The table.
+        methods: What may choose.
+    """
+
+    def __init__(self, table: Table, methods: MethodSet) -> None:
+        self._table: Final = table
+        self._methods: Final = methods
+
+    def candidates(self, question: Question) -> Numbers:
+        """Return the routes that carry the tags asked for."""
+        return self._table.resolve(question.query)
+
+    def place(self, question: Question, numbers: Numbers, key: int) -> int:
+        """Return the place of the candidate that gets a frame, of one or more.
+
+        Args:
+            question: What is asked for; not by a multicast.
+            numbers: The candidates.
+            key: The hash of the tags that choose, or the frame's turn.
+        """
+        name = self._methods.method(question)
+        ids = [self._table.snapshot.route_id(number) for number in numbers.tolist()]
+        if question.routing is RoutingType.SHARD:
+            at = self._methods.sharding(name).prepare(ids).pick(key, _nothing)
+        elif name == "roundrobin":
+            at = key % len(ids)
+        elif name == "weighted":
+            at = weighted_place(self._table.weights(numbers).tolist(), key)
+        else:
+            weights = self._table.weights(numbers).tolist()
+            standing = [Standing(*each) for each in zip(ids, weights, strict=True)]
+            at = self._methods.balancer(name).pick(standing, 0.0, _lots(key))
+        # As the broker does with a plug-in that is wrong.
+        return at if 0 <= at < len(ids) else key % len(ids)
+
+    def route(self, question: Question, key: int) -> tuple[int, ...]:
+        """Return who gets a frame, as the lake names routes: nobody, one, or all of a multicast."""
+        numbers = self.candidates(question)
+        if not len(numbers):
+            return ()
+        if self._methods.code(question) is Code.ALL:
+            return tuple(self._table.keys(numbers).tolist())
+        at = self.place(question, numbers, key)
+        return (int(self._table.keys(numbers[at : at + 1])[0]),)
+
+
+def weighted_place(weights: list[float], turn: int) -> int:
+    """Return whose lot it is, by weight; in turn if nobody has any."""
+    shares = list(accumulate(weights))
+    if not shares[-1] > 0:
+        return turn % len(weights)
+    at = bisect_right(shares, fraction(turn) * shares[-1])
+    # A fraction just below 1 may be rounded up to all there is.
+    return min(at, max(at for at, weight in enumerate(weights) if weight > 0))
+
+
+def _nothing(_: int) -> int:
+    return 0
+
+
+def _lots(turn: int) -> Callable[[], float]:
+    state = turn
+
+    def draw() -> float:
+        nonlocal state
+        drawn = fraction(state)
+        state = next_turn(state)
+        return drawn
+
+    return draw

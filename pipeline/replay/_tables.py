@@ -1,0 +1,148 @@
+"""Routing tables as files, opened where the frames are: mapped, kept, and read where needed."""
+
+from __future__ import annotations
+
+import mmap
+from collections import OrderedDict
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.broker import MAX_WEIGHT, Query, Snapshot, SnapshotError, read_snapshot
+from ...protocol.eventlog import route_key
+from .._errors import TableUnreadable
+
+__all__ = ["MAX_TABLES", "Numbers", "Table", "open_table", "shown_path"]
+
+MAX_TABLES: Final = 4
+"""Tables that one process keeps open; the one not used for longest is closed."""
+
+MAX_POINTS: Final = 50_000
+"""Routes whose points on a ring a table keeps, 512 bytes each; at the limit all are forgotten."""
+
+MAPPED: Final = b"ONWX"
+
+Numbers: TypeAlias = npt.NDArray[np.uint32]
+"""Numbers of routes in a table, in the order of the route ids."""
+
+_opened: OrderedDict[tuple[str, int, int], Table] = OrderedDict()
+
+
+class Table:
+    """A table that is open.
+
+    What is worked out of a route's id is kept for as long as the table is, 25 bytes a route: the
+    number it has in the lake, and the two words of its score.
+
+    Attributes:
+        snapshot: Its routes and tags.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot: Final = snapshot
+        count = len(snapshot)
+        self._keys: npt.NDArray[np.int64] = np.zeros(count, np.int64)
+        self._known: npt.NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self._factors: npt.NDArray[np.uint64] = np.zeros(count, np.uint64)
+        self._summands: npt.NDArray[np.uint64] = np.zeros(count, np.uint64)
+        self._scored: npt.NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self._points: dict[int, npt.NDArray[np.uint64]] = {}
+
+    def resolve(self, query: Query) -> Numbers:
+        """Return the routes that carry all tags of a query."""
+        return np.array(self.snapshot.resolve(query).to_array(), np.uint32)
+
+    def keys(self, numbers: Numbers) -> npt.NDArray[np.int64]:
+        """Return the `route_id` of routes, as the lake has it."""
+        missing = numbers[~self._known[numbers]]
+        for number in np.unique(missing).tolist():
+            self._keys[number] = route_key(self.snapshot.route_id(number))
+            self._known[number] = True
+        return self._keys[numbers]
+
+    def words(self, numbers: Numbers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Return what the scores of routes are made of: see `protocol.broker.Rendezvous`."""
+        missing = numbers[~self._scored[numbers]]
+        for number in np.unique(missing).tolist():
+            words = blake2b(self.snapshot.route_id(number), digest_size=16).digest()
+            self._factors[number] = int.from_bytes(words[:8]) | 1
+            self._summands[number] = int.from_bytes(words[8:])
+            self._scored[number] = True
+        return self._factors[numbers], self._summands[numbers]
+
+    def ring(self, numbers: Numbers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Return points on a ring and the place of whose they are: see `BoundedRing`."""
+        points = np.concatenate([self._points_of(number) for number in numbers.tolist()])
+        owners = np.repeat(np.arange(len(numbers)), len(points) // len(numbers))
+        order = np.argsort(points, kind="stable")
+        return points[order], owners[order]
+
+    def _points_of(self, number: int) -> npt.NDArray[np.uint64]:
+        found = self._points.get(number)
+        if found is None:
+            if len(self._points) >= MAX_POINTS:
+                self._points.clear()
+            route_id = self.snapshot.route_id(number)
+            digests = b"".join(blake2b(route_id + bytes((part,))).digest() for part in range(8))
+            found = self._points[number] = np.frombuffer(digests, ">u8").astype(np.uint64)
+        return found
+
+    def weights(self, numbers: Numbers) -> npt.NDArray[np.float64]:
+        """Return the weights of routes as `Weighted` counts them."""
+        said = [self.snapshot.route(number).weight for number in numbers.tolist()]
+        return np.minimum(np.array(said, np.float64), MAX_WEIGHT)
+
+
+def open_table(path: str) -> Table:
+    """Open a table, or return it if it is open and the file is as it was.
+
+    Args:
+        path: A snapshot or lines of JSON; or the name of a file that Spark was given (`--files`).
+
+    Raises:
+        TableUnreadable: It is not there, or neither, or damaged.
+    """
+    file = _found(path)
+    try:
+        status = file.stat()
+        key = str(file), status.st_mtime_ns, status.st_size
+        table = _opened.get(key)
+        if table is None:
+            table = _opened[key] = Table(read_snapshot(_contents(file)))
+    except OSError as error:
+        raise TableUnreadable(path, error.strerror or str(error)) from None
+    except SnapshotError as error:
+        raise TableUnreadable(path, str(error)) from None
+    _opened.move_to_end(key)
+    if len(_opened) > MAX_TABLES:
+        _opened.popitem(last=False)
+    return table
+
+
+def _found(path: str) -> Path:
+    file = Path(path)
+    if not file.exists() and len(file.parts) == 1:
+        from pyspark import SparkFiles
+
+        sent = Path(SparkFiles.get(path))
+        if sent.exists():
+            return sent
+    return file
+
+
+def _contents(file: Path) -> bytes | memoryview:
+    """Map a snapshot into memory; the map goes when nothing looks at it any more."""
+    with file.open("rb") as opened:
+        if opened.read(len(MAPPED)) != MAPPED:
+            opened.seek(0)
+            return opened.read()
+        return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def shown_path(path: str | Path) -> str:
+    """Return a path as the executors are to look it up."""
+    file = Path(path)
+    return str(file.absolute()) if file.exists() else str(path)
