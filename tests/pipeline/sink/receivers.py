@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -59,7 +59,7 @@ class Rows:
 @contextmanager
 def a_node(
     rows: Callable[[tuple[bytes, ...], BatchRows], None],
-) -> Iterator[tuple[str, BatchWorker]]:
+) -> Generator[tuple[str, BatchWorker]]:
     """A node that takes batches at `rows`; give its URI, and its worker."""
     loop, worker = Loop(), BatchWorker(rows)
 
@@ -123,7 +123,7 @@ class Services:
 
 
 @contextmanager
-def services(*names: str) -> Iterator[Services]:
+def services(*names: str) -> Generator[Services]:
     made = Services(names)
     made.run(made.start())
     try:
