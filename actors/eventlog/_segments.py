@@ -81,11 +81,6 @@ class Segments:
         self.trouble: str | None = None
         """What the disk says, as long as it fails."""
 
-    @property
-    def taking(self) -> bool:
-        """Whether there is a segment to write to."""
-        return self._handle is not None
-
     # --- what a caller does ---------------------------------------------------------------
 
     def begin(self, header: bytes, first_seq: int) -> bool:

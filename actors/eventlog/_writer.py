@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Final, NamedTuple
 
 from ...protocol.eventlog import SegmentFooter, block_header, read_footer, record_count
@@ -82,7 +82,7 @@ class LogWriter:
         self._segments = Segments(
             disk, self._folder, options, self._count, clock, self._janitor.add
         )
-        self._queue: SimpleQueue[_Begin | _Append | _Seal | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Begin | _Append | _Seal | Event | None] = SimpleQueue()
         self._thread: Thread | None = None
         # Bytes put by one thread and done by the other; neither number has two writers.
         self._put = 0
@@ -200,6 +200,21 @@ class LogWriter:
             pending=self.pending, refused_blocks=self._refused_blocks, **asdict(self._count)
         )
 
+    def flush(self, timeout: float) -> bool:
+        """Wait until all that was given so far is written, or dropped. It waits for the disk.
+
+        Args:
+            timeout: How long, in seconds.
+
+        Returns:
+            Whether it is.
+        """
+        if self._thread is None or not self._thread.is_alive():
+            return True
+        done = Event()
+        self._queue.put(done)
+        return done.wait(timeout)
+
     def close(self, timeout: float) -> None:
         """Write what waits, end the thread, and let the folder go. It waits for the disk.
 
@@ -233,11 +248,13 @@ class LogWriter:
             _logger.exception("the event log %s failed", self._options.name)
             self._count.errors += 1
 
-    def _do(self, task: _Begin | _Append | _Seal) -> None:
+    def _do(self, task: _Begin | _Append | _Seal | Event) -> None:
         if isinstance(task, _Append):
             self._write(task)
         elif isinstance(task, _Begin):
             self._begin(task)
+        elif isinstance(task, Event):
+            task.set()
         else:
             self._segments.seal(task.footer.last_seq, task.footer.ended_us)
             self._done += task.size

@@ -134,8 +134,10 @@ def records_on(disk: SimulatedDisk) -> list[tuple[int, int]]:
         header, footer = segment.header, segment.footer
         assert header.first_seq == due.get(header.epoch, 1), "a gap that no segment tells"
         due[header.epoch] = footer.last_seq + 1
-        found = [*segment.hops(), *segment.flows(), *segment.events]
-        records += [(header.epoch, record.seq) for record in found]
+        found = [hop.seq for hop in segment.hops()]
+        found += [flow.seq for flow in segment.flows()]
+        found += [event.seq for event in segment.events]
+        records += [(header.epoch, seq) for seq in found]
         assert segment.missing == footer.last_seq - header.first_seq + 1 - len(found)
     assert len(set(records)) == len(records), "a record twice"
     return sorted(records)

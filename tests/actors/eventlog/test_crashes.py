@@ -82,7 +82,7 @@ def test_a_power_cut_anywhere_loses_nothing_that_was_to_last(
 @pytest.mark.parametrize("survival", Survival)
 def test_a_power_cut_during_recovery_loses_nothing_either(survival: Survival) -> None:
     first = operations(SimulatedDisk(), "seal")
-    for number in range(first // 2, first, 5):
+    for number in range(first // 2, first, 9):
         again = SimulatedDisk()
         log, _ = run_until(again, "seal", crash_at(number, Moment.AMID))
         again.crash(Survival.EVERYTHING)

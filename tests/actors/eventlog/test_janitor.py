@@ -1,0 +1,123 @@
+"""Segments that are too old or too many are deleted, the oldest first."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+
+from tests.actors.eventlog.logs import FOLDER, Log, options_of
+from tests.support.log_disk import SimulatedDisk, disk_full
+
+ACKS = FOLDER / ".acks"
+
+
+def names(disk: SimulatedDisk) -> list[str]:
+    return sorted(name for name in disk.contents(FOLDER) if name.endswith(".seg"))
+
+
+def log_of(disk: SimulatedDisk, **options: object) -> Log:
+    log = Log(disk, options_of(**options))
+    log.open()
+    return log
+
+
+def ack(disk: SimulatedDisk, reader: str, said: object) -> None:
+    disk.put(
+        ACKS / f"{reader}.json", said if isinstance(said, bytes) else json.dumps(said).encode()
+    )
+
+
+def size_of_one() -> int:
+    disk = SimulatedDisk()
+    log = log_of(disk)
+    log.segment()
+    return len(disk.contents(FOLDER)[names(disk)[0]])
+
+
+def test_segments_over_the_limit_of_bytes_are_deleted_the_oldest_first() -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk, max_bytes=3 * size_of_one() + 10)
+    for _ in range(5):
+        log.segment()
+    assert len(names(disk)) == 3
+    assert names(disk)[-1] == "00000001-0000000000000019.seg"
+    assert log.count.deleted_by_bytes == 2
+    assert (log.count.deleted_by_age, log.count.deleted_unread) == (0, 0)
+
+
+def test_segments_that_are_too_old_are_deleted_but_for_the_newest() -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk, max_age_seconds=100.0)
+    for _ in range(3):
+        log.segment()
+        disk.now += 60.0
+    assert len(names(disk)) == 2
+    log.close()
+    disk.now += 1e6
+    again = log_of(disk, max_age_seconds=100.0)
+    again.janitor.clean()
+    assert names(disk) == ["00000001-000000000000000d.seg"]
+    assert again.count.deleted_by_age == 1
+
+
+def test_the_newest_segment_stays_however_large_it_is() -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk, max_bytes=1)
+    for _ in range(3):
+        log.segment()
+        assert len(names(disk)) == 1
+
+
+@pytest.mark.parametrize(
+    ("acks", "unread"),
+    [
+        ({}, 0),
+        ({"a": {"segment": "00000001-0000000000000007.seg"}}, 1),
+        ({"a": {"segment": "00000009-0000000000000001.seg"}}, 0),
+        ({"a": {"segment": "00000009-0000000000000001.seg"}, "b": {"segment": "none"}}, 3),
+        ({"a": b"{"}, 3),
+        ({"a": [1]}, 3),
+        ({"a": {}}, 3),
+        ({"a": {"segment": 5}}, 3),
+        ({"a": b"[" * 100_000}, 3),
+    ],
+)
+def test_what_somebody_had_not_read_is_counted(
+    acks: dict[str, object], unread: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimulatedDisk()
+    for reader, said in acks.items():
+        ack(disk, reader, said)
+    log = log_of(disk, max_bytes=1)
+    for _ in range(4):
+        log.segment()
+    assert log.count.deleted_by_bytes == 3
+    assert log.count.deleted_unread == unread
+    assert caplog.text.count("before all who read the log") == min(unread, 1)
+
+
+def test_what_cannot_be_deleted_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk, max_bytes=1)
+    log.segment()
+    disk.fault = lambda at, name: disk_full(code=errno.EACCES) if name == "unlink" else None
+    log.segment()
+    assert len(names(disk)) == 2
+    assert log.count.errors == 1
+    assert "cannot be deleted: Permission denied" in caplog.text
+    disk.fault = lambda at, name: None
+    log.segment()
+    assert len(names(disk)) == 1
+
+
+def test_what_somebody_else_deleted_is_gone() -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk, max_bytes=1)
+    log.segment()
+    disk.unlink(FOLDER / names(disk)[0])
+    log.segment()
+    log.segment()
+    assert len(names(disk)) == 1
+    assert log.count.errors == 0
