@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -56,7 +56,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 @contextmanager
-def locked(path: Path, *, wait: float = 0.0) -> Iterator[None]:
+def locked(path: Path, *, wait: float = 0.0) -> Generator[None]:
     """Hold a lock that ends with the process.
 
     Args:

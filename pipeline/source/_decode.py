@@ -133,7 +133,7 @@ def decode_batches(
         ids = _Ids(segment)
         last = 0
         for chunk in _chunks(bodies, max_rows and max_rows * layout.itemsize):
-            rows = np.frombuffer(chunk, dtype=layout)
+            rows: Any = np.frombuffer(chunk, dtype=layout)
             last = _check_order(rows["seq"], last, path)
             rows = _within(rows, rows[when], since, until)
             if len(rows):
@@ -180,7 +180,7 @@ def _records(rows: Any, columns: Mapping[str, str], segment: Segment, ids: _Ids,
             try:
                 made.append(pa.array(np.take(getattr(ids, table), rows[field])))
             except IndexError:
-                raise SegmentDamaged(path, f"a {field} that has no number in it") from None
+                raise SegmentDamaged(path, f"a number for {field} that it does not give") from None
         elif name == "broker":
             made.append(constant(segment.header.broker, kind, len(rows)))
         elif name == "epoch":

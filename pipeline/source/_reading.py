@@ -7,7 +7,7 @@ is idle writes an empty one each minute.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +36,9 @@ _log = logging.getLogger(__name__)
 _MARGIN: Final = 86_400_000_000
 """Microseconds: events may be older than their segment, as long as what they tell of took."""
 
-_REFERENCES: Final = dict.fromkeys(("origin_node", "dest_node", "route_id", "tagset_id"), "bigint")
+_REFERENCES: Final[Mapping[str, str]] = dict.fromkeys(
+    ("origin_node", "dest_node", "route_id", "tagset_id"), "bigint"
+)
 
 
 class Segments(InputPartition):
@@ -162,8 +164,8 @@ def _checked(info: SegmentInfo, options: Options) -> SegmentInfo:
 
 def _row(info: SegmentInfo) -> dict[str, object]:
     header, footer = info.header, info.footer
-    row: dict[str, object] = dict.fromkeys(columns_of(EVENT_TABLES["segments"]))
-    row |= {
+    row: dict[str, object] = {
+        **dict.fromkeys(columns_of(EVENT_TABLES["segments"])),
         "broker": info.broker,
         "epoch": info.epoch,
         "first_seq": info.first_seq,

@@ -80,10 +80,14 @@ class Truth:
     def keys(self) -> set[tuple[str, int, int]]:
         """Broker, epoch and number of everything."""
         return {
-            (self.broker, segment.epoch, each.seq)
+            (self.broker, segment.epoch, seq)
             for segment in self.segments
-            for each in (*segment.hops, *segment.flows, *segment.events)
+            for seq in _seqs(segment.hops, segment.flows, segment.events)
         }
+
+
+def _seqs(hops: Sequence[Hop], flows: Sequence[Flow], events: Sequence[RouteEvent]) -> list[int]:
+    return [*(hop.seq for hop in hops), *(flow.seq for flow in flows), *(e.seq for e in events)]
 
 
 def log_id_of(broker: str, seed: int = 0) -> bytes:
@@ -105,7 +109,7 @@ def write_segment(
     ended_us: int | None = None,
 ) -> Written:
     """Write one sealed segment into `<directory>/<broker>/`."""
-    seqs = [each.seq for each in (*hops, *flows, *events)]
+    seqs = _seqs(hops, flows, events)
     last = max(seqs, default=header.first_seq - 1) if last_seq is None else last_seq
     footer = SegmentFooter(
         len(hops),
