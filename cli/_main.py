@@ -12,6 +12,7 @@ from ..protocol import OnwardError
 from . import (
     _broker,
     _draw,
+    _events,
     _message,
     _node,
     _pipeline,
@@ -95,5 +96,6 @@ def _parser() -> argparse.ArgumentParser:
     _statistics.add_command(commands)
     _up.add_command(commands)
     _draw.add_command(commands)
+    _events.add_command(commands)
     _pipeline.add_command(commands)
     return parser

@@ -1,0 +1,144 @@
+"""Finds the event logs under a path, and holds them against what the format promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..protocol.eventlog import (
+    OPEN,
+    SEALED,
+    EventLogError,
+    Segment,
+    parse_segment_name,
+    read_segment,
+)
+from ._status import CommandError
+
+__all__ = ["Check", "check_log", "find_logs", "read_file"]
+
+
+def find_logs(path: Path) -> dict[Path, list[Path]]:
+    """Return the logs at a path, each with its sealed segments in order.
+
+    Args:
+        path: A segment, the folder of a log, or a folder of such folders. What else is in
+            there is passed over.
+
+    Raises:
+        CommandError: There is no log.
+        OSError: It cannot be looked at.
+    """
+    if path.is_file():
+        return {path.parent: [path]}
+    found = _segments(path)
+    if found:
+        return {path: found}
+    logs = {each: _segments(each) for each in sorted(path.iterdir()) if each.is_dir()}
+    logs = {folder: segments for folder, segments in logs.items() if segments}
+    if not logs:
+        raise CommandError(
+            f"no sealed segment under {path}: one is sealed each minute, and as the broker stops"
+        )
+    return logs
+
+
+def _segments(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.glob(f"*{SEALED}") if _is_segment(each.name))
+
+
+def _is_segment(name: str) -> bool:
+    try:
+        parse_segment_name(name)
+    except EventLogError:
+        return False
+    return True
+
+
+def read_file(path: Path) -> Segment:
+    """Read a segment.
+
+    Raises:
+        CommandError: It is damaged, unfinished or of a later format.
+        OSError: It cannot be read.
+    """
+    try:
+        return read_segment(path.read_bytes())
+    except EventLogError as error:
+        raise CommandError(f"{path}: {error}") from error
+
+
+@dataclass(slots=True)
+class Check:
+    """What was found of a log."""
+
+    segments: int = 0
+    epochs: int = 0
+    hops: int = 0
+    flows: int = 0
+    events: int = 0
+    missing: int = 0
+    notes: list[str] = field(default_factory=list[str])
+    """What is not wrong, but good to know."""
+    problems: list[str] = field(default_factory=list[str])
+
+
+def check_log(folder: Path, segments: list[Path]) -> Check:
+    """Look at every record of a log, and at what is between its segments.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    check = Check()
+    identities: set[bytes] = set()
+    names: set[str] = set()
+    at: tuple[int, int] | None = None
+    for path in segments:
+        try:
+            segment = read_segment(path.read_bytes())
+            segment.check()
+        except EventLogError as error:
+            check.problems.append(f"{path.name}: {error}")
+            at = None
+            continue
+        header, footer = segment.header, segment.footer
+        check.segments += 1
+        check.hops += footer.hops
+        check.flows += footer.flows
+        check.events += footer.events
+        check.missing += segment.missing
+        identities.add(header.log)
+        names.add(header.broker)
+        if _is_segment(path.name) and (header.epoch, header.first_seq) != parse_segment_name(
+            path.name
+        ):
+            check.problems.append(f"{path.name}: it is another segment, renamed")
+        check.epochs += at is None or at[0] != header.epoch
+        check.problems += _between(path, at, header.epoch, header.first_seq)
+        at = header.epoch, footer.last_seq + 1
+    if len(identities) > 1:
+        check.problems.append("segments of several logs: two brokers have written under one name")
+    for name in sorted(names - {folder.name}):
+        check.notes.append(f"segments say that the log is called {name}")
+    check.notes += _others(folder)
+    return check
+
+
+def _between(path: Path, at: tuple[int, int] | None, epoch: int, first: int) -> Iterator[str]:
+    """Say what is not there in front of a segment; of the first one nothing is known."""
+    if at is None:
+        return
+    due = at[1] if at[0] == epoch else 1
+    if first > due:
+        yield f"{path.name}: the events {due} to {first - 1} before it are not there"
+    elif first < due:
+        yield f"{path.name}: the events {first} to {due - 1} are there twice"
+
+
+def _others(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.iterdir()):
+        if path.name.endswith(".bad"):
+            yield f"{path.name} was set aside, as it could not be read"
+        elif path.name.endswith(OPEN) and _is_segment(path.name):
+            yield f"{path.name} is being written, or was left open"

@@ -1,0 +1,265 @@
+"""`onward events`: what it prints of an event log, and what it finds wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from onward.cli import main
+from onward.cli._status import Status
+from onward.protocol.broker import RoutingType, TagList
+from onward.protocol.eventlog import (
+    Asked,
+    EventName,
+    Flag,
+    Flow,
+    Hop,
+    Kind,
+    Outcome,
+    RouteEvent,
+    SegmentFooter,
+    SegmentHeader,
+    events_block,
+    flows_block,
+    hops_block,
+    names_block,
+    routes_block,
+    segment_name,
+    tagsets_block,
+)
+
+STARTED = 1_700_000_000_000_000
+HEADER = SegmentHeader("shop", bytes(16), 1, 1, STARTED, 0.5)
+TAGS: TagList = ((1, "orders"),)
+
+
+def segment(header: SegmentHeader, *, count: int = 3, **wrong: int) -> bytes:
+    """A flow, a hop and an event, and how many numbers were given."""
+    seq = header.first_seq
+    flow = Flow(seq, STARTED, 10_000, 1, 2, 1, 1, Kind.RESPONSE, Outcome.FORWARD, 12, 3400)
+    hop = Hop(
+        seq + 1,
+        STARTED + 1,
+        0xBEEF,
+        0xF00D,
+        Kind.FIRE_AND_FORGET,
+        Outcome.DELIVER,
+        0,
+        Flag.SHARD,
+        1,
+        2,
+        1,
+        1,
+        250,
+        64,
+        2,
+    )
+    event = RouteEvent(
+        seq + 2, STARTED + 2, EventName.DOWN, bytes(16), "orders", TAGS, "it\x1bwent"
+    )
+    return b"".join(
+        [
+            header.serialize(),
+            names_block(["web", "orders"]),
+            routes_block([bytes(16)]),
+            tagsets_block([Asked(TAGS, RoutingType.SHARD, "jump")]),
+            flows_block([flow]),
+            hops_block([replace(hop, **wrong)]),
+            events_block([event]),
+            SegmentFooter(1, 1, 1, seq + count - 1, STARTED + 60_000_000).serialize(),
+        ]
+    )
+
+
+def put(folder: Path, header: SegmentHeader, **options: int) -> Path:
+    folder.mkdir(exist_ok=True, parents=True)
+    path = folder / segment_name(header.epoch, header.first_seq)
+    path.write_bytes(segment(header, **options))
+    return path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of two segments of one epoch and one of another."""
+    folder = tmp_path / "shop"
+    put(folder, HEADER)
+    put(folder, replace(HEADER, first_seq=4))
+    put(folder, replace(HEADER, epoch=2))
+    return folder
+
+
+def test_it_prints_what_was_recorded_in_its_order(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["events", str(log)]) == Status.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 9
+    asked = "[@shard @method=jump service=orders]"
+    assert lines[:3] == [
+        (
+            f"2023-11-14T22:13:20.000000Z shop 1:1 flow response forward web -> orders {asked} "
+            "12 frames, 3400 bytes in 10000 ms"
+        ),
+        (
+            "2023-11-14T22:13:20.000001Z shop 1:2 hop fire-and-forget deliver web -> orders "
+            f"{asked} 250 us, 64 bytes, trace 000000000000beef"
+        ),
+        (
+            "2023-11-14T22:13:20.000002Z shop 1:3 event down 00000000-0000-0000-0000-000000000000 "
+            "orders service=orders (it\\x1bwent)"
+        ),
+    ]
+
+
+def test_it_prints_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", str(log), "--json", "--limit", "3"]) == Status.OK
+    told = capsys.readouterr()
+    assert "there are more" in told.err
+    flow, hop, event = map(json.loads, told.out.splitlines())
+    assert (flow["type"], flow["frames"], flow["window_ms"]) == ("flow", 12, 10_000)
+    assert (hop["type"], hop["flags"], hop["weight"]) == ("hop", ["shard"], 2)
+    assert (hop["trace"], hop["shard_hash"]) == ("000000000000beef", "000000000000f00d")
+    assert (event["event"], event["tags"]) == ("down", ["service=orders"])
+
+
+@pytest.mark.parametrize("sort", ["hops", "flows", "events"])
+def test_it_prints_one_sort(log: Path, sort: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", str(log), "--only", sort, "--json"]) == Status.OK
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["type"] for line in lines] == [sort[:-1]] * 3
+
+
+def test_what_refers_to_nothing_and_has_no_word_is_printed_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nobody = {"origin": 0, "dest": 0, "route": 0, "tagset": 0, "kind": 99, "flags": 0}
+    path = put(tmp_path / "shop", HEADER, **nobody, ts_us=(1 << 63) - 1)
+    assert main(["events", str(path), "--only", "hops"]) == Status.OK
+    assert capsys.readouterr().out == (
+        "9223372036854775807 us shop 1:2 hop 99 deliver - -> - 250 us, 64 bytes, "
+        "trace 000000000000beef\n"
+    )
+    assert main(["events", str(path), "--only", "hops", "--json"]) == Status.OK
+    assert json.loads(capsys.readouterr().out)["shard_hash"] is None
+
+
+def test_it_prints_a_line_for_each_segment(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", str(log.parent), "--segments", "--limit", "2"]) == Status.OK
+    told = capsys.readouterr()
+    headings, first, _ = told.out.splitlines()
+    assert headings.split()[0] == "SEGMENT"
+    assert first.split() == [
+        "00000001-0000000000000001.seg",
+        "shop",
+        "2023-11-14T22:13:20.000000Z",
+        "1",
+        "1",
+        "1",
+        "0",
+        "0.5",
+    ]
+    assert "there are more" in told.err
+    assert main(["events", str(log), "--segments", "--json"]) == Status.OK
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["epoch"], row["first_seq"], row["last_seq"]) for row in rows] == [
+        (1, 1, 3),
+        (1, 4, 6),
+        (2, 1, 3),
+    ]
+
+
+# --- checks -------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_whole_passes(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(log, replace(HEADER, epoch=2, first_seq=4), count=10)
+    (log / "notes.seg").write_bytes(b"not of ours")
+    (log / "00000001-0000000000000009.open.bad").touch()
+    (log / "00000003-0000000000000001.open").touch()
+    assert main(["events", str(log.parent), "--check"]) == Status.OK
+    assert capsys.readouterr().out.splitlines() == [
+        "shop: 4 segments of 2 epochs: 4 hops, 4 flows, 4 events; 7 not recorded",
+        "  note: 00000001-0000000000000009.open.bad was set aside, as it could not be read",
+        "  note: 00000003-0000000000000001.open is being written, or was left open",
+    ]
+
+
+def test_a_log_whose_oldest_segments_were_deleted_passes(log: Path) -> None:
+    (log / "00000001-0000000000000001.seg").unlink()
+    assert main(["events", str(log), "--check"]) == Status.OK
+
+
+def problems_of(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert main(["events", str(path), "--check"]) == Status.FAILED
+    told = capsys.readouterr()
+    found = [line for line in told.out.splitlines() if "WRONG" in line]
+    assert told.err == f"onward events: {len(found)} wrong; see above\n"
+    return [line.removeprefix("  WRONG: ") for line in found]
+
+
+def test_a_segment_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(log, replace(HEADER, first_seq=10))
+    put(log, replace(HEADER, epoch=3, first_seq=5))
+    assert problems_of(log, capsys) == [
+        "00000001-000000000000000a.seg: the events 7 to 9 before it are not there",
+        "00000003-0000000000000005.seg: the events 1 to 4 before it are not there",
+    ]
+
+
+def test_a_segment_that_is_there_twice_is_told(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(log, replace(HEADER, first_seq=6))
+    assert problems_of(log, capsys) == [
+        "00000001-0000000000000006.seg: the events 6 to 6 are there twice"
+    ]
+
+
+def test_damage_is_told_with_its_place(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = log / "00000001-0000000000000004.seg"
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+    (told,) = problems_of(log, capsys)
+    assert told.startswith("00000001-0000000000000004.seg: the segment is damaged at byte ")
+    assert main(["events", str(log)]) == Status.FAILED
+    assert str(path) in capsys.readouterr().err
+
+
+def test_a_record_that_is_wrong_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(tmp_path / "shop", HEADER, origin=9)
+    assert "refers to what has no number yet" in problems_of(path, capsys)[0]
+    assert main(["events", str(path)]) == Status.FAILED
+    assert "refers to what has no number yet" in capsys.readouterr().err
+
+
+def test_two_logs_in_one_folder_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(log, replace(HEADER, epoch=3, log=b"x" * 16, broker="other"))
+    assert problems_of(log, capsys) == [
+        "segments of several logs: two brokers have written under one name"
+    ]
+    main(["events", str(log), "--check"])
+    assert "note: segments say that the log is called other" in capsys.readouterr().out
+
+
+def test_a_segment_under_another_name_is_told(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (log / "00000002-0000000000000001.seg").rename(log / "00000004-0000000000000001.seg")
+    assert problems_of(log, capsys) == [
+        "00000004-0000000000000001.seg: it is another segment, renamed"
+    ]
+
+
+def test_where_there_is_no_log_it_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").touch()
+    assert main(["events", str(tmp_path)]) == Status.FAILED
+    assert f"no sealed segment under {tmp_path}" in capsys.readouterr().err
+    assert main(["events", str(tmp_path / "none")]) == Status.FAILED
+    assert "No such file" in capsys.readouterr().err
