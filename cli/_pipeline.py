@@ -203,7 +203,16 @@ def _add_replay(jobs: Commands) -> None:
             metavar="METHOD",
             help=f"the method for unicast requests as it {which}",
         )
-    parser.add_argument("--out", metavar="DIR", help="where the result goes as well")
+    parser.add_argument(
+        "--broker",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the log whose traffic it is; may be repeated (default: all in the lake)",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="where the result goes (default: reports/ in the lake)"
+    )
     parser.add_argument(
         "--fail-if-lost", action="store_true", help="exit status 2 if a frame loses its route"
     )

@@ -129,7 +129,7 @@ def replay(arguments: argparse.Namespace) -> None:
         arguments, ("--table", arguments.table), ("--candidate", arguments.candidate)
     )
     with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
-        from ..pipeline.jobs import run_replay
+        from ..pipeline.jobs import Gates, Methods, run_replay
 
         opened = _open(lake, arguments.day, progress)
         done = run_replay(
@@ -138,19 +138,28 @@ def replay(arguments: argparse.Namespace) -> None:
             arguments.day,
             arguments.table,
             arguments.candidate,
-            shard_old=arguments.shard_old,
-            shard_new=arguments.shard_new,
-            method_old=arguments.method_old,
-            method_new=arguments.method_new,
-            fail_if_lost=arguments.fail_if_lost,
-            max_moved=arguments.max_moved,
-            max_skew=arguments.max_skew,
+            methods=Methods(
+                arguments.shard_old,
+                arguments.shard_new,
+                arguments.method_old,
+                arguments.method_new,
+            ),
+            gates=Gates(arguments.max_moved, arguments.fail_if_lost, arguments.max_skew),
+            brokers=arguments.broker,
             out=arguments.out,
             progress=progress,
         )
-    print(done.text)
+    totals = done.totals
+    print(table(done.tagsets.headings, done.tagsets.rows))
+    print(
+        f"{totals.frames:,} frames: {totals.moved:,} move ({totals.moved_ratio:.1%}), "
+        f"{totals.lost:,} lose their route, {totals.gained:,} gain one; "
+        f"skew {totals.skew_old:.2f} before, {totals.skew_new:.2f} after"
+    )
+    if totals.unknown:
+        print(f"{totals.unknown:,} frames could not be resolved: the lake does not know their tags")
     if done.failed:
-        raise CommandError("; ".join(done.failed), Status.USAGE)
+        raise CommandError("; ".join(map(str, done.failed)), Status.USAGE)
 
 
 def build_index(arguments: argparse.Namespace) -> None:

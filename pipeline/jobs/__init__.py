@@ -2,6 +2,7 @@
 
 from ._audit import run_audit
 from ._progress import Progress, Silent, Stage, stage
+from ._replay import Gates, Methods, Rehearsed, run_replay
 from ._reports import AUDIT_DAYS, EVENT_DAYS, REPORTS, Day, bounds
 from ._run import FORMATS, Format, Reported, names_of, replay_tables, run_report
 from ._tables import MAX_SHOWN, Shown, flattened, shown
@@ -14,7 +15,10 @@ __all__ = [
     "REPORTS",
     "Day",
     "Format",
+    "Gates",
+    "Methods",
     "Progress",
+    "Rehearsed",
     "Reported",
     "Shown",
     "Silent",
@@ -24,6 +28,7 @@ __all__ = [
     "names_of",
     "replay_tables",
     "run_audit",
+    "run_replay",
     "run_report",
     "shown",
     "stage",

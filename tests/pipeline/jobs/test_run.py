@@ -9,7 +9,7 @@ import pytest
 
 from onward.pipeline import REPORT_TABLES
 from onward.pipeline.report import render
-from tests.support.lakes import DAY, NOON, MemoryLake, busy_lake
+from tests.pipeline.jobs.lakes import DAY, NOON, MemoryLake, busy_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,117 @@
+"""The job `replay`: rehearses a change over a day's traffic, and writes what it would do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession, functions as sf
+
+from ..replay import GateFailed, ReplayTotals, check_gates, replay
+from ._progress import Progress, Silent, stage
+from ._reports import Day
+from ._run import names_of
+from ._tables import Shown, shown
+
+if TYPE_CHECKING:
+    from ..ingest import Lake
+
+__all__ = ["Gates", "Methods", "Rehearsed", "run_replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Methods:
+    """What holds where a request names no method; `None` is the default, or no change."""
+
+    shard_old: str | None = None
+    shard_new: str | None = None
+    method_old: str | None = None
+    method_new: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """What a change may do at most; see `check_gates`."""
+
+    max_moved: float | None = None
+    fail_if_lost: bool = False
+    max_skew: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """What a rehearsal came to.
+
+    Attributes:
+        totals: All of it in a few numbers.
+        failed: The gates that do not hold.
+        tagsets: The tag sets with the most frames, to be read.
+    """
+
+    totals: ReplayTotals
+    failed: tuple[GateFailed, ...]
+    tagsets: Shown
+
+
+def run_replay(
+    spark: SparkSession,
+    lake: Lake,
+    day: date,
+    table: str | Path,
+    candidate: str | Path,
+    *,
+    methods: Methods | None = None,
+    gates: Gates | None = None,
+    brokers: Collection[str] = (),
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Rehearsed:
+    """Rehearse a change, and write the reports `replay_summary` and `replay_routes` of the day.
+
+    Args:
+        spark: The session.
+        lake: The lake.
+        day: The day whose traffic it is, UTC.
+        table: The table as it is.
+        candidate: The table as it would be.
+        methods: The methods as they are and would be.
+        gates: What the change may do at most.
+        brokers: The logs to take requests from; all by default. A table is that of one broker.
+        out: Where the reports go; the lake's own by default, where the page finds them.
+        progress: Who is told.
+
+    Raises:
+        PipelineError: The lake or a table cannot be read, or nobody knows a method.
+    """
+    told, chosen, limits = progress or Silent(), methods or Methods(), gates or Gates()
+    around = Day(spark, lake, day)
+    hops = around.table("hops")
+    if brokers:
+        hops = hops.filter(sf.col("broker").isin(sorted(brokers)))
+    with stage(told, "replay") as current:
+        result = replay(
+            spark,
+            hops,
+            around.dimension("dim_tagset"),
+            table,
+            candidate,
+            shard_old=chosen.shard_old,
+            shard_new=chosen.shard_new,
+            method_old=chosen.method_old,
+            method_new=chosen.method_new,
+        )
+        with result:
+            lake.write_report(result.summary, "replay_summary", day, out)
+            lake.write_report(result.routes, "replay_routes", day, out)
+            tagsets = shown(result.summary, names_of(around), 10)
+        current.says(f"{result.totals.frames:,} frames, {result.totals.tagsets:,} tag sets")
+    failed = check_gates(
+        result.totals,
+        max_moved=limits.max_moved,
+        fail_if_lost=limits.fail_if_lost,
+        max_skew=limits.max_skew,
+    )
+    return Rehearsed(result.totals, tuple(failed), tagsets)
