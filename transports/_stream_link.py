@@ -199,8 +199,7 @@ class StreamLink(Link):
     @property
     def ends(self) -> tuple[str, str]:
         """Where the socket is, and where the other end's; of the last one, if there is none."""
-        near, far = self._ends
-        return near, far or self.peer
+        return self._ends if any(self._ends) else ("", self.peer)
 
     def _watch_idleness(self, before: int) -> None:
         """Stop if no message has come or gone since the last look."""

@@ -71,8 +71,10 @@ def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, 
         *,
         quiet: bool,
         expected: Sequence[SnapshotRoute],
+        opened: object,
     ) -> None:
         assert not quiet
+        assert opened is not None
         assert not expected
         seen.append((options, listening))
 

@@ -1,0 +1,207 @@
+"""A recorder without a disk, and what was recorded with names in the place of numbers."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from onward.actors.broker import BrokerOptions
+from onward.actors.eventlog import LogOptions, Recorder
+from onward.protocol.broker import RoutingType
+from onward.protocol.eventlog import (
+    Asked,
+    Hop,
+    Kind,
+    Outcome,
+    RouteEvent,
+    Segment,
+    block,
+    read_segment,
+)
+from onward.transports.rsocket import LinkOptions
+from tests.support.rsocket_peer import World, world
+
+__all__ = ["OPTIONS", "Flowed", "Hopped", "MemorySink", "Recording", "recorded_world", "recording"]
+
+OPTIONS = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
+ENDS = frozenset(Outcome) - {Outcome.RECEIVED, Outcome.FORWARD, Outcome.RETURN}
+
+
+class MemorySink:
+    """Keeps segments in memory.
+
+    Attributes:
+        room: Whether blocks are taken.
+        why: What `trouble` says.
+    """
+
+    def __init__(self) -> None:
+        self.room = True
+        self.why: str | None = None
+        self.sealed: list[bytes] = []
+        self._open = bytearray()
+
+    def begin(self, header: bytes, first_seq: int) -> None:
+        assert not self._open
+        assert first_seq > 0
+        self._open += header
+
+    def append(self, block_or_kind: bytes, body: bytes | None = None) -> bool:
+        if self.room:
+            self._open += block_or_kind if body is None else block(block_or_kind, body)
+        return self.room
+
+    def seal(self, footer: bytes) -> None:
+        self.sealed.append(bytes(self._open) + footer)
+        self._open.clear()
+
+    def trouble(self) -> str | None:
+        return self.why
+
+    def segments(self) -> list[Segment]:
+        return [read_segment(each) for each in self.sealed]
+
+
+@dataclass(frozen=True, slots=True)
+class Hopped:
+    """A hop with names."""
+
+    kind: Kind
+    outcome: Outcome
+    origin: str
+    dest: str
+    hop: int
+    flags: int
+    asked: Asked | None
+    raw: Hop
+
+
+@dataclass(frozen=True, slots=True)
+class Flowed:
+    """A flow with names; those of several segments are added up."""
+
+    kind: Kind
+    outcome: Outcome
+    origin: str
+    dest: str
+    asked: Asked | None = None
+    routed: bool = False
+
+
+class Recording:
+    """A recorder and what it has written.
+
+    Attributes:
+        sink: Where it writes.
+        seconds: What its clocks say.
+        skew: By how much the one that tells the date is ahead, in seconds.
+    """
+
+    def __init__(
+        self,
+        options: LogOptions = OPTIONS,
+        node: str = "edge",
+        *,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        self.sink = MemorySink()
+        self.seconds = 1000.0
+        self.skew = 0.0
+        self.recorder = Recorder(
+            self.sink,
+            options,
+            node,
+            log_id=b"l" * 16,
+            epoch=1,
+            clock=lambda: int((self.seconds + self.skew) * 1e9),
+            now=now or (lambda: self.seconds),
+            chance=random.Random(7).random,
+        )
+        self.recorder.begin()
+
+    def read(self) -> list[Segment]:
+        """Close the recorder; return all segments, and see that they follow one another."""
+        self.recorder.close()
+        segments = self.sink.segments()
+        for before, after in pairwise(segments):
+            assert after.header.first_seq == before.footer.last_seq + 1
+        return segments
+
+    def hops(self) -> list[Hopped]:
+        """Return the hops, in order."""
+        found: list[Hopped] = []
+        for segment in self.read():
+            names = ("", *segment.names)
+            asked = (None, *segment.tagsets)
+            for hop in segment.hops():
+                made = Hopped(
+                    Kind(hop.kind),
+                    Outcome(hop.outcome),
+                    names[hop.origin],
+                    names[hop.dest],
+                    hop.hop,
+                    hop.flags,
+                    asked[hop.tagset],
+                    hop,
+                )
+                found.append(made)
+        return found
+
+    def flows(self) -> Counter[Flowed]:
+        """Return how many of each there were."""
+        found: Counter[Flowed] = Counter()
+        for segment in self.read():
+            names = ("", *segment.names)
+            asked = (None, *segment.tagsets)
+            for flow in segment.flows():
+                kind, outcome = Kind(flow.kind), Outcome(flow.outcome)
+                ends = names[flow.origin], names[flow.dest]
+                key = Flowed(kind, outcome, *ends, asked[flow.tagset], bool(flow.route))
+                found[key] += flow.frames
+        return found
+
+    def totals(self) -> Counter[tuple[Kind, Outcome]]:
+        """Return how many of each kind and outcome there were."""
+        found: Counter[tuple[Kind, Outcome]] = Counter()
+        for flow, count in self.flows().items():
+            found[flow.kind, flow.outcome] += count
+        return found
+
+    def events(self) -> list[RouteEvent]:
+        """Return the route events, in order."""
+        return [event for segment in self.read() for event in segment.events]
+
+    def in_hand(self) -> dict[Kind, int]:
+        """Return how many requests of each kind have come and not ended, by what is counted now."""
+        found: Counter[Kind] = Counter()
+        for (kind, outcome), count in self.recorder.flows.totals().items():
+            if outcome == Outcome.RECEIVED:
+                found[Kind(kind)] += count
+            elif outcome in ENDS:
+                found[Kind(kind)] -= count
+        return {kind: count for kind, count in found.items() if count}
+
+
+def recording(**options: object) -> Recording:
+    """Return a recorder with some options."""
+    return Recording(replace(OPTIONS, **options))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@asynccontextmanager
+async def recorded_world(
+    log: LogOptions = OPTIONS,
+    broker_options: BrokerOptions | None = None,
+    options: LinkOptions | None = None,
+) -> AsyncGenerator[tuple[World, Recording]]:
+    """Do as `world`, and record it; at its end everything that came must have ended."""
+    async with world(broker_options, options) as w:
+        made = Recording(log, now=w.node.loop.time)
+        made.recorder.requests.defaults = {RoutingType.UNICAST: "roundrobin"}
+        w.node.recorder = made.recorder
+        yield w, made
+    assert made.in_hand() == {}

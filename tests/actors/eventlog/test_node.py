@@ -1,0 +1,294 @@
+"""What the event log says of a node's messages, workers and links."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from onward.actors import Mailbox, Node, Worker
+from onward.actors.eventlog import LogOptions
+from onward.actors.eventlog._differences import Differences
+from onward.actors.eventlog._messages import outcome_of_reason
+from onward.actors.tracing import HopTracer
+from onward.protocol import Context, MailboxFull, Message, UnknownAddress, WorkerFailed
+from onward.protocol.eventlog import Kind, LogMark, Outcome, with_log_mark
+from tests.actors.eventlog.recording import Flowed, Recording
+from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder
+
+RATE_1 = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
+RATE_0 = LogOptions(Path("nowhere"), "test", sample_rate=0.0)
+MARK = with_log_mark({}, LogMark(7, 3))
+
+
+@asynccontextmanager
+async def recorded(
+    name: str = "n", options: LogOptions = RATE_1
+) -> AsyncGenerator[tuple[Node, Recording]]:
+    """Run a node with a recorder that has no disk."""
+    made = Recording(options, name)
+    async with Node(name) as node:
+        made.recorder.links = Differences(made.recorder, node)
+        end = node.dead_letters.subscribe(made.recorder.messages.lost)
+        node.recorder = made.recorder
+        yield node, made
+    end()
+    node.recorder = None
+
+
+def told(made: Recording) -> list[tuple[int, Outcome, str, str]]:
+    return [(hop.hop, hop.outcome, hop.origin, hop.dest) for hop in made.hops()]
+
+
+# --- hops -------------------------------------------------------------------------------------
+
+
+async def test_a_message_leaves_a_hop_at_each_worker_and_at_its_end() -> None:
+    async with recorded() as (node, made):
+        await node.start(Forwarder, address="one")
+        await node.start(Forwarder, address="two")
+        await node.start(Echo, address="echo")
+        await node.request("one => two => echo", b"hi")
+    hops = sorted(told(made))  # an answer may be there before the turn that gave it is over
+    assert hops[:3] == [
+        (0, Outcome.FORWARD, "n", "n/0#one"),
+        (1, Outcome.FORWARD, "n/0#one", "n/0#two"),
+        (2, Outcome.DELIVER, "n/0#two", "n/0#echo"),
+    ]
+    # The answer goes back the same way, and ends where it was asked.
+    assert hops[3:] == [
+        (3, Outcome.FORWARD, "n/0#echo", "n/0#two"),
+        (4, Outcome.FORWARD, "n/0#two", "n/0#one"),
+        (5, Outcome.RETURN, "n/0#one", "n"),
+    ]
+    assert len({hop.raw.trace_id for hop in made.hops()}) == 1
+
+
+async def test_what_is_not_sampled_carries_nothing() -> None:
+    async with recorded(options=RATE_0) as (node, made):
+        seen = Recorder()
+        await node.start(lambda: seen, address="seen")
+        node.send("seen", b"x")
+        await node.send_wait("seen", b"x")
+        await node.stop_worker("seen")
+    assert [message.context for message in seen.messages] == [None, None]
+    assert made.hops() == []
+
+
+@pytest.mark.parametrize("way", ["send", "send_wait", "request"])
+async def test_a_message_from_outside_is_marked_unless_it_has_a_tracing_text(way: str) -> None:
+    async with recorded() as (node, made):
+        await node.start(Echo, address="echo")
+        for context in (None, Context(hops=1), Context(trace='{"traceparent":"x"}')):
+            if way == "send":
+                node.send("echo", b"x", return_route="echo", context=context)
+            elif way == "send_wait":
+                await node.send_wait("echo", b"x", return_route="echo", context=context)
+            else:
+                await node.request("echo", b"x", context=context)
+        await node.stop_worker("echo")
+    assert len({hop.raw.trace_id for hop in made.hops()}) == 2
+
+
+async def test_a_message_sent_on_another_thread_is_not_sampled() -> None:
+    async with recorded() as (node, made):
+        await node.start(Recorder, address="seen")
+        await asyncio.to_thread(node.send, "seen", b"x")
+        await node.stop_worker("seen")
+    assert made.hops() == []
+
+
+async def test_a_mark_from_elsewhere_is_followed_and_counted_on() -> None:
+    async with recorded(options=RATE_0) as (node, made):
+        seen = Recorder()
+        await node.start(lambda: seen, address="seen")
+        node.send("seen", b"four", context=Context(trace=MARK))
+        await node.stop_worker("seen")
+    (hop,) = made.hops()
+    assert (hop.raw.trace_id, hop.hop, hop.raw.bytes) == (7, 3, 4)
+    (message,) = seen.messages
+    assert message.context is not None
+    assert message.context.trace == with_log_mark({}, LogMark(7, 4))
+
+
+async def test_a_handler_that_fails_and_one_that_awaits() -> None:
+    async with recorded() as (node, made):
+        gate = Gate()
+        await node.start(lambda: gate, address="gate")
+        await node.start(Failing, address="bad")
+        node.send("bad", b"!")
+        node.send("gate", b"x")
+        while not gate.messages:  # noqa: ASYNC110 - it is the loop's next turns
+            await asyncio.sleep(0)
+        assert made.recorder.statistics().hops == 1
+        gate.opened.set()
+        await node.stop_worker("gate")
+    assert told(made) == [
+        (0, Outcome.FAILED, "n", "n/0#bad"),
+        (0, Outcome.DELIVER, "n", "n/0#gate"),
+    ]
+
+
+async def test_a_dead_letter_is_the_end_of_a_message() -> None:
+    async with recorded() as (node, made):
+        await node.start(Forwarder, address="one")
+        node.send("one => nobody", b"x")
+        await node.stop_worker("one")
+    assert [hop[1] for hop in told(made)] == [Outcome.FORWARD, Outcome.UNROUTABLE]
+
+
+async def test_a_full_mailbox_is_named() -> None:
+    async with recorded() as (node, made):
+        await node.start(Gate, address="full", mailbox=Mailbox(limit=1))
+        message = Message(node.route_of("full"), (), b"", None, Context(trace=MARK))
+        for _ in range(4):
+            node.carry_or_bury(message)
+    ends = Counter(hop[1:] for hop in told(made))
+    assert ends[Outcome.REJECTED, "n", "n/0#full"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [
+        (UnknownAddress.reason, Outcome.UNROUTABLE),
+        (MailboxFull.reason, Outcome.REJECTED),
+        ("expired", Outcome.REJECTED),
+        ("late answer", Outcome.DROP),
+        (WorkerFailed.reason, Outcome.DROP),
+    ],
+)
+def test_a_reason_is_an_outcome(reason: str, outcome: Outcome) -> None:
+    assert outcome_of_reason(reason) == outcome
+
+
+async def test_another_tracer_goes_on_whoever_came_first() -> None:
+    async with recorded() as (node, made):
+        node.tracer = tracer = HopTracer(node)
+        await node.start(Echo, address="echo")
+        await node.request("echo", b"x")
+        assert node.tracer is tracer
+    # A message that only we have marked has nothing to say to the other.
+    assert tracer.statistics().reported == 0
+    assert len(made.hops()) == 2
+
+
+# --- workers ----------------------------------------------------------------------------------
+
+
+class Short(Worker):
+    """Stops after its first message."""
+
+    def handle_message(self, message: Message) -> None:
+        self.stop()
+
+
+async def test_workers_are_counted_by_what_they_count_and_the_log_balances() -> None:
+    async with recorded(options=RATE_0) as (node, made):
+        await node.start(Echo, address="echo")
+        await node.start(Failing, address="bad")
+        await node.request("echo", b"x")
+        made.recorder.flows.end_window(0, 10_000)
+        await node.request("echo", b"x")
+        node.send("bad", b"!")
+        await node.start(Short, address="short")
+        node.send("short", b"x")
+        await node.stop_worker("bad")
+        node.deliver(Message(node.route_of("nobody"), (), b""))
+        while node.has(node.route_of("short")[0]):  # noqa: ASYNC110 - the loop's next turns
+            await asyncio.sleep(0)
+        made.recorder.flows.end_window(0, 10_000)
+    flows = made.flows()
+    ends = {key: count for key, count in flows.items() if key.outcome != Outcome.RECEIVED}
+    assert ends == {
+        Flowed(Kind.MESSAGE, Outcome.DELIVER, "", "n/0#echo"): 2,
+        Flowed(Kind.MESSAGE, Outcome.DELIVER, "", "n"): 1,
+        Flowed(Kind.MESSAGE, Outcome.FAILED, "", "n/0#bad"): 1,
+        Flowed(Kind.MESSAGE, Outcome.UNROUTABLE, "", ""): 1,
+    }
+    assert made.in_hand() == {}
+
+
+# --- links ------------------------------------------------------------------------------------
+
+
+def crossed(made: Recording) -> Counter[tuple[Outcome, str]]:
+    found: Counter[tuple[Outcome, str]] = Counter()
+    for flow, count in made.flows().items():
+        if flow.kind == Kind.LINK:
+            found[flow.outcome, flow.dest] += count
+    return found
+
+
+@pytest.mark.parametrize("uri", ["tcp://127.0.0.1:0", "ws://127.0.0.1:0", "memory://b", "uds"])
+async def test_both_ends_of_a_link_say_the_same_after_a_clean_stop(
+    uri: str, tmp_path: Path
+) -> None:
+    if uri == "uds":
+        uri = f"uds://{tmp_path}/socket"
+    async with recorded("b") as (far, theirs):
+        await far.start(Echo, address="echo")
+        listener = await far.listen(uri, expose=["echo"])
+        async with recorded("a") as (near, ours):
+            link = await near.connect(listener.uri)
+            for _ in range(20):
+                await near.request((link, *near.route_of("echo")), b"x")
+    here, there = crossed(ours), crossed(theirs)
+    assert sorted(here.values()) == sorted(there.values()) == [20, 20]
+    sent = {dest: count for (outcome, dest), count in here.items() if outcome == Outcome.FORWARD}
+    got = {dest: count for (outcome, dest), count in there.items() if outcome == Outcome.RECEIVED}
+    assert sent == got
+    scheme = uri.partition(":")[0]
+    assert all(name.startswith(f"{scheme} ") and ">" in name for name in sent)
+
+
+async def test_a_trace_goes_on_at_the_other_node() -> None:
+    async with recorded("b", RATE_0) as (far, theirs):
+        await far.start(Echo, address="echo")
+        listener = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
+        async with recorded("a") as (near, ours):
+            link = await near.connect(listener.uri)
+            await near.request((link, *near.route_of("echo")), b"x")
+    (trace,) = {hop.raw.trace_id for hop in ours.hops()}
+    assert {hop.raw.trace_id for hop in theirs.hops()} == {trace}
+    assert [hop.hop for hop in theirs.hops()] == [1, 2]
+
+
+async def test_messages_that_come_over_a_link_are_sampled() -> None:
+    half = LogOptions(Path("nowhere"), "test", sample_rate=0.5)
+    seen = Recorder()
+    async with recorded("b", half) as (far, theirs):
+        await far.start(lambda: seen, address="seen")
+        listener = await far.listen("tcp://127.0.0.1:0", expose=["seen"])
+        async with Node("a") as near:
+            link = await near.connect(listener.uri)
+            for _ in range(400):
+                near.send((link, *near.route_of("seen")), b"x")
+            async with asyncio.timeout(10):
+                while len(seen.messages) < 400:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+    marked = sum(message.context is not None for message in seen.messages)
+    assert 140 < len(theirs.hops()) == marked < 260
+    assert list(crossed(theirs).values()) == [400]
+
+
+async def test_what_a_link_could_not_send_is_dropped() -> None:
+    async with recorded("b") as (far, _):
+        listener = await far.listen("tcp://127.0.0.1:0")
+        uri = listener.uri
+        async with recorded("a") as (near, ours):
+            link = await near.connect(uri)
+            await far.stop()
+            for _ in range(5):
+                near.send((link, *near.route_of("echo")), b"x")
+            async with asyncio.timeout(10):
+                while near.has(link) and not near.dead_letters.total:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+    found = crossed(ours)
+    sent = sum(count for (outcome, _), count in found.items() if outcome == Outcome.FORWARD)
+    dropped = sum(count for (outcome, _), count in found.items() if outcome == Outcome.DROP)
+    assert sent >= dropped
+    assert dropped or not sent or sent == 5

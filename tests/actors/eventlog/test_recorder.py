@@ -1,0 +1,353 @@
+"""The recorder: blocks, numbers, windows, segments, clocks, and what does not get into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from onward.actors.eventlog import Recorder
+from onward.actors.eventlog._numbers import CHUNK
+from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
+from tests.actors.eventlog.recording import Flowed, Recording, recording
+
+RECEIVED, DELIVER = int(Outcome.RECEIVED), int(Outcome.DELIVER)
+MESSAGE = int(Kind.MESSAGE)
+A_BLOCK = 1024
+BEHIND = "the disk does not keep up"
+
+
+def a_hop(recorder: Recorder, trace: int = 1, dest: str = "b") -> None:
+    origin, to = recorder.name("a"), recorder.name(dest)
+    recorder.hop(trace, 0, MESSAGE, DELIVER, 0, 0, origin, to, 0, 0, 5, 7)
+
+
+def lost(made: Recording) -> list[str]:
+    return [event.reason for event in made.events() if event.name == EventName.LOST]
+
+
+# --- hops -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, A_BLOCK - 1, A_BLOCK, A_BLOCK + 1, 3 * A_BLOCK])
+def test_hops_come_back_in_order_whatever_fills_a_block(count: int) -> None:
+    made = recording()
+    for number in range(count):
+        a_hop(made.recorder, number + 1)
+    assert made.recorder.statistics().hops == count
+    hops = made.hops()
+    assert [hop.raw.trace_id for hop in hops] == list(range(1, count + 1))
+    assert [hop.raw.seq for hop in hops] == list(range(1, count + 1))
+    assert {(hop.origin, hop.dest) for hop in hops} <= {("a", "b")}
+
+
+def test_a_hop_has_its_time_and_its_weight() -> None:
+    made = recording(sample_rate=0.25)
+    made.seconds = 1234.5
+    a_hop(made.recorder)
+    (hop,) = made.hops()
+    assert (hop.raw.ts_us, hop.raw.weight) == (1_234_500_000, 4)
+    assert (hop.raw.latency_us, hop.raw.bytes) == (5, 7)
+
+
+@pytest.mark.parametrize(("rate", "least", "most"), [(0.1, 850, 1150), (0.5, 4800, 5200)])
+def test_about_the_rate_is_sampled(rate: float, least: int, most: int) -> None:
+    recorder = recording(sample_rate=rate).recorder
+    count = 0
+    for _ in range(10_000):
+        recorder.left -= 1
+        if recorder.left <= 0:
+            count += 1
+            assert 0 < recorder.sample() < 1 << 64
+    assert least < count < most
+
+
+def test_all_are_sampled_or_none() -> None:
+    recorder = recording(sample_rate=1.0).recorder
+    assert recorder.left == 1
+    recorder.sample()
+    assert recorder.left == 1
+    assert recording(sample_rate=0.0).recorder.left > 1 << 60
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+def test_numbers_are_of_one_segment_and_defined_in_each() -> None:
+    made = recording()
+    recorder = made.recorder
+    first = recorder.generation
+    a_hop(recorder, dest="b")
+    made.seconds += 61
+    recorder.tick()
+    assert recorder.generation == first + 1
+    a_hop(recorder, dest="c")
+    assert [(hop.origin, hop.dest) for hop in made.hops()] == [("a", "b"), ("a", "c")]
+    assert [segment.names for segment in made.read()] == [("a", "b"), ("a", "c")]
+
+
+def test_what_there_is_no_room_for_has_no_number_and_is_counted() -> None:
+    made = recording(max_names=2, max_routes=1, max_tagsets=1)
+    recorder = made.recorder
+    assert [recorder.name(text) for text in ("a", "b", "c", "a", "")] == [1, 2, 0, 1, 0]
+    assert [recorder.route(each) for each in (b"r" * 16, b"s" * 16, None)] == [1, 0, 0]
+    asked = Asked((("k", "v"),))
+    assert [recorder.tagset(each) for each in (asked, Asked(()), asked, None)] == [1, 0, 1, 0]
+    assert recorder.statistics().without_number == 3
+
+
+def test_long_names_are_clipped_and_long_tag_sets_left_out() -> None:
+    made = recording()
+    recorder = made.recorder
+    a_hop(recorder, dest="é" * 300)
+    (hop,) = made.hops()
+    assert hop.dest.endswith("…")
+    assert len(hop.dest.encode()) <= 255
+    assert recorder.tagset(Asked((("k", "v" * 5000),))) == 0
+    assert recorder.tagset(Asked(((5, None),))) == 1
+    assert recorder.statistics().without_number == 1
+
+
+def test_many_new_names_are_defined_in_several_blocks() -> None:
+    made = recording()
+    for number in range(CHUNK + 5):
+        made.recorder.name(f"name {number}")
+    a_hop(made.recorder)
+    (segment,) = made.read()
+    assert len(segment.names) == CHUNK + 7
+
+
+# --- flows ------------------------------------------------------------------------------------
+
+
+def test_flows_are_written_once_a_window_and_begin_anew() -> None:
+    made = recording()
+    recorder = made.recorder
+    recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(10)
+    recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(5)
+    made.seconds += 9
+    recorder.tick()
+    assert not recorder.write_flows()
+    assert recorder.statistics().flows == 0
+    made.seconds += 1
+    recorder.tick()
+    assert not recorder.write_flows()
+    recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(1)
+    (segment,) = made.read()
+    rows = [(flow.window_us, flow.window_ms, flow.frames, flow.bytes) for flow in segment.flows()]
+    assert rows == [(1_000_000_000, 10_000, 2, 15), (1_010_000_000, 10_000, 1, 1)]
+
+
+def test_a_cell_that_is_kept_longer_counts_in_the_window_it_is_counted_on() -> None:
+    made = recording()
+    cell = made.recorder.flows.cell(MESSAGE, RECEIVED, origin="a")
+    cell.add(1)
+    for _ in range(3):
+        made.seconds += 10
+        made.recorder.tick()
+    cell.add(1)
+    assert made.flows()[Flowed(Kind.MESSAGE, Outcome.RECEIVED, "a", "")] == 2
+
+
+def test_flows_there_is_no_room_for_keep_kind_and_outcome() -> None:
+    made = recording(max_flows=3)
+    flows = made.recorder.flows
+    for number in range(10):
+        flows.cell(MESSAGE, RECEIVED, dest=f"w{number}").add(2)
+        flows.cell(MESSAGE, DELIVER, dest=f"w{number}").add(2)
+    assert flows.full
+    assert flows.folded == 17
+    assert made.totals() == {
+        (Kind.MESSAGE, Outcome.RECEIVED): 10,
+        (Kind.MESSAGE, Outcome.DELIVER): 10,
+    }
+    assert len(made.flows()) <= 5
+
+
+def test_rows_are_bounded_whoever_kept_cells_of_windows_before() -> None:
+    made = recording(max_flows=2)
+    flows = made.recorder.flows
+    kept = []
+    for number in range(3):
+        kept += [flows.cell(MESSAGE, DELIVER, dest=f"{number}{each}") for each in "ab"]
+        flows.end_window(0, 10_000)
+    for cell in kept:
+        cell.add(1)
+    flows.end_window(0, 10_000)
+    assert len(flows.rows) == 3
+    assert flows.folded == 4
+    assert made.totals() == {(Kind.MESSAGE, Outcome.DELIVER): 6}
+
+
+def test_many_flows_are_written_in_parts() -> None:
+    made = recording()
+    for number in range(2500):
+        made.recorder.flows.cell(MESSAGE, DELIVER, dest=str(number)).add(1)
+    made.seconds += 10
+    made.recorder.tick()
+    assert [made.recorder.write_flows() for _ in range(3)] == [True, True, False]
+    assert sum(made.flows().values()) == 2500
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+def test_route_events_have_all_that_was_said() -> None:
+    made = recording()
+    made.recorder.event(EventName.UP, b"r" * 16, "orders", (("zone", "b"), (5, None)), "why")
+    (event,) = made.events()
+    assert (event.name, event.route_id, event.node) == (EventName.UP, b"r" * 16, "orders")
+    assert (event.tags, event.reason) == ((("zone", "b"), (5, None)), "why")
+    assert event.ts_us == 1_000_000_000
+
+
+def test_events_are_written_before_there_are_too_many_or_too_large() -> None:
+    made = recording()
+    for _ in range(256):
+        made.recorder.event(EventName.UP)
+    assert made.recorder._events == []
+    made.recorder.event(EventName.UP, tags=(("k", "v" * 300_000),))
+    assert made.recorder._events == []
+    assert len(made.events()) == 257
+
+
+def test_rejects_are_limited_each_second() -> None:
+    made = recording(max_rejects_per_second=2)
+    for _ in range(5):
+        made.recorder.reject((("a", "b"),), "no route")
+    made.seconds += 1
+    made.recorder.reject((), "no route")
+    assert made.recorder.statistics().rejects_left_out == 3
+    assert [event.name for event in made.events()] == [EventName.REJECT] * 3
+
+
+# --- segments ---------------------------------------------------------------------------------
+
+
+def test_a_segment_ends_by_age_and_an_idle_one_says_that_it_is() -> None:
+    made = recording(seal_seconds=60)
+    for _ in range(3):
+        made.seconds += 60
+        made.recorder.tick()
+    made.recorder.close()
+    made.recorder.close()
+    made.recorder.tick()
+    segments = made.read()
+    assert [len(segment.events) for segment in segments] == [1, 1, 1, 1]
+    assert {event.name for event in made.events()} == {EventName.IDLE}
+    assert made.recorder.statistics().segments == 4
+
+
+def test_a_segment_ends_by_size_in_the_middle_of_things() -> None:
+    made = recording(seal_bytes=100_000)
+    for number in range(5 * A_BLOCK):
+        a_hop(made.recorder, number + 1)
+    assert [segment.footer.hops for segment in made.read()] == [2048, 2048, 1024]
+    assert len(made.hops()) == 5 * A_BLOCK
+
+
+def test_a_segment_ends_by_size_at_a_tick_if_it_was_not_hops() -> None:
+    made = recording(seal_bytes=1)
+    made.recorder.event(EventName.UP)
+    made.recorder.tick()
+    made.recorder.event(EventName.DOWN)
+    assert [len(segment.events) for segment in made.read()] == [1, 1]
+
+
+@pytest.mark.parametrize("record", [a_hop, lambda recorder: recorder.event(EventName.UP)])
+def test_what_is_recorded_after_the_end_is_dropped_and_counted(
+    record: Callable[[Any], None],
+) -> None:
+    made = recording()
+    made.recorder.close()
+    for _ in range(A_BLOCK):
+        record(made.recorder)
+    assert made.recorder.statistics().dropped == {"the log is closed": A_BLOCK}
+    assert len(made.read()) == 1
+
+
+# --- what is lost -----------------------------------------------------------------------------
+
+
+def test_what_is_lost_is_counted_and_told_as_soon_as_there_is_room() -> None:
+    made = recording()
+    made.sink.room = False
+    for _ in range(A_BLOCK):
+        a_hop(made.recorder)
+    made.recorder.tick()
+    assert made.recorder.statistics().dropped == {BEHIND: A_BLOCK + 1}
+    made.sink.room = True
+    made.recorder.tick()
+    assert made.hops() == []
+    assert lost(made) == [f"{A_BLOCK} events: {BEHIND}"]
+
+
+def test_the_disk_says_why() -> None:
+    made = recording()
+    made.sink.room, made.sink.why = False, "no space left on device"
+    made.recorder.event(EventName.UP)
+    made.recorder.tick()
+    made.sink.room = True
+    assert made.recorder.statistics().dropped == {"no space left on device": 1}
+    assert lost(made) == ["1 events: no space left on device"]
+
+
+def test_names_that_could_not_be_written_are_written_with_what_comes_next() -> None:
+    made = recording()
+    made.sink.room = False
+    a_hop(made.recorder, dest="b")
+    made.recorder.tick()
+    made.sink.room = True
+    a_hop(made.recorder, dest="c")
+    assert [(hop.origin, hop.dest) for hop in made.hops()] == [("a", "c")]
+
+
+def test_after_a_failure_another_segment_is_begun() -> None:
+    made = recording(retry_seconds=5, seal_seconds=600)
+    made.sink.room = False
+    made.recorder.event(EventName.UP)
+    made.recorder.tick()
+    made.seconds += 4
+    made.recorder.tick()
+    assert made.recorder.statistics().segments == 1
+    made.sink.room = True
+    made.seconds += 1
+    made.recorder.tick()
+    assert made.recorder.statistics().segments == 2
+    made.seconds += 60
+    made.recorder.tick()
+    assert made.recorder.statistics().segments == 2
+
+
+# --- the clock --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("step", "told"), [(3600.0, "+3600000000 us"), (-2.0, "-2000000 us")])
+def test_a_clock_that_is_set_is_an_event(step: float, told: str) -> None:
+    made = recording()
+    made.seconds += 1
+    made.recorder.tick()
+    made.skew += step
+    made.seconds += 1
+    made.recorder.tick()
+    made.recorder.tick()
+    assert [(event.name, event.reason) for event in made.events()] == [(EventName.CLOCK, told)]
+
+
+def test_a_clock_that_is_pulled_along_slowly_is_none() -> None:
+    made = recording()
+    for _ in range(10):
+        made.skew += 0.5
+        made.recorder.tick()
+    assert [event.name for event in made.events()] == [EventName.IDLE]
+
+
+def test_a_clock_that_goes_back_begins_another_window() -> None:
+    made = recording()
+    made.recorder.flows.cell(MESSAGE, DELIVER).add(1)
+    made.skew -= 25
+    made.recorder.tick()
+    made.recorder.flows.cell(MESSAGE, DELIVER).add(1)
+    (segment,) = made.read()
+    assert [flow.window_us for flow in segment.flows()] == [1_000_000_000, 970_000_000]

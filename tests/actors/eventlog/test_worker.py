@@ -1,0 +1,130 @@
+"""The event log as a worker: its start, its ticks, its end, and what it says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from onward.actors import LimitReached, Node
+from onward.actors.broker import Broker
+from onward.actors.eventlog import EventLog, LogInUse, LogOptions
+from onward.protocol.eventlog import EventName, Kind, Outcome, Segment, read_segment
+from tests.support.workers import Echo
+
+
+def options(folder: Path, **given: object) -> LogOptions:
+    return LogOptions(folder, "log", sample_rate=1.0, **given)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def segments(folder: Path) -> list[Segment]:
+    return [read_segment(file.read_bytes()) for file in sorted((folder / "log").glob("*.seg"))]
+
+
+async def sealed(folder: Path, count: int) -> None:
+    """Wait until there are so many segments; the log's own clock says when."""
+    async with asyncio.timeout(20):
+        while len(list((folder / "log").glob("*.seg"))) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_what_happens_on_a_node_is_on_the_disk_when_it_has_stopped(tmp_path: Path) -> None:
+    async with Node("n") as node:
+        log = await EventLog.attach(node, options(tmp_path))
+        await node.start(Echo, address="echo")
+        for _ in range(3):
+            await node.request("echo", b"hi")
+        assert log.recorder is node.recorder
+        assert log.statistics().recorder.hops == 6
+        assert log.statistics().trouble == ""
+    assert node.recorder is None
+    (segment,) = segments(tmp_path)
+    outcomes = [Outcome(hop.outcome) for hop in segment.hops()]
+    assert sorted(outcomes) == [Outcome.DELIVER] * 3 + [Outcome.RETURN] * 3
+    assert log.statistics().writer.segments == 1
+
+
+async def test_it_goes_on_by_itself_and_an_idle_one_is_alive(tmp_path: Path) -> None:
+    async with Node("n") as node:
+        await EventLog.attach(
+            node, options(tmp_path, flush_seconds=0.01, window_seconds=0.05, seal_seconds=0.05)
+        )
+        await sealed(tmp_path, 3)
+    found = segments(tmp_path)
+    for before, after in pairwise(found):
+        assert after.header.first_seq == before.footer.last_seq + 1
+    assert EventName.IDLE in {event.name for segment in found for event in segment.events}
+
+
+async def test_a_run_after_another_has_the_next_epoch(tmp_path: Path) -> None:
+    for epoch in (1, 2):
+        async with Node("n") as node:
+            log = await EventLog.attach(node, options(tmp_path))
+            assert log.recorder.epoch == epoch
+    assert [segment.header.epoch for segment in segments(tmp_path)] == [1, 2]
+
+
+async def test_two_logs_cannot_have_one_name(tmp_path: Path) -> None:
+    async with Node("a") as one, Node("b") as two:
+        await EventLog.attach(one, options(tmp_path))
+        with pytest.raises(LogInUse):
+            await EventLog.attach(two, options(tmp_path))
+        assert two.recorder is None
+
+
+async def test_a_node_has_one_log(tmp_path: Path) -> None:
+    async with Node("a") as node:
+        first = await EventLog.attach(node, options(tmp_path))
+        second = EventLog(LogOptions(tmp_path, "second"))
+        with pytest.raises(LimitReached):
+            await node.start(lambda: second, address="second")
+        with pytest.raises(AssertionError):
+            _ = second.recorder
+        assert node.recorder is first.recorder
+
+
+async def test_a_folder_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    async with Node("a") as node:
+        with pytest.raises(OSError, match="file"):
+            await EventLog.attach(node, LogOptions(tmp_path / "file", "log"))
+        assert node.recorder is None
+        await EventLog.attach(node, options(tmp_path))
+
+
+async def test_it_stops_last_and_hears_of_all_that_goes_before(tmp_path: Path) -> None:
+    async with Node("n") as node:
+        await EventLog.attach(node, options(tmp_path))
+        broker = await Broker.attach(node)
+        await node.start(Echo, address="echo")
+        broker.register("echo", service="a")
+    (segment,) = segments(tmp_path)
+    names = [(event.name, event.node) for event in segment.events]
+    assert names[-1][0] == EventName.DOWN
+    assert (EventName.DOWN, "a") in names
+
+
+async def test_a_log_can_be_ended_by_itself(tmp_path: Path) -> None:
+    async with Node("n") as node:
+        log = await EventLog.attach(node, options(tmp_path))
+        await node.start(Echo, address="echo")
+        await node.stop_worker(log.address)
+        assert node.recorder is None
+        await node.request("echo", b"hi")
+    (segment,) = segments(tmp_path)
+    assert [event.name for event in segment.events] == [EventName.IDLE]
+
+
+async def test_many_flows_are_written_while_others_have_their_turn(tmp_path: Path) -> None:
+    async with Node("n") as node:
+        log = await EventLog.attach(
+            node, options(tmp_path, flush_seconds=0.01, window_seconds=0.02, seal_seconds=0.2)
+        )
+        flows = log.recorder.flows
+        for number in range(3000):
+            flows.cell(Kind.MESSAGE, Outcome.DELIVER, dest=str(number)).add(1)
+        await sealed(tmp_path, 1)
+    counts = [flow.frames for segment in segments(tmp_path) for flow in segment.flows()]
+    assert sum(counts) >= 3000
