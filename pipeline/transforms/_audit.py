@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window, functions as sf
+from pyspark.sql import Column, DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
 from ._columns import is_asked, is_outcome, total_where, with_columns_of
@@ -74,25 +74,32 @@ def audit(
 
 
 def _brokers(flows: DataFrame) -> DataFrame:
+    def asked(*outcomes: Outcome) -> Column:
+        return total_where(is_asked() & is_outcome(*outcomes), "frames")
+
+    # What workers handle is taken along for the balance alone, where it adds nothing: a flow that
+    # there was no room for in its window does not say what was asked.
+    taken = total_where(is_outcome(Outcome.RECEIVED), "frames")
+    ended = total_where(is_outcome(Outcome.DELIVER, Outcome.UNROUTABLE, *_DROPPED), "frames")
     return (
-        flows.filter(is_asked())
+        flows.filter(sf.col("kind") != int(Kind.LINK))
         .groupBy("window_start", sf.col("broker").alias("src"), "epoch", "kind")
         .agg(
-            total_where(is_outcome(Outcome.RECEIVED), "frames").alias("sent"),
-            total_where(is_outcome(Outcome.FORWARD), "frames").alias("received"),
-            total_where(is_outcome(Outcome.DELIVER), "frames").alias("delivered"),
-            total_where(is_outcome(*_DROPPED), "frames").alias("dropped"),
-            total_where(is_outcome(Outcome.UNROUTABLE), "frames").alias("unroutable"),
+            asked(Outcome.RECEIVED).alias("sent"),
+            asked(Outcome.FORWARD).alias("received"),
+            asked(Outcome.DELIVER).alias("delivered"),
+            asked(*_DROPPED).alias("dropped"),
+            asked(Outcome.UNROUTABLE).alias("unroutable"),
+            (taken - ended).alias("open"),
         )
+        .filter(sf.greatest(*_COUNTED, sf.abs("open")) > 0)
         .select(
             "window_start",
             "src",
             sf.lit("").alias("dst"),
-            sf.struct("epoch", "kind").cast("struct<epoch:int,kind:int>").alias("series"),
+            sf.struct("epoch", sf.col("kind").cast("int").alias("kind")).alias("series"),
             *_COUNTED,
-            (sf.col("sent") - sf.col("delivered") - sf.col("dropped") - sf.col("unroutable")).alias(
-                "open"
-            ),
+            "open",
         )
     )
 

@@ -81,6 +81,7 @@ def path_anomalies(hops: DataFrame) -> DataFrame:
         "places",
         _path().alias("path"),
         sf.transform(sf.col("places"), lambda place: place["depth"]).alias("depths"),
+        sf.sort_array(_dests(sf.col("places"))).alias("workers"),
         sf.array_min(_depths(Outcome.DELIVER)).alias("there"),
     )
     kinds = sf.array_compact(
@@ -138,7 +139,7 @@ def _stitched(hops: DataFrame) -> DataFrame:
             sf.max("ended").alias("ended"),
             sf.max("weight").alias("weight"),
         )
-        .withColumn("places", sf.array_sort("places"))
+        .withColumn("places", sf.sort_array("places"))
     )
 
 
@@ -161,10 +162,8 @@ def _path() -> Column:
 
 def _is_loop() -> Column:
     # Places are distinct: a worker that is there twice was come to at two depths.
-    everywhere = sf.array_sort(_dests(sf.col("places")))
-    return sf.when(
-        sf.size(everywhere) != sf.size(sf.array_distinct(everywhere)), _goes_round()
-    ).otherwise(sf.lit(False))
+    again = sf.size("workers") != sf.size(sf.array_distinct("workers"))
+    return sf.when(again, _goes_round()).otherwise(sf.lit(False))
 
 
 def _goes_round() -> Column:
@@ -173,7 +172,7 @@ def _goes_round() -> Column:
     twice_there = sf.size(there) != sf.size(sf.array_distinct(there))
     # A run of three in the sorted ones.
     runs = sf.aggregate(
-        sf.array_sort(_dests(sf.col("places"))),
+        sf.col("workers"),
         sf.struct(
             sf.lit(0).cast("bigint").alias("dest"),
             sf.lit(0).alias("run"),

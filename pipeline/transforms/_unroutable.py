@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import EventName, Outcome
 from ._churn import event_text
-from ._columns import hour_of, is_outcome, with_columns_of
+from ._columns import hour_of, is_asked, is_outcome, with_columns_of
 
 __all__ = ["MAX_CANDIDATES", "MAX_SEARCHED", "unroutable"]
 
@@ -42,7 +42,7 @@ def unroutable(flows: DataFrame, tagsets: DataFrame, events: DataFrame) -> DataF
         the first in the order of keys and values.
     """
     wanted = (
-        flows.filter(is_outcome(Outcome.UNROUTABLE) & (sf.col("frames") > 0))
+        flows.filter(is_asked() & is_outcome(Outcome.UNROUTABLE) & (sf.col("frames") > 0))
         .groupBy(hour_of("window_start").alias("hour"), "tagset_id")
         .agg(
             sf.sum("frames").alias("frames"),
@@ -55,7 +55,7 @@ def unroutable(flows: DataFrame, tagsets: DataFrame, events: DataFrame) -> DataF
     ranked = wanted.withColumn("rank", sf.row_number().over(most_first))
     is_searched = (sf.col("rank") <= MAX_SEARCHED) & sf.col("tags").isNotNull()
     searched = ranked.filter(is_searched).select(
-        "hour", "tagset_id", sf.array_sort(sf.map_entries("tags")).alias("asked")
+        "hour", "tagset_id", sf.sort_array(sf.map_entries("tags")).alias("asked")
     )
     common = sf.array_intersect("asked", "carried")
     nearest = (
@@ -85,7 +85,7 @@ def _candidates(searched: DataFrame, events: DataFrame) -> DataFrame:
         )
         .join(missed, "tag", "left_semi")
         .groupBy("broker", "route_id", "since", "until")
-        .agg(sf.array_sort(sf.collect_set("tag")).alias("carried"))
+        .agg(sf.sort_array(sf.collect_set("tag")).alias("carried"))
     )
     is_there = (sf.col("since") < sf.col("hour") + sf.expr("interval 1 hour")) & (
         sf.col("until").isNull() | (sf.col("until") > sf.col("hour"))

@@ -276,12 +276,13 @@ class _Maker:
         up = False
         while now < until:
             zone = self.random.choice(["a", "b"])
-            tags = (
+            tags: tuple[tuple[str, str], ...] = (
                 ("service", service),
                 ("tier", f"t{self.seed}"),
                 ("zone", f"z{self.seed}-{zone}"),
             )
-            tags = tags if self.random.random() < 0.5 else tags[:1]
+            if self.random.random() < 0.5:
+                tags = tags[:1]
             happened.append((now, EventName.RETAG if up else EventName.UP, route, service, tags))
             ended = now + self.random.randint(1, 100 * MINUTE)
             # What is still there at the broker's death has no end in the log.
@@ -388,10 +389,10 @@ class _Maker:
                 self.traffic.hops.append((*log, *seen, *what, *to, 0, 7, sent.size, sent.weight))
         took = sent.ended - sent.received
         seen = self.seq(*log), time_of(sent.ended), trace, int(sent.kind)
-        to = (name_id(sent.origin), dest, route, sent.sought.id, sent.shard_hash)
-        self.traffic.hops.append(
-            (*log, *seen, int(sent.outcome), 0, int(flags), *to, took, sent.size, sent.weight)
-        )
+        to = (name_id(sent.origin), dest, route, sent.sought.id)
+        what = (int(sent.outcome), 0, int(flags))
+        ended = (sent.shard_hash, took, sent.size, sent.weight)
+        self.traffic.hops.append((*log, *seen, *what, *to, *ended))
 
     # Messages.
 
@@ -451,7 +452,8 @@ class _Maker:
         now = trip.began
         for depth, node, worker, outcome, took in trip.hops:
             now += took
-            self.count(node, 1, now, 0, name_id(worker), 0, 0, Kind.MESSAGE, Outcome.DELIVER, 0)
+            for counted in (Outcome.RECEIVED, Outcome.DELIVER):
+                self.count(node, 1, now, 0, name_id(worker), 0, 0, Kind.MESSAGE, counted, 0)
             self.traffic.handled[worker, now - now % WINDOW] += 1
             what = time_of(now), trip.trace, int(Kind.MESSAGE), int(outcome), depth, 0
             to = (name_id(node), name_id(worker), 0, 0, 0)

@@ -233,5 +233,5 @@ def audit_totals(traffic: Traffic) -> Iterator[Row]:
         known = link.sent is not None and link.received is not None
         rest = (link.sent or 0) - (link.received or 0) - link.dropped if known else 0
         if link.sent is not None or link.received is not None:
-            row = [link.sent, link.received, 0, link.dropped, 0]
-            yield link.sender, link.name, *row, max(0, rest), max(0, -rest)
+            ends = link.sent, link.received
+            yield link.sender, link.name, *ends, 0, link.dropped, 0, max(0, rest), max(0, -rest)
