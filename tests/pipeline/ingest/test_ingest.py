@@ -1,0 +1,283 @@
+"""From logs to a lake with Spark: everything once, told where it cannot be, few files in the end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from onward.pipeline import LAKE_TABLES
+from onward.pipeline._errors import (
+    CheckpointLost,
+    DayOpen,
+    DuplicateBroker,
+    NeedsClassic,
+    NewerSegment,
+    SegmentDamaged,
+    SegmentGap,
+)
+from onward.pipeline.ingest import IngestSummary, Lake, compact, ingest
+from onward.pipeline.source import decode
+from onward.protocol.eventlog import SegmentHeader, read_segment
+from tests.support.eventlogs import (
+    DAY_US,
+    START_US,
+    Truth,
+    log_id_of,
+    write_log,
+    write_segment,
+)
+
+DAY = date(2025, 11, 20)
+TABLES = ("hops", "flows", "route_events")
+
+
+class Place:
+    """A log, a lake and a checkpoint."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark = spark
+        self.log = root / "log"
+        self.path = root / "lake"
+        self.checkpoint = root / "checkpoint"
+        self.lake = Lake(self.path)
+        self.said: list[str] = []
+        self.log.mkdir()
+
+    def ingest(self, **options: Any) -> IngestSummary:
+        options.setdefault("progress", self.said.append)
+        return ingest(self.spark, self.log, self.path, self.checkpoint, **options)
+
+    def rows(self, table: str, **options: Any) -> list[str]:
+        frame = self.lake.table(self.spark, table, **options)
+        assert frame.schema == self.spark.createDataFrame([], LAKE_TABLES[table]).schema
+        return sorted(map(repr, frame.toArrow().to_pylist()))
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Place:
+    return Place(spark, tmp_path)
+
+
+def decoded(table: str, *truths: Truth) -> list[str]:
+    return sorted(
+        repr(row)
+        for truth in truths
+        for written in truth.segments
+        for row in decode(table, None, read_segment(written.path.read_bytes())).to_pylist()
+    )
+
+
+@pytest.mark.spark
+def test_everything_is_in_the_lake_once(place: Place) -> None:
+    one = write_log(place.log, segments=3, span_us=3 * 3_600_000_000)
+    two = write_log(place.log, broker="b2", seed=1, segments=1, start_us=START_US + DAY_US)
+
+    summary = place.ingest(max_segments=3)
+
+    assert (summary.batches, summary.segments, summary.missing) == (2, 4, 0)
+    assert (summary.hops, summary.flows, summary.events) == (200, 40, 20)
+    for table in TABLES:
+        assert place.rows(table) == decoded(table, one, two)
+        assert place.rows(table, day=DAY) == decoded(table, one)
+        files = place.lake.files(table)
+        pattern = str(place.path / table / "**" / "*.parquet")
+        for given in (files, pattern):
+            counted = duckdb.sql("select count(*) from read_parquet($f)", params={"f": given})
+            assert counted.fetchone() == (len(decoded(table, one, two)),)
+    assert place.lake.days() == [DAY, DAY + timedelta(days=1)]
+    since = datetime(2025, 11, 20, 1, tzinfo=UTC)
+    between = place.lake.table(place.spark, "hops", since=since, until=since + timedelta(hours=1))
+    hours = {START_US + hour * 3_600_000_000 for hour in (1, 2)}
+    assert sorted(row.seq for row in between.select("seq").collect()) == [
+        hop.seq for hop in one.hops if min(hours) <= hop.ts_us < max(hours)
+    ]
+    tagsets = place.lake.table(place.spark, "dim_tagset").toArrow().to_pylist()
+    asked = {asked for truth in (one, two) for s in truth.segments for asked in s.tagsets}
+    assert len(tagsets) == len({row["tagset_id"] for row in tagsets}) == len(asked)
+    assert {row["name"] for row in place.lake.table(place.spark, "dim_node").collect()} == {
+        f"service-{number}" for number in range(4)
+    }
+
+    again = place.ingest()
+
+    assert (again.batches, again.segments) == (0, 0)
+    assert place.rows("hops") == decoded("hops", one, two)
+    for truth in (one, two):
+        acks = list((place.log / truth.broker / ".acks").glob("*.json"))
+        assert [json.loads(ack.read_text()) for ack in acks] == [
+            {"segment": truth.segments[-1].path.name}
+        ]
+    complete = place.lake.table(place.spark, "completeness").orderBy("broker").toArrow()
+    first, second = complete.to_pylist()
+    assert (first["broker"], first["last_seq"]) == ("b1", one.segments[-1].last_seq)
+    assert (first["segments"], first["events"], first["missing"]) == (3, 130, 0)
+    assert second["sealed_through"] == datetime(2025, 11, 21, 1, tzinfo=UTC)
+
+
+@pytest.mark.spark
+def test_with_nothing_logged_all_tables_are_there_and_empty(place: Place) -> None:
+    assert place.ingest() == IngestSummary()
+    for table in LAKE_TABLES:
+        assert place.rows(table) == []
+        assert place.rows(table, day=DAY) == []
+    assert place.lake.days() == []
+    assert not place.lake.is_closed(DAY)
+
+
+@pytest.mark.spark
+def test_after_a_lost_checkpoint_nothing_is_lost_and_nothing_twice(place: Place) -> None:
+    truth = write_log(place.log, segments=3)
+    place.ingest()
+    shutil.rmtree(place.checkpoint)
+    more = write_log(place.log, segments=1, first_seq=truth.segments[-1].last_seq + 1)
+
+    with pytest.raises(CheckpointLost, match="--rebuild"):
+        place.ingest()
+    summary = place.ingest(rebuild=True)
+
+    assert (summary.segments, summary.duplicates) == (1, 3)
+    assert place.rows("hops") == decoded("hops", truth, more)
+    assert place.ingest().batches == 0
+
+
+@pytest.mark.spark
+def test_a_batch_that_fails_is_not_seen_and_is_done_again(place: Place) -> None:
+    truth = write_log(place.log, segments=1)
+
+    class Stop(Exception):
+        pass
+
+    def stop_at(point: str) -> None:
+        def progress(text: str) -> None:
+            if point in text:
+                raise Stop(text)
+
+        with pytest.raises(Stop):
+            place.ingest(progress=progress)
+
+    stop_at("writing dim_node")
+    assert place.rows("hops") == []
+    assert list((place.path / "hops").glob("date=*"))
+    stop_at("committed")
+    assert place.rows("hops") == decoded("hops", truth)
+
+    summary = place.ingest()
+
+    assert summary.batches == 0
+    assert "batch 0: is in the lake already" in place.said
+    for table in TABLES:
+        assert place.rows(table) == decoded(table, truth)
+
+
+@pytest.mark.spark
+def test_what_comes_late_is_in_the_facts_and_asks_for_the_report_again(place: Place) -> None:
+    write_log(place.log, segments=1, hops=5, start_us=START_US + 2 * DAY_US)
+    # A clock that is a year ahead: it closes nothing before its time.
+    now = datetime(2025, 11, 22, 2, tzinfo=UTC)
+    write_log(place.log, broker="ahead", segments=1, hops=5, start_us=START_US + 365 * DAY_US)
+    place.ingest(clock=lambda: now)
+    assert place.lake.state().closed == date(2025, 11, 21)
+    assert (place.lake.is_closed(DAY), place.lake.days_to_rerun()) == (True, [])
+
+    late = write_log(place.log, broker="b2", segments=1, hops=40, flows=7, events=3)
+    summary = place.ingest(clock=lambda: now)
+
+    assert summary.late == 50
+    rows = place.lake.table(place.spark, "late", day=DAY).toArrow().to_pylist()
+    assert {(row["broker"], row["epoch"], row["seq"]) for row in rows} == late.keys
+    assert {row["source"] for row in rows} == set(TABLES)
+    assert {row["day"] for row in rows} == {DAY}
+    assert place.rows("hops", day=DAY) == decoded("hops", late)
+    assert place.lake.days_to_rerun() == [DAY]
+
+    empty = place.lake.report(place.spark, "traffic_matrix", DAY)
+    assert empty.collect() == []
+    place.lake.write_report(empty, "traffic_matrix", DAY)
+    assert place.lake.days_to_rerun() == []
+    assert place.lake.report(place.spark, "traffic_matrix", DAY).schema == empty.schema
+
+
+@pytest.mark.spark
+def test_errors_come_out_as_what_they_are(place: Place) -> None:
+    truth = write_log(place.log, segments=4)
+    place.ingest(max_segments=1)
+    gone = write_log(place.log, segments=3, first_seq=truth.segments[-1].last_seq + 1)
+    gone.segments[0].path.unlink()
+
+    with pytest.raises(SegmentGap, match="--allow-gaps") as raised:
+        place.ingest()
+    assert "\n" not in str(raised.value)
+
+    path = gone.segments[1].path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SegmentDamaged, match=path.name):
+        place.ingest(allow_gaps=True)
+    assert place.rows("hops") == decoded("hops", truth)
+
+    summary = place.ingest(allow_gaps=True, skip_corrupt=True)
+
+    assert (summary.segments, summary.damaged) == (1, 1)
+    lost = [*gone.segments[0].hops, *gone.segments[1].hops]
+    assert summary.hops == len(gone.hops) - len(lost)
+    first, last = gone.segments[0].first_seq, gone.segments[1].last_seq
+    assert summary.missing == last - first + 1
+    write_log(place.log, broker="b1", segments=1, epoch=9, log_id=log_id_of("other"))
+    with pytest.raises(DuplicateBroker, match="two event logs are called b1"):
+        place.ingest()
+
+
+@pytest.mark.spark
+def test_a_newer_segment_asks_for_an_upgrade(place: Place) -> None:
+    header = SegmentHeader("b1", log_id_of("b1"), 1, 1, START_US, 1.0, version=2)
+    write_segment(place.log, header)
+    with pytest.raises(NewerSegment, match="upgrade Onward"):
+        place.ingest(skip_corrupt=True)
+
+
+@pytest.mark.spark
+def test_compaction_leaves_few_files_with_the_same_rows(place: Place) -> None:
+    truth = write_log(place.log, segments=3)
+    place.ingest(max_segments=1)
+    with pytest.raises(DayOpen, match="2025-11-20 is not closed"):
+        compact(place.spark, place.path, DAY)
+    after = write_log(
+        place.log, segments=1, start_us=START_US + DAY_US, first_seq=truth.segments[-1].last_seq + 1
+    )
+    place.ingest()
+    before = {table: place.rows(table) for table in LAKE_TABLES}
+
+    summary = compact(place.spark, place.path, DAY)
+
+    assert summary.files_before > 2 * summary.files_after
+    assert {table: place.rows(table) for table in LAKE_TABLES} == before
+    assert before["hops"] == decoded("hops", truth, after)
+    assert len(list((place.path / "hops" / f"date={DAY}").rglob("*.parquet"))) == 1
+    again = compact(place.spark, place.path, DAY)
+    assert (again.files_before, again.files_after) == (summary.files_after, summary.files_after)
+
+    # What comes late is compacted with what was.
+    late = write_log(place.log, broker="b2", segments=1)
+    place.ingest()
+    assert place.rows("hops", day=DAY) == decoded("hops", truth, late)
+    compact(place.spark, place.path, DAY)
+    assert place.rows("hops", day=DAY) == decoded("hops", truth, late)
+    assert len(list((place.path / "hops" / f"date={DAY}").rglob("*.parquet"))) == 1
+    assert place.ingest().batches == 0
+
+
+def test_spark_connect_cannot_ingest(tmp_path: Path) -> None:
+    class Remote:
+        __module__ = "pyspark.sql.connect.session"
+
+    session: Any = Remote()
+    with pytest.raises(NeedsClassic, match="without --remote"):
+        ingest(session, tmp_path, tmp_path / "lake", tmp_path / "checkpoint")

@@ -1,0 +1,227 @@
+"""Lakes and checkpoints that belong together, and those that do not. No Spark runs here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onward.pipeline._errors import (
+    BadOption,
+    CheckpointLost,
+    LakeBusy,
+    NewerLake,
+    NoCommit,
+    NotALake,
+    OtherQuery,
+)
+from onward.pipeline.ingest import KEPT_COMMITS, Lake, LakeState
+from onward.pipeline.ingest._files import locked, read_json, write_json
+from onward.pipeline.ingest._opening import open_lake
+from onward.pipeline.ingest._parts import LakeFiles
+
+
+def use(checkpoint: Path) -> None:
+    """Have it look as if Spark had begun a batch."""
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").write_text("v1")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def begin(lake: Path, checkpoint: Path) -> str:
+    """A lake with one batch in it."""
+    opened = open_lake(lake, checkpoint, rebuild=False)
+    use(checkpoint)
+    LakeFiles(lake).commit(LakeState(batch=0))
+    return opened.query
+
+
+def test_a_new_lake_goes_on_with_its_checkpoint(lake: Path, checkpoint: Path) -> None:
+    query = begin(lake, checkpoint)
+    opened = open_lake(lake, checkpoint, rebuild=False)
+    assert (opened.query, opened.base) == (query, 0)
+
+
+def test_it_may_be_cut_off_before_the_checkpoint_knows(lake: Path, checkpoint: Path) -> None:
+    query = open_lake(lake, checkpoint, rebuild=False).query
+    shutil.rmtree(checkpoint)
+    assert open_lake(lake, checkpoint, rebuild=False).query == query
+
+
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_a_lost_checkpoint_is_told_with_what_to_do(how: str, lake: Path, checkpoint: Path) -> None:
+    begin(lake, checkpoint)
+    shutil.rmtree(checkpoint if how == "gone" else checkpoint / "offsets")
+    with pytest.raises(CheckpointLost, match=how) as raised:
+        open_lake(lake, checkpoint, rebuild=False)
+    assert "--rebuild" in str(raised.value)
+
+
+def test_rebuilding_goes_on_behind_the_last_batch(lake: Path, checkpoint: Path) -> None:
+    query = begin(lake, checkpoint)
+    for number in (1, 2):
+        opened = open_lake(lake, checkpoint, rebuild=True)
+        assert (opened.query, opened.base) == (query, 1)
+        aside = checkpoint.with_name(f"checkpoint.before-{number}")
+        assert (aside / "onward.json").is_file()
+    assert open_lake(lake, checkpoint, rebuild=False).base == 1
+
+
+def test_the_checkpoint_from_before_a_rebuild_is_refused(lake: Path, checkpoint: Path) -> None:
+    begin(lake, checkpoint)
+    open_lake(lake, checkpoint, rebuild=True)
+    old = checkpoint.with_name("checkpoint.before-1")
+    with pytest.raises(CheckpointLost, match="older than its last --rebuild"):
+        open_lake(lake, old, rebuild=False)
+
+
+def test_the_checkpoint_of_another_lake_is_refused(tmp_path: Path, lake: Path) -> None:
+    begin(lake, tmp_path / "one")
+    begin(tmp_path / "other-lake", tmp_path / "two")
+    with pytest.raises(OtherQuery, match="another lake"):
+        open_lake(lake, tmp_path / "two", rebuild=False)
+    use(tmp_path / "three")
+    with pytest.raises(OtherQuery):
+        open_lake(lake, tmp_path / "three", rebuild=False)
+    with pytest.raises(OtherQuery):
+        open_lake(tmp_path / "new-lake", tmp_path / "two", rebuild=False)
+    assert not (tmp_path / "new-lake").exists()
+
+
+def test_a_directory_with_other_things_is_no_lake(lake: Path, checkpoint: Path) -> None:
+    lake.mkdir()
+    (lake / "thesis.txt").write_text("much work")
+    with pytest.raises(NotALake, match="Name an empty or a new directory"):
+        open_lake(lake, checkpoint, rebuild=True)
+    (lake / "_lake.json").write_text("[]")
+    with pytest.raises(NotALake, match="no JSON object"):
+        open_lake(lake, checkpoint, rebuild=False)
+    (lake / "_lake.json").write_text("{}")
+    with pytest.raises(NotALake, match="does not say"):
+        open_lake(lake, checkpoint, rebuild=False)
+    with pytest.raises(NotALake):
+        Lake(lake).check()
+
+
+def test_a_lake_of_a_newer_version_asks_for_an_upgrade(lake: Path, checkpoint: Path) -> None:
+    begin(lake, checkpoint)
+    write_json(lake / "_lake.json", {"format": 2, "id": "x", "base": 0})
+    for attempt in (lambda: open_lake(lake, checkpoint, rebuild=True), Lake(lake).check):
+        with pytest.raises(NewerLake, match="format 2: upgrade"):
+            attempt()
+
+
+def test_reading_where_there_is_no_lake_says_what_to_run(lake: Path) -> None:
+    with pytest.raises(NoCommit, match="onward pipeline ingest"):
+        Lake(lake).state()
+
+
+def test_tables_and_reports_that_there_are_not_are_told(lake: Path) -> None:
+    with pytest.raises(BadOption, match="no table 'hop' in a lake; there are hops"):
+        Lake(lake).path_of("hop")
+    with pytest.raises(BadOption, match="no table"):
+        Lake(lake).files("hop")
+    assert Lake(lake).path_of("hops") == str(lake / "hops")
+    assert repr(Lake(lake)) == f"Lake('{lake}')"
+
+
+def test_a_lock_holds_between_processes_and_ends_with_them(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from onward.pipeline.ingest._files import locked\n"
+        "with locked(Path(sys.argv[1])):\n"
+        "    print('held', flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(LakeBusy, match="another process writes"), locked(lock):
+            pass
+        other.kill()
+    with locked(lock, wait=10.0):
+        pass
+
+
+def test_small_files_are_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "x.json"
+    assert read_json(path) is None
+    write_json(path, {"a": 1})
+    write_json(path, {"a": 2})
+    assert read_json(path) == {"a": 2}
+    assert [each.name for each in path.parent.iterdir()] == ["x.json"]
+
+
+def test_old_commits_are_dropped_and_the_newest_counts(lake: Path) -> None:
+    files = LakeFiles(lake)
+    for batch in range(KEPT_COMMITS + 5):
+        files.commit(LakeState(batch=batch))
+    assert files.state().batch == KEPT_COMMITS + 4
+    assert len(list((lake / "_commits").iterdir())) == KEPT_COMMITS
+
+
+def make(lake: Path, *folders: str) -> None:
+    for folder in folders:
+        (lake / folder).mkdir(parents=True)
+        (lake / folder / "part-0.parquet").write_bytes(b"")
+
+
+def shown(lake: Path, table: str) -> list[str]:
+    return [str(part.path.relative_to(lake / table)) for part in LakeFiles(lake).parts(table)]
+
+
+def test_what_was_not_committed_is_not_read_and_is_swept(lake: Path) -> None:
+    make(lake, "hops/date=2026-11-20/hour=3/batch=0", "hops/date=2026-11-20/hour=4/batch=1")
+    make(lake, "hops/.spark-staging-1/date=2026-11-20/hour=4/batch=1", "completeness/batch=0")
+    make(lake, "segments/batch=0", "segments/batch=1", "completeness/batch=1")
+    files = LakeFiles(lake)
+    assert shown(lake, "hops") == []
+    files.commit(LakeState(batch=0))
+    assert shown(lake, "hops") == ["date=2026-11-20/hour=3/batch=0"]
+    assert (shown(lake, "segments"), shown(lake, "completeness")) == (["batch=0"], ["batch=0"])
+
+    assert files.sweep() == 4
+    assert files.sweep() == 0
+    assert sorted(path.name for path in (lake / "hops").iterdir()) == ["date=2026-11-20"]
+
+
+def test_a_compacted_day_is_read_instead_of_what_it_was_made_of(lake: Path) -> None:
+    day = "hops/date=2026-11-20/hour=3"
+    make(lake, *(f"{day}/batch={number}" for number in (0, 1, 2, -1, -2)))
+    make(lake, "hops/date=2026-11-21/hour=0/batch=1")
+    files = LakeFiles(lake)
+    files.commit(LakeState(batch=2))
+    assert len(shown(lake, "hops")) == 4
+    files.set_compacted(files.days()[0], -2, 1)
+    assert shown(lake, "hops") == [
+        "date=2026-11-20/hour=3/batch=-2",
+        "date=2026-11-20/hour=3/batch=2",
+        "date=2026-11-21/hour=0/batch=1",
+    ]
+    assert files.sweep() == 3
+    assert len(Lake(lake).files("hops")) == 3
+    assert [str(each) for each in Lake(lake).days()] == ["2026-11-20", "2026-11-21"]
+
+
+def test_the_state_on_disk_is_plain_json(lake: Path) -> None:
+    LakeFiles(lake).commit(LakeState(batch=3))
+    text = (lake / "_commits" / f"{3:016d}.json").read_text()
+    assert json.loads(text)["batch"] == 3

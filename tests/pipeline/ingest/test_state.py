@@ -1,0 +1,163 @@
+"""What a lake knows of itself: numbers it has, days that are closed, batches that fit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onward.pipeline._errors import DuplicateBroker, SegmentDamaged
+from onward.pipeline.ingest import BrokerState, LakeState
+from onward.pipeline.ingest._plan import plan
+from onward.pipeline.ingest._state import add_range, microseconds
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def segment(
+    epoch: int,
+    first: int,
+    last: int | None,
+    *,
+    broker: str = "b1",
+    log_id: str = "aa",
+    ended: datetime = NOON,
+    hops: int | None = None,
+) -> Mapping[str, Any]:
+    return {
+        "broker": broker,
+        "epoch": epoch,
+        "first_seq": first,
+        "last_seq": last,
+        "log_id": None if last is None else log_id,
+        "path": f"{broker}/{epoch:08x}-{first:016x}.seg",
+        "ended": ended,
+        "hops": (0 if last is None else last - first + 1) if hops is None else hops,
+        "flows": 0,
+        "events": 0,
+    }
+
+
+def sealed(**brokers: datetime) -> LakeState:
+    return LakeState(
+        batch=1,
+        brokers={
+            name: BrokerState("aa", microseconds(when), "x") for name, when in brokers.items()
+        },
+    )
+
+
+def test_ranges_in_any_order_become_one() -> None:
+    pieces = [(1, 1, 10), (1, 11, 11), (1, 12, 40), (2, 1, 5), (2, 6, 7)]
+    for seed in range(20):
+        ranges: tuple[tuple[int, int, int], ...] = ()
+        for piece in random.Random(seed).sample(pieces, len(pieces)):
+            ranges = add_range(ranges, *piece)
+        assert ranges == ((1, 1, 40), (2, 1, 7))
+
+
+def test_a_state_comes_back_from_json() -> None:
+    state = plan([segment(1, 1, 10), segment(2, 1, 5, broker="b2")], LakeState())
+    made = LakeState().after(brokers=state.brokers, segments=["b", "a"], now=NOON)
+    made = LakeState.of({**made.plain(), "late": {"2026-11-20": [3, 0]}})
+    assert LakeState.of(made.plain()) == made
+    assert made.segments == ("a", "b")
+    assert made.late == {date(2026, 11, 20): (3, 0)}
+
+
+def test_a_day_is_closed_when_all_brokers_have_sealed_it() -> None:
+    midnight = datetime(2026, 11, 22, tzinfo=UTC)
+    early = midnight - timedelta(seconds=1)
+    assert sealed(b1=NOON, b2=early).closed_by(NOON) == date(2026, 11, 20)
+    assert sealed(b1=NOON, b2=midnight).closed_by(NOON) == date(2026, 11, 21)
+    assert LakeState().closed_by(NOON) is None
+
+
+def test_a_broker_that_is_silent_for_a_day_keeps_none_open() -> None:
+    gone = NOON - timedelta(days=1, seconds=1)
+    assert sealed(b1=NOON, b2=gone).closed_by(NOON) == date(2026, 11, 21)
+    assert sealed(b1=gone).closed_by(NOON) == date(2026, 11, 20)
+
+
+def test_a_clock_that_is_ahead_closes_no_day_before_its_time() -> None:
+    future = NOON + timedelta(days=400)
+    assert sealed(b1=future).closed_by(NOON) == date(2026, 11, 21)
+    assert sealed(b1=NOON, b2=future).closed_by(NOON) == date(2026, 11, 21)
+
+
+def test_a_clock_that_goes_back_opens_no_day_again() -> None:
+    state = LakeState(
+        brokers={"b1": BrokerState("aa", microseconds(NOON - timedelta(days=9)), "x")},
+        closed=date(2026, 11, 21),
+    )
+    assert state.closed_by(NOON) == date(2026, 11, 21)
+    assert sealed(b1=datetime(1960, 1, 1, tzinfo=UTC)).closed_by(NOON) == date(1969, 12, 31)
+
+
+def test_what_is_missing_is_counted_between_and_inside_segments() -> None:
+    rows = [
+        # The first of all was deleted before there was a lake.
+        segment(1, 101, 110),
+        segment(1, 121, 130, hops=7),
+        segment(2, 4, 5),
+    ]
+    broker = plan(rows, LakeState()).brokers["b1"]
+    assert broker.missing == 10 + 3 + 3
+    assert broker.last == (2, 5)
+    assert BrokerState("aa", 0, "").missing == 0
+    assert BrokerState("aa", 0, "").last == (0, 0)
+
+
+def test_what_the_lake_has_is_not_added_again() -> None:
+    first = plan([segment(1, 1, 10), segment(1, 11, 20)], LakeState())
+    state = LakeState(brokers=first.brokers)
+
+    again = plan([segment(1, 11, 20), segment(1, 1, 10), segment(1, 21, 30)], state)
+
+    assert [row["first_seq"] for row in again.rows] == [21]
+    assert again.duplicates == 2
+    assert again.brokers["b1"].ranges == ((1, 1, 30),)
+    assert again.brokers["b1"].events == 30
+
+
+def test_a_gap_may_be_filled_later() -> None:
+    state = LakeState(brokers=plan([segment(1, 1, 10), segment(1, 21, 30)], LakeState()).brokers)
+    assert state.brokers["b1"].missing == 10
+    newest = state.brokers["b1"].segment
+
+    filled = plan([segment(1, 11, 20, ended=NOON - timedelta(days=5))], state).brokers["b1"]
+
+    assert (filled.missing, filled.ranges) == (0, ((1, 1, 30),))
+    assert (filled.segment, filled.sealed_through) == (newest, microseconds(NOON))
+
+
+def test_segments_that_overlap_what_is_there_are_damage() -> None:
+    state = LakeState(brokers=plan([segment(1, 1, 10)], LakeState()).brokers)
+    with pytest.raises(SegmentDamaged, match="some of its events are in the lake"):
+        plan([segment(1, 10, 12)], state)
+
+
+def test_another_log_under_the_same_name_is_told_with_both() -> None:
+    state = LakeState(brokers=plan([segment(1, 1, 10)], LakeState()).brokers)
+    with pytest.raises(DuplicateBroker, match=r"log id aa\) and .*log id bb"):
+        plan([segment(2, 1, 10, log_id="bb")], state)
+
+
+def test_empty_and_damaged_segments_add_no_numbers() -> None:
+    batch = plan([segment(1, 1, 10), segment(1, 11, 10), segment(1, 11, None)], LakeState())
+    assert batch.brokers["b1"].ranges == ((1, 1, 10),)
+    assert len(batch.rows) == 2
+    assert batch.damaged == [segment(1, 11, None)["path"]]
+    assert batch.total("hops") == 10
+
+
+def test_late_events_are_added_up_by_day() -> None:
+    day = date(2026, 11, 20)
+    state = LakeState(batch=7, late={day: (3, 2)})
+    assert state.with_late({day: 4, date(2026, 11, 19): 1}) == {
+        day: (7, 7),
+        date(2026, 11, 19): (1, 7),
+    }
