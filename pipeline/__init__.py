@@ -8,6 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._errors import (
+    BadMethod,
+    BadOption,
+    CheckpointLost,
+    DayOpen,
+    DuplicateBroker,
+    LakeBusy,
+    LakeError,
+    LogError,
+    NeedsClassic,
+    NewerLake,
+    NewerSegment,
+    NoCommit,
+    NoEventLog,
+    NotALake,
+    OtherQuery,
+    PipelineError,
+    SegmentDamaged,
+    SegmentGap,
+    SegmentGone,
+    SegmentLate,
+    TableUnreadable,
+    known_error,
+)
 from ._java import MIN_JAVA, JavaMissing, find_java
 from ._schema import EVENT_TABLES, LAKE_TABLES, PARTITIONS, REPORT_TABLES
 
@@ -23,9 +47,31 @@ __all__ = [
     "PARTITIONS",
     "REPORT_TABLES",
     "TEST",
+    "BadMethod",
+    "BadOption",
+    "CheckpointLost",
+    "DayOpen",
+    "DuplicateBroker",
     "JavaMissing",
+    "LakeBusy",
+    "LakeError",
+    "LogError",
+    "NeedsClassic",
+    "NewerLake",
+    "NewerSegment",
+    "NoCommit",
+    "NoEventLog",
+    "NotALake",
+    "OtherQuery",
+    "PipelineError",
+    "SegmentDamaged",
+    "SegmentGap",
+    "SegmentGone",
+    "SegmentLate",
+    "TableUnreadable",
     "build_session",
     "find_java",
+    "known_error",
 ]
 
 
