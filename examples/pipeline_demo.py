@@ -3,8 +3,8 @@
 Two brokers, three shops, and four nodes record what they route, for about 20 seconds: requests to
 one, to all and by shard with a hot key, requests that nobody can take, slow ones and refused ones,
 a shop that is killed with requests in hand, messages in a circle, and a node that dies. Then, with
-Spark: their logs go into a lake, one more shop is rehearsed over the traffic, every report of the day
-is made and put on a page, and the audit has to add up to nothing missing.
+Spark: their logs go into a lake, one more shop is rehearsed over the traffic, reports of the day
+are made and put on a page, and the audit has to add up to nothing missing.
 
 All that is left is in `build/pipeline`, or the folder that is named on the command line. Every wait
 has a limit. The last line is `pipeline: ok`, or what failed, with exit status 1.

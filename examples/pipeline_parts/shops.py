@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from demo_parts.processes import Child, Routes, program, routes
 
-from onward.actors.broker import Handlers, Request
+from onward.actors.broker import ApplicationError, Handlers, Request
 from onward.transports.client import Client, ClientOptions, connect
 
 from .pace import TICKS, Tally, ticks
@@ -45,7 +45,7 @@ def desk(chance: random.Random) -> Handlers:
     @handlers.response
     async def pay(request: Request) -> bytes:
         if chance.random() < 0.05:
-            raise ValueError("the card was refused")
+            raise ApplicationError("the card was refused")
         return b"paid " + request.data
 
     return handlers
