@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +27,12 @@ HEAVIEST: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str]]] = {
     ),
     "paths": (
         paths,
-        # All of a trace in one place, once; then each path.
-        ["hashpartitioning(trace_id", "hashpartitioning(path"],
+        # All of a trace in one place, once; then what a partition has counted of each path.
+        [
+            "hashpartitioning(trace_id",
+            "hashpartitioning(path, bucket",
+            "hashpartitioning(path",
+        ],
     ),
     "path anomalies": (path_anomalies, ["hashpartitioning(trace_id"]),
     "latency": (
@@ -39,7 +44,8 @@ HEAVIEST: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str]]] = {
 
 def plan_of(frame: DataFrame) -> str:
     """Return the physical plan, without the numbers of expressions."""
-    explained: str = frame._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+    behind = cast("Any", frame)._jdf
+    explained: str = behind.queryExecution().executedPlan().toString()
     return re.sub(r"#\d+L?", "", explained)
 
 
