@@ -1,4 +1,4 @@
-"""From logs to a lake with Spark: everything once, told where it cannot be, few files in the end."""
+"""From logs to a lake with Spark: everything once, told where it cannot be, in few files."""
 
 from __future__ import annotations
 
