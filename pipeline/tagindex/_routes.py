@@ -1,0 +1,204 @@
+"""Routes from wherever they are, in the one form that an index is made of.
+
+Routes come as rows (`ROUTE_ROWS`), as lines of JSON, as a snapshot, or as what a log says of who
+came and went. Each is read by the code that a table of a broker uses: so keys have one spelling,
+default tags are there, and no tag counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window, functions as sf
+
+from ...protocol.broker import (
+    NO_BROKER,
+    SnapshotRoute,
+    encode_route,
+    format_key,
+    parse_id,
+    parse_key,
+    parse_route,
+    written_tags,
+)
+from ..replay import open_table
+
+__all__ = [
+    "PREPARED",
+    "ROUTE_ROWS",
+    "prepare",
+    "routes_of_events",
+    "routes_of_lines",
+    "routes_of_snapshot",
+]
+
+ROUTE_ROWS: Final = (
+    "route string, service string, tags map<string,string>, broker string, timestamp bigint,"
+    " weight double"
+)
+"""Routes as rows: `route` and `broker` are UUIDs, keys of tags are as people write them. A route
+that has a key several times needs `tags array<struct<key:string,value:string>>` instead. The last
+three may be left out, or be null: none, 0 and 1."""
+
+PREPARED: Final = (
+    "route_id binary, record binary, keys array<string>, values array<string>, shown string"
+)
+"""Routes as an index is made of them: id, what a snapshot has of it, its tags, and those as a log
+would show them."""
+
+ROWS: Final = 10_000
+"""Rows in one batch of what is prepared."""
+
+Batch = Any
+"""A `pyarrow.RecordBatch`, which has no annotations."""
+
+
+def prepare(rows: DataFrame) -> DataFrame:
+    """Return routes in the form `PREPARED`.
+
+    Args:
+        rows: The columns of `ROUTE_ROWS`.
+
+    Raises:
+        SnapshotError: (In Spark's job.) A row is no route; the reason says why.
+    """
+    return rows.mapInArrow(partial(_mapped, _of_rows), PREPARED)
+
+
+def routes_of_lines(spark: SparkSession, path: str | Path) -> DataFrame:
+    """Return the routes of files with lines of JSON, in the form `PREPARED`.
+
+    Raises:
+        SnapshotError: (In Spark's job.) A line is no route; the reason says why.
+    """
+    lines = spark.read.text(str(path)).where("trim(value) <> '' and value not like '#%'")
+    return lines.mapInArrow(partial(_mapped, _of_lines), PREPARED)
+
+
+def routes_of_snapshot(spark: SparkSession, path: str | Path, count: int) -> DataFrame:
+    """Return the routes of a snapshot, in the form `PREPARED`.
+
+    Args:
+        spark: The session.
+        path: The snapshot; the executors read it.
+        count: How many routes it has.
+    """
+    read = partial(_of_snapshot, str(path))
+    return spark.range(count).mapInArrow(partial(_mapped, read), PREPARED)
+
+
+def routes_of_events(
+    events: DataFrame, nodes: DataFrame, routes: DataFrame, at: datetime | None = None
+) -> DataFrame:
+    """Return who was there at a time, as a log says: the columns of `ROUTE_ROWS`.
+
+    A destination was there if it had come, or changed its tags, and had not left since. A broker
+    that starts anew, after a crash say, has nobody: what came in an epoch before counts no more.
+
+    Args:
+        events: The table `route_events`.
+        nodes: The table `dim_node`: the names of services.
+        routes: The table `dim_route`: the ids of routes.
+        at: Up to when events count, that moment not included; `None` for all there are.
+    """
+    # Spark's comparison needs a column of its own type; `None` leaves all.
+    before = events if at is None else events.where(sf.col("ts") < sf.lit(at))
+    newest = Window.partitionBy("broker")
+    last = Window.partitionBy("route_id").orderBy(
+        sf.col("ts").desc(), sf.col("epoch").desc(), sf.col("seq").desc(), sf.col("broker")
+    )
+    there = (
+        before.withColumn("newest", sf.max("epoch").over(newest))
+        .where("epoch = newest and event in ('up', 'down', 'retag') and route_id <> 0")
+        .withColumn("place", sf.row_number().over(last))
+        .where("place = 1 and event <> 'down'")
+    )
+    ids = routes.groupBy("route_id").agg(sf.min("uuid").alias("route"))
+    names = nodes.groupBy("node").agg(sf.min("name").alias("service"))
+    return (
+        there.join(ids, "route_id")
+        .join(names, "node", "left")
+        .select(
+            "route",
+            sf.coalesce("service", sf.element_at("tags", sf.lit("service"))).alias("service"),
+            "tags",
+            sf.lit(None).cast("string").alias("broker"),
+            sf.unix_millis("ts").alias("timestamp"),
+            sf.lit(1.0).alias("weight"),
+        )
+    )
+
+
+# --- in the executors -------------------------------------------------------------------------
+
+
+def _mapped(
+    read: Callable[[Batch], Iterable[SnapshotRoute]], batches: Iterator[Batch]
+) -> Iterator[Batch]:
+    made: list[SnapshotRoute] = []
+    for batch in batches:
+        for route in read(batch):
+            made.append(route)
+            if len(made) >= ROWS:
+                yield _rows(made)
+                made.clear()
+    if made:
+        yield _rows(made)
+
+
+def _rows(routes: list[SnapshotRoute]) -> Batch:
+    tags = [[(format_key(key), value) for key, value in written_tags(route)] for route in routes]
+    columns = (
+        ([route.route_id for route in routes], pa.binary()),
+        ([encode_route(route) for route in routes], pa.binary()),
+        ([[key for key, _ in each] for each in tags], pa.list_(pa.string())),
+        ([[value for _, value in each] for each in tags], pa.list_(pa.string())),
+        ([_shown(each) for each in tags], pa.string()),
+    )
+    names = ["route_id", "record", "keys", "values", "shown"]
+    return pa.record_batch([pa.array(values, kind) for values, kind in columns], names=names)
+
+
+def _shown(tags: list[tuple[str, str | None]]) -> str:
+    # As `asked_tags_text` has it: null is empty, and of a key the last value is left.
+    said = {key: value or "" for key, value in tags}
+    return repr(sorted(said.items()))
+
+
+def _of_lines(batch: Batch) -> Iterator[SnapshotRoute]:
+    for line in batch.column("value").to_pylist():
+        yield parse_route(line)
+
+
+def _of_snapshot(path: str, batch: Batch) -> Iterator[SnapshotRoute]:
+    snapshot = open_table(path).snapshot
+    for number in batch.column("id").to_pylist():
+        yield snapshot.route(number)
+
+
+def _of_rows(batch: Batch) -> Iterator[SnapshotRoute]:
+    for row in batch.to_pylist():
+        broker = row.get("broker")
+        weight = row.get("weight")
+        yield SnapshotRoute(
+            parse_id(row["route"]),
+            row["service"] or "",
+            tuple((parse_key(key), value) for key, value in _pairs(row.get("tags"))),
+            NO_BROKER if broker is None else parse_id(broker),
+            row.get("timestamp") or 0,
+            1.0 if weight is None else weight,
+        ).settled()
+
+
+def _pairs(tags: Any) -> Iterator[tuple[str, str | None]]:
+    """Yield tags from a map, or from a list of structures."""
+    for each in tags or ():
+        if isinstance(each, Mapping):
+            yield each["key"], each["value"]
+        else:
+            yield each

@@ -1,0 +1,262 @@
+"""Snapshots written by Spark, byte for byte those of one process; and one held against a log."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from pyspark.sql import DataFrame, SparkSession, functions as sf
+
+from ...protocol.broker import (
+    SNAPSHOT_HEADER_SIZE,
+    SNAPSHOT_VERSION,
+    SnapshotWriter,
+    format_id,
+    format_key,
+    parse_key,
+)
+from ..replay import open_table
+from ._build import build, number_routes
+from ._routes import prepare, routes_of_events, routes_of_snapshot
+
+__all__ = [
+    "MANIFEST",
+    "MAX_SHOWN",
+    "SNAPSHOT",
+    "Drift",
+    "Manifest",
+    "verify",
+    "write_snapshot_from",
+]
+
+SNAPSHOT: Final = "index.onwx"
+"""The name of the snapshot in the folder that is written to."""
+
+MANIFEST: Final = "manifest.json"
+"""The name of what is said of it, beside it."""
+
+MAX_SHOWN: Final = 100
+"""Most routes, and most tags, that a `Drift` names."""
+
+
+class Tables(Protocol):
+    """Where the tables of a lake are read: an `ingest.Lake`."""
+
+    def table(self, spark: SparkSession, name: str) -> DataFrame:
+        """Return a table."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What is in a snapshot.
+
+    Attributes:
+        version: The version of its format.
+        routes: How many routes.
+        bitmaps: How many tags they carry.
+        postings: How many tags all of them carry together.
+        bytes: How long the file is.
+        xor: The hashes of all bitmaps, one on the other: the same if and only if, but for chance,
+            the bitmaps are.
+    """
+
+    version: int
+    routes: int
+    bitmaps: int
+    postings: int
+    bytes: int
+    xor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What a snapshot and a log do not have in common.
+
+    Attributes:
+        routes: How many routes the snapshot has.
+        missing: Routes that the log has and the snapshot has not.
+        unexpected: Routes that the snapshot has and the log has not.
+        other_tags: Routes whose tags differ.
+        bitmaps: Bitmaps of the snapshot that are not of its own routes, or are not there.
+        shown: Some of them, in words.
+    """
+
+    routes: int
+    missing: int
+    unexpected: int
+    other_tags: int
+    bitmaps: int
+    shown: tuple[str, ...]
+
+    @property
+    def differences(self) -> int:
+        """How many there are."""
+        return self.missing + self.unexpected + self.other_tags + self.bitmaps
+
+
+def write_snapshot_from(prepared: DataFrame, folder: str | Path) -> Manifest:
+    """Write a snapshot of routes, and its manifest.
+
+    The driver writes the file, on a disk of its own. It is given its rows in order, a partition at
+    a time, and keeps 32 bytes of each route and bitmap. File and manifest have their names when
+    they are whole.
+
+    Args:
+        prepared: Routes, in the form `PREPARED`.
+        folder: Where to; it is made.
+
+    Raises:
+        SnapshotError: A route is there twice.
+        OSError: It cannot be written.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    numbered, kept = number_routes(prepared)
+    index = build(numbered).persist()
+    partial = target / f".{SNAPSHOT}.{os.getpid()}"
+    try:
+        manifest = _written(numbered, index, partial)
+        partial.replace(target / SNAPSHOT)
+    finally:
+        partial.unlink(missing_ok=True)
+        index.unpersist()
+        kept.unpersist()
+    text = target / f".{MANIFEST}.{os.getpid()}"
+    text.write_text(json.dumps(asdict(manifest), indent=2) + "\n")
+    text.replace(target / MANIFEST)
+    return manifest
+
+
+def _written(numbered: DataFrame, index: DataFrame, path: Path) -> Manifest:
+    writer, xor, count, bitmaps, postings = SnapshotWriter(), 0, 0, 0, 0
+    with path.open("wb") as file:
+        file.seek(SNAPSHOT_HEADER_SIZE)
+        for row in _rows(numbered.select("number", "route_id", "record")):
+            if row["number"] != count:
+                raise AssertionError(f"unexpected number {row['number']} of route {count}")
+            file.write(writer.route(bytes(row["route_id"]), bytes(row["record"])))
+            count += 1
+        for row in _rows(index.orderBy("key", sf.col("value").asc_nulls_first())):
+            key, value, bitmap = row["key"], row["value"], bytes(row["bitmap"])
+            file.write(writer.posting((parse_key(key), value), row["n"], bitmap))
+            bitmaps += 1
+            postings += row["n"]
+            xor ^= _hash(key, value, bitmap)
+        tail, header = writer.finish()
+        file.write(tail)
+        size = file.tell()
+        file.seek(0)
+        file.write(header)
+        file.flush()
+        os.fsync(file.fileno())
+    return Manifest(SNAPSHOT_VERSION, count, bitmaps, postings, size, f"{xor:016x}")
+
+
+def _rows(frame: DataFrame) -> Iterator[Any]:
+    return iter(frame.toLocalIterator(prefetchPartitions=True))
+
+
+def _hash(key: str, value: str | None, bitmap: bytes) -> int:
+    # Each part with its length: no two tags run into one.
+    name, text = key.encode(), b"" if value is None else value.encode()
+    head = len(name).to_bytes(4) + (b"\0" if value is None else b"\1") + len(text).to_bytes(4)
+    return int.from_bytes(blake2b(head + name + text + bitmap, digest_size=8).digest())
+
+
+# --- against a log ----------------------------------------------------------------------------
+
+
+def verify(
+    spark: SparkSession, snapshot: str | Path, lake: Tables, at: datetime | None = None
+) -> Drift:
+    """Hold a snapshot against what a log says, and its bitmaps against its routes.
+
+    Args:
+        spark: The session.
+        snapshot: The file; drivers and executors read it.
+        lake: The lake.
+        at: When the snapshot was made; `None` for the end of the log.
+
+    Raises:
+        TableUnreadable: The snapshot cannot be read.
+    """
+    path = str(Path(snapshot).absolute())
+    opened = open_table(path).snapshot
+    saved = routes_of_snapshot(spark, path, len(opened)).persist()
+    try:
+        events = routes_of_events(
+            lake.table(spark, "route_events"),
+            lake.table(spark, "dim_node"),
+            lake.table(spark, "dim_route"),
+            at,
+        )
+        counts, shown = _routes_apart(saved, prepare(_without_ours(events)))
+        bitmaps, tags = _bitmaps_apart(saved, opened)
+    finally:
+        saved.unpersist()
+    return Drift(
+        len(opened),
+        counts.get("missing", 0),
+        counts.get("unexpected", 0),
+        counts.get("other tags", 0),
+        bitmaps,
+        tuple([*shown, *tags][:MAX_SHOWN]),
+    )
+
+
+def _without_ours(rows: DataFrame) -> DataFrame:
+    # The broker's own services are not saved: they make themselves anew.
+    return rows.where("service is not null and not startswith(service, 'onward.')")
+
+
+def _routes_apart(saved: DataFrame, logged: DataFrame) -> tuple[dict[str, int], list[str]]:
+    theirs = logged.select("route_id", sf.col("shown").alias("logged"))
+    apart = (
+        saved.select("route_id", "shown")
+        .join(theirs, "route_id", "full_outer")
+        .withColumn(
+            "what",
+            sf.when(sf.col("shown").isNull(), "missing")
+            .when(sf.col("logged").isNull(), "unexpected")
+            .when(sf.col("shown") != sf.col("logged"), "other tags"),
+        )
+        .where("what is not null")
+    )
+    counts = {row["what"]: int(row["count"]) for row in apart.groupBy("what").count().collect()}
+    some = apart.orderBy("route_id").limit(MAX_SHOWN).collect()
+    return counts, [
+        f"{row['what']}: {format_id(bytes(row['route_id']))} "
+        f"(snapshot {row['shown'] or '-'}, log {row['logged'] or '-'})"
+        for row in some
+    ]
+
+
+def _bitmaps_apart(saved: DataFrame, opened: Any) -> tuple[int, list[str]]:
+    """Compare the bitmaps of a snapshot with those that its own routes make."""
+    numbered, kept = number_routes(saved)
+    try:
+        # Hashes and not bitmaps come to the driver, one for each tag.
+        made = build(numbered).select("key", "value", "n", "bitmap").toLocalIterator()
+        expected = {
+            (row["key"], row["value"]): _hash(row["key"], row["value"], bytes(row["bitmap"]))
+            for row in made
+        }
+    finally:
+        kept.unpersist()
+    wrong: list[str] = []
+    count = 0
+    for (key, value), _, bitmap in opened.tags():
+        name = format_key(key)
+        if expected.pop((name, value), None) != _hash(name, value, bitmap):
+            count += 1
+            wrong.append(f"bitmap of {name}={value!r} is not of the routes")
+    count += len(expected)
+    wrong += [f"bitmap of {name}={value!r} is not there" for name, value in expected]
+    return count, wrong[:MAX_SHOWN]

@@ -1,0 +1,280 @@
+"""The tag index by Spark is that of one process, byte for byte, however the routes are divided."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from onward.pipeline import LAKE_TABLES, REPORT_TABLES
+from onward.pipeline.tagindex import (
+    MANIFEST,
+    ROUTE_ROWS,
+    SNAPSHOT,
+    build,
+    number_routes,
+    prepare,
+    routes_of_events,
+    routes_of_lines,
+    routes_of_snapshot,
+    verify,
+    write_snapshot_from,
+)
+from onward.protocol.broker import (
+    SnapshotRoute,
+    format_id,
+    format_key,
+    format_route,
+    read_snapshot,
+    write_snapshot,
+)
+from onward.protocol.eventlog import name_id, route_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def rid(number: int) -> bytes:
+    return Random(number).randbytes(16)
+
+
+def routes(count: int) -> list[SnapshotRoute]:
+    random = Random(3)
+    # Values that a careless key would run together, or lose: NUL, empty, null, another's own id.
+    odd = ["", None, "\0", "a\0b", format_id(rid(1)), "é", "\U0001f600", "\uffff"]
+    return [
+        SnapshotRoute(
+            rid(n),
+            f"s{n % 3}",
+            (
+                (6, ("eu", "us")[n % 2]),
+                ("k", random.choice(odd)),
+                ("k\0", random.choice(odd)),
+                *(((2, format_id(rid(1))),) if n % 5 == 0 else ()),
+                *((("k", "twice"),) if n % 4 == 0 else ()),
+            ),
+            rid(99),
+            n,
+            n % 3 + 0.5,
+        )
+        for n in range(count)
+    ]
+
+
+def frame(spark: SparkSession, rows: list[SnapshotRoute], parts: int) -> DataFrame:
+    schema = ROUTE_ROWS.replace("map<string,string>", "array<struct<key:string,value:string>>")
+    made = [
+        (
+            format_id(r.route_id),
+            r.service,
+            [(format_key(key), value) for key, value in r.tags],
+            format_id(r.broker_id),
+            r.timestamp,
+            r.weight,
+        )
+        for r in rows
+    ]
+    return spark.createDataFrame(made, schema).repartition(parts)
+
+
+def written(rows: list[SnapshotRoute]) -> bytes:
+    return b"".join(write_snapshot(rows))
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_bytes_are_those_of_one_process(
+    spark: SparkSession, tmp_path: Path, parts: int
+) -> None:
+    rows = routes(60)
+    spark.conf.set("spark.sql.shuffle.partitions", str(parts))
+    try:
+        manifest = write_snapshot_from(prepare(frame(spark, rows, parts)), tmp_path / "out")
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", "1")
+    data = (tmp_path / "out" / SNAPSHOT).read_bytes()
+    assert data == written(rows)
+    snapshot = read_snapshot(data)
+    snapshot.check()
+    said = json.loads((tmp_path / "out" / MANIFEST).read_text())
+    assert said["routes"] == manifest.routes == 60
+    assert said["bitmaps"] == manifest.bitmaps == snapshot.bitmaps
+    assert said["postings"] == manifest.postings == snapshot.postings
+    assert said["bytes"] == len(data)
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [SNAPSHOT, MANIFEST]
+    # Nothing is left with Spark.
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess, reportUnknownMemberType]
+
+
+def test_a_bound_on_partial_bitmaps_changes_nothing(spark: SparkSession) -> None:
+    numbered, kept = number_routes(prepare(frame(spark, routes(40), 3)))
+    try:
+        some, all_at_once = (
+            sorted(
+                (row["key"], row["value"] or "", row["value"] is None, bytes(row["bitmap"]))
+                for row in build(numbered, max_partials=limit).collect()
+            )
+            for limit in (1, 100_000)
+        )
+        assert some == all_at_once
+        made = build(numbered)
+        declared = spark.createDataFrame([], REPORT_TABLES["tag_index"]).schema
+        assert made.schema.simpleString() == declared.simpleString()
+        plan: Any = made
+        assert "BatchEvalPython" not in str(plan._jdf.queryExecution().toString())
+    finally:
+        kept.unpersist()
+
+
+def test_routes_of_files_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    rows = routes(20)
+    lines = tmp_path / "routes.jsonl"
+    lines.write_text("# by hand\n\n" + "\n".join(map(format_route, rows)))
+    write_snapshot_from(routes_of_lines(spark, lines), tmp_path / "a")
+    first = tmp_path / "a" / SNAPSHOT
+    assert first.read_bytes() == written(rows)
+    write_snapshot_from(routes_of_snapshot(spark, first, 20), tmp_path / "b")
+    assert (tmp_path / "b" / SNAPSHOT).read_bytes() == written(rows)
+
+
+def test_a_row_may_leave_out_what_it_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "route string, service string, tags map<string,string>"
+    made = spark.createDataFrame([(format_id(rid(1)), "s", {"region": "eu"})], schema)
+    write_snapshot_from(prepare(made), tmp_path)
+    assert (tmp_path / SNAPSHOT).read_bytes() == written([SnapshotRoute(rid(1), "s", ((6, "eu"),))])
+
+
+def test_of_no_routes_there_is_a_snapshot_without_any(spark: SparkSession, tmp_path: Path) -> None:
+    manifest = write_snapshot_from(prepare(spark.createDataFrame([], ROUTE_ROWS)), tmp_path)
+    assert (manifest.routes, manifest.bitmaps) == (0, 0)
+    assert (tmp_path / SNAPSHOT).read_bytes() == written([])
+
+
+def test_what_is_there_twice_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
+    twice = [*routes(3), routes(1)[0]]
+    with pytest.raises(Exception, match="twice"):
+        write_snapshot_from(prepare(frame(spark, twice, 2)), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- against a log ----------------------------------------------------------------------------
+
+EVENTS: list[tuple[str, int, int, int, str, int, str]] = [
+    # broker, epoch, seq, second, event, route, region
+    ("b", 1, 1, 0, "up", 1, "eu"),
+    ("b", 2, 1, 10, "up", 2, "eu"),
+    ("b", 2, 2, 11, "up", 3, "eu"),
+    ("b", 2, 3, 12, "retag", 3, "us"),
+    ("b", 2, 4, 13, "up", 4, "eu"),
+    ("b", 2, 5, 14, "down", 4, "eu"),
+    ("b", 2, 6, 15, "drain", 2, "eu"),
+    ("b", 2, 7, 16, "reject", 0, "eu"),
+    ("c", 1, 1, 5, "up", 5, "eu"),
+    ("b", 2, 8, 50, "down", 2, "eu"),
+]
+
+
+class Log:
+    """A lake that has nothing but who came and went."""
+
+    def table(self, spark: SparkSession, name: str) -> DataFrame:
+        ids = {n: rid(n) for n in range(1, 6)}
+        rows: list[Any]
+        if name == "route_events":
+            rows = [
+                (
+                    *(broker, epoch, seq, NOW + timedelta(seconds=at), event),
+                    *(route_key(ids[n]) if n else 0, name_id("s")),
+                    {"region": region, "service": "s", "route": format_id(ids[n]) if n else ""},
+                    "",
+                )
+                for broker, epoch, seq, at, event, n, region in EVENTS
+            ]
+        elif name == "dim_node":
+            rows = [(name_id("s"), "s", NOW)]
+        else:
+            rows = [(route_key(each), format_id(each), NOW) for each in ids.values()]
+        return spark.createDataFrame(rows, LAKE_TABLES[name])
+
+
+def test_a_log_says_who_was_there(spark: SparkSession) -> None:
+    log = Log()
+    tables = (
+        log.table(spark, "route_events"),
+        log.table(spark, "dim_node"),
+        log.table(spark, "dim_route"),
+    )
+
+    def at(second: int | None) -> dict[str, str]:
+        moment = None if second is None else NOW + timedelta(seconds=second)
+        rows = routes_of_events(*tables, moment).collect()
+        assert all(row["service"] == "s" for row in rows)
+        return {row["route"]: row["tags"]["region"] for row in rows}
+
+    one, two, three, five = (format_id(rid(n)) for n in (1, 2, 3, 5))
+    assert at(3) == {one: "eu"}
+    # A broker that starts anew has nobody.
+    assert at(20) == {two: "eu", three: "us", five: "eu"}
+    assert at(12) == {two: "eu", three: "eu", five: "eu"}
+    assert at(None) == {three: "us", five: "eu"}
+
+
+def test_a_snapshot_of_what_the_log_says_has_no_differences(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "saved"
+    saved = [
+        SnapshotRoute(rid(3), "s", ((6, "us"),), rid(7), 5, 2.0),
+        SnapshotRoute(rid(5), "s", ((6, "eu"),)),
+    ]
+    file.write_bytes(written(saved))
+    drift = verify(spark, file, Log())
+    assert (drift.routes, drift.differences, drift.shown) == (2, 0, ())
+
+
+def test_each_difference_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "saved"
+    saved = [
+        SnapshotRoute(rid(3), "s", ((6, "eu"),)),
+        SnapshotRoute(rid(8), "s", ((6, "eu"),)),
+    ]
+    file.write_bytes(written(saved))
+    drift = verify(spark, file, Log())
+    assert (drift.missing, drift.unexpected, drift.other_tags, drift.bitmaps) == (1, 1, 1, 0)
+    assert drift.differences == 3
+    told = "\n".join(drift.shown)
+    assert f"missing: {format_id(rid(5))}" in told
+    assert f"unexpected: {format_id(rid(8))}" in told
+    assert f"other tags: {format_id(rid(3))}" in told
+    earlier = verify(spark, file, Log(), NOW + timedelta(seconds=12))
+    assert (earlier.missing, earlier.unexpected, earlier.other_tags) == (2, 1, 0)
+
+
+def test_bitmaps_that_are_not_of_the_routes_are_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "saved"
+    from onward.protocol.broker import _snapshot_writer
+
+    real = _snapshot_writer.written_tags
+    saved = [SnapshotRoute(rid(n), "s", ((6, "us"),)) for n in (3, 5)]
+    # A writer that forgets one tag of one route.
+    monkeypatch.setattr(
+        _snapshot_writer,
+        "written_tags",
+        lambda route: real(route)[:-1] if route.route_id == rid(3) else real(route),
+    )
+    file.write_bytes(written(saved))
+    monkeypatch.undo()
+    drift = verify(spark, file, Log())
+    assert drift.bitmaps == 1
+    assert any("is not of the routes" in each for each in drift.shown)
