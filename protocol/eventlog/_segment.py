@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import starmap
+from struct import Struct
 from typing import Final
 
 from ._errors import SegmentCorrupt
@@ -12,6 +14,10 @@ from ._records import FLOW, HOP, Asked, Flow, Hop, RouteEvent
 from ._scan import RecordBlock, Scan
 
 __all__ = ["Segment", "read_segment"]
+
+_HOP_ORIGIN: Final = 8
+_FLOW_ORIGIN: Final = 3
+"""Where in a record origin, dest, route and tag set are."""
 
 _SPARE: Final = 9
 """Where in a flow the bits are that mean nothing yet."""
@@ -67,15 +73,7 @@ class Segment:
         Raises:
             SegmentCorrupt: One refers to what is not there, or is out of order.
         """
-        last = 0
-        for block in self.hop_blocks:
-            offset = block.offset
-            for fields in HOP.iter_unpack(block.body):
-                hop = Hop(*fields)
-                _check(hop, last, block, offset)
-                last = hop.seq
-                offset += HOP.size
-                yield hop
+        return starmap(Hop, _checked(self.hop_blocks, HOP, _HOP_ORIGIN))
 
     def flows(self) -> Iterator[Flow]:
         """Yield the flows.
@@ -84,17 +82,8 @@ class Segment:
             SegmentCorrupt: One refers to what is not there, or is out of order, or its spare
                 bits are not 0.
         """
-        last = 0
-        for block in self.flow_blocks:
-            offset = block.offset
-            for fields in FLOW.iter_unpack(block.body):
-                flow = Flow(*fields[:_SPARE], *fields[_SPARE + 1 :])
-                if fields[_SPARE]:
-                    raise SegmentCorrupt(offset, "a flow whose spare bits are not 0")
-                _check(flow, last, block, offset)
-                last = flow.seq
-                offset += FLOW.size
-                yield flow
+        for fields in _checked(self.flow_blocks, FLOW, _FLOW_ORIGIN):
+            yield Flow(*fields[:_SPARE], *fields[_SPARE + 1 :])
 
     def check(self) -> None:
         """Look at every record.
@@ -102,22 +91,35 @@ class Segment:
         Raises:
             SegmentCorrupt: One is wrong: see `hops` and `flows`.
         """
-        for _ in self.hops():
+        for _ in _checked(self.hop_blocks, HOP, _HOP_ORIGIN):
             pass
-        for _ in self.flows():
+        for _ in _checked(self.flow_blocks, FLOW, _FLOW_ORIGIN):
             pass
 
 
-def _check(record: Hop | Flow, last: int, block: RecordBlock, offset: int) -> None:
-    if record.seq <= last:
-        raise SegmentCorrupt(offset, "records whose numbers do not rise")
-    if (
-        record.origin > block.names
-        or record.dest > block.names
-        or record.route > block.routes
-        or record.tagset > block.tagsets
-    ):
-        raise SegmentCorrupt(offset, "a record that refers to what has no number yet")
+def _checked(blocks: tuple[RecordBlock, ...], layout: Struct, at: int) -> Iterator[tuple[int, ...]]:
+    """Yield the fields of each record, looked at; `at` is where origin, dest and so on are."""
+    last = 0
+    spared = layout is FLOW
+    for block in blocks:
+        offset = block.offset
+        names, routes, tagsets = block.names, block.routes, block.tagsets
+        for fields in layout.iter_unpack(block.body):
+            seq = fields[0]
+            if seq <= last:
+                raise SegmentCorrupt(offset, "records whose numbers do not rise")
+            if (
+                fields[at] > names
+                or fields[at + 1] > names
+                or fields[at + 2] > routes
+                or fields[at + 3] > tagsets
+            ):
+                raise SegmentCorrupt(offset, "a record that refers to what has no number yet")
+            if spared and fields[_SPARE]:
+                raise SegmentCorrupt(offset, "a flow whose spare bits are not 0")
+            last = seq
+            offset += layout.size
+            yield fields
 
 
 def read_segment(data: bytes | memoryview) -> Segment:
