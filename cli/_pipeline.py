@@ -72,6 +72,16 @@ def _add_day(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_brokers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--broker",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the log of this broker; may be repeated (default: all in the lake)",
+    )
+
+
 def _add_ingest(jobs: Commands) -> None:
     parser = _job(
         jobs,
@@ -203,13 +213,7 @@ def _add_replay(jobs: Commands) -> None:
             metavar="METHOD",
             help=f"the method for unicast requests as it {which}",
         )
-    parser.add_argument(
-        "--broker",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="the log whose traffic it is; may be repeated (default: all in the lake)",
-    )
+    _add_brokers(parser)
     parser.add_argument(
         "--out", metavar="DIR", help="where the result goes (default: reports/ in the lake)"
     )
@@ -253,6 +257,7 @@ def _add_index(jobs: Commands) -> None:
         type=moment,
         help="the routes of a lake as they were then, UTC (default: at its end)",
     )
+    _add_brokers(build)
     build.add_argument("--out", metavar="DIR", required=True, help="where the snapshot goes")
     add_session(build)
     build.set_defaults(command=run.build_index)
@@ -270,6 +275,7 @@ def _add_index(jobs: Commands) -> None:
     verify.add_argument(
         "--at", metavar="TIME", type=moment, help="as the log says it was then, UTC"
     )
+    _add_brokers(verify)
     add_session(verify)
     verify.set_defaults(command=run.verify_index)
 

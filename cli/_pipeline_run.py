@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ._pipeline_progress import Progress
 from ._pipeline_session import check_first, is_local, session
-from ._show import table
+from ._show import printable, table
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
@@ -164,36 +164,58 @@ def replay(arguments: argparse.Namespace) -> None:
 
 def build_index(arguments: argparse.Namespace) -> None:
     """Build a snapshot of routes."""
-    if arguments.at is not None and arguments.lake is None:
-        raise CommandError("--at goes with --lake", Status.USAGE)
-    option = "--routes" if arguments.lake is None else "--lake"
-    check_first(arguments, [(option, arguments.routes or arguments.lake)])
+    if arguments.lake is None and (arguments.at is not None or arguments.broker):
+        raise CommandError("--at and --broker go with --lake", Status.USAGE)
+    if arguments.lake is None:
+        check_first(arguments, [("--routes", arguments.routes)])
+    else:
+        _lake_first(arguments)
     with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
-        from ..pipeline.jobs import run_index
+        from ..pipeline.ingest import Lake
+        from ..pipeline.jobs import run_index, run_index_of_log
 
-        text = run_index(
-            spark,
-            arguments.out,
-            routes=arguments.routes,
-            lake=arguments.lake,
-            at=arguments.at,
-            progress=progress,
-        )
-    print(text)
+        if arguments.lake is None:
+            made = run_index(spark, arguments.routes, arguments.out, progress)
+        else:
+            made = run_index_of_log(
+                spark,
+                Lake(arguments.lake),
+                arguments.out,
+                at=arguments.at,
+                brokers=arguments.broker,
+                progress=progress,
+            )
+    print(
+        f"{made.routes:,} routes with {made.postings:,} tags, {made.bitmaps:,} different ones, "
+        f"in {made.bytes:,} bytes; bitmaps {made.xor}"
+    )
 
 
 def verify_index(arguments: argparse.Namespace) -> None:
     """Hold a snapshot against a lake."""
-    check_first(arguments, [("--snapshot", arguments.snapshot), ("--against", arguments.against)])
+    arguments.lake = arguments.against
+    _lake_first(arguments, ("--snapshot", arguments.snapshot), option="--against")
     with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
+        from ..pipeline.ingest import Lake
         from ..pipeline.jobs import run_verify
 
-        differences, text = run_verify(
-            spark, arguments.snapshot, arguments.against, at=arguments.at, progress=progress
+        drift = run_verify(
+            spark,
+            arguments.snapshot,
+            Lake(arguments.lake),
+            at=arguments.at,
+            brokers=arguments.broker,
+            progress=progress,
         )
-    print(text)
-    if differences:
-        raise CommandError(f"{differences:,} differences", Status.USAGE)
+    for line in drift.shown:
+        print(printable(line))
+    if drift.differences:
+        raise CommandError(
+            f"{drift.missing:,} routes missing, {drift.unexpected:,} unexpected, "
+            f"{drift.other_tags:,} with other tags, {drift.bitmaps:,} bitmaps wrong",
+            Status.USAGE,
+        )
+    print(f"{drift.routes:,} routes, as the log says")
 
 
 def _local(arguments: argparse.Namespace, *names: str) -> None:
@@ -205,10 +227,12 @@ def _local(arguments: argparse.Namespace, *names: str) -> None:
             )
 
 
-def _lake_first(arguments: argparse.Namespace, *others: tuple[str, str]) -> str:
+def _lake_first(
+    arguments: argparse.Namespace, *others: tuple[str, str], option: str = "--lake"
+) -> str:
     """Check what `check_first` does, for a command that reads a lake, and return its path."""
     _local(arguments, "lake")
-    check_first(arguments, [("--lake", arguments.lake), *others])
+    check_first(arguments, [(option, arguments.lake), *others])
     return str(arguments.lake)
 
 

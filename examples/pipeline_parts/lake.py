@@ -68,6 +68,7 @@ def run(folder: Path, day: date) -> None:
             *("--slo", "stock in 20 ms:stock:20:0.95", "--slo", "pay works:pay:-:0.99"),
         )
         onward("pipeline", "audit", "--lake", str(at))
+        onward("pipeline", "index", "build", "--lake", str(at), "--out", str(folder / "index"))
         verify(spark, Lake(at), day)
     finally:
         spark.stop()

@@ -1,6 +1,7 @@
 """The jobs of the command `onward pipeline`: the one place that reads and writes tables."""
 
 from ._audit import run_audit
+from ._index import LogsOf, run_index, run_index_of_log, run_verify
 from ._progress import Progress, Silent, Stage, stage
 from ._replay import Gates, Methods, Rehearsed, run_replay
 from ._reports import AUDIT_DAYS, EVENT_DAYS, REPORTS, Day, bounds
@@ -16,6 +17,7 @@ __all__ = [
     "Day",
     "Format",
     "Gates",
+    "LogsOf",
     "Methods",
     "Progress",
     "Rehearsed",
@@ -28,8 +30,11 @@ __all__ = [
     "names_of",
     "replay_tables",
     "run_audit",
+    "run_index",
+    "run_index_of_log",
     "run_replay",
     "run_report",
+    "run_verify",
     "shown",
     "stage",
 ]

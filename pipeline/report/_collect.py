@@ -83,7 +83,7 @@ def collect_page(sources: Sources) -> Page:
         totals=_totals(sources.flows),
         late=sources.late.filter(sf.col("day") == sf.lit(sources.day)).count(),
         audit=collect_audit(sources.audit_totals(made["audit"])) if "audit" in made else None,
-        matrix=_matrix(made["traffic_matrix"], names) if "traffic_matrix" in made else None,
+        matrix=_matrix(_asked(made["traffic_matrix"]), names) if "traffic_matrix" in made else None,
         latency=_latency(sources) if "latency_hist" in made else None,
         shards=shards_of(made["shard_load"], made["hot_keys"], names)
         if "shard_load" in made
@@ -98,6 +98,11 @@ def collect_page(sources: Sources) -> Page:
         if replayed
         else None,
     )
+
+
+def _asked(report: DataFrame) -> DataFrame:
+    """Return what brokers were asked. Messages between workers ask for no tags."""
+    return report.filter(sf.col("tagset_id") != 0)
 
 
 def _brokers(table: DataFrame) -> tuple[tuple[Broker, ...], int]:
@@ -184,7 +189,7 @@ def _largest(pairs: DataFrame, column: str) -> list[int]:
 
 
 def _latency(sources: Sources) -> Latency:
-    histogram = sources.reports["latency_hist"]
+    histogram = _asked(sources.reports["latency_hist"])
     busiest = (
         histogram.groupBy("dest_node")
         .agg(sf.sum("n").alias("n"))

@@ -7,7 +7,7 @@ has chosen, light or dark. Sizes are pixels. What users have named goes through 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import log10
 from typing import Any, Final, TypeAlias
 
@@ -29,6 +29,8 @@ __all__ = [
 Figure: TypeAlias = dict[str, Any]
 """`data` and `layout` of Plotly."""
 
+_SHORTEST: Final = timedelta(minutes=10)
+
 ROW: Final = 30
 """The height of a row of bars."""
 
@@ -37,6 +39,17 @@ _QUANTILES: Final = (("p50", "$soft", "half"), ("p95", "$accent", "95 %"), ("p99
 
 def _time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _times(moments: Sequence[datetime]) -> dict[str, Any]:
+    """Return an axis of times, of at least ten minutes: in less there is nothing to be seen."""
+    axis: dict[str, Any] = {"type": "date", "showgrid": False, "tickformat": "%H:%M"}
+    if moments:
+        first, last = min(moments), max(moments)
+        if last - first < _SHORTEST:
+            missing = (_SHORTEST - (last - first)) / 2
+            axis["range"] = [_time(first - missing), _time(last + missing)]
+    return axis
 
 
 def _figure(data: list[Mapping[str, Any]], height: int, **layout: Any) -> Figure:
@@ -157,7 +170,7 @@ def lines_figure(latency: Latency) -> Figure:
         hovermode="x unified",
         showlegend=True,
         legend={"orientation": "h", "y": 1.12, "x": 0},
-        xaxis={"type": "date", "showgrid": False},
+        xaxis=_times([each for line in latency.lines for each in line.times]),
         yaxis={"title": {"text": "ms"}, "rangemode": "tozero"},
     )
 
@@ -359,7 +372,7 @@ def burn_figure(burns: Sequence[Burn]) -> Figure:
         showlegend=True,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="x unified",
-        xaxis={"type": "date", "showgrid": False},
+        xaxis=_times([each for burn in burns for each in burn.times]),
         yaxis={"title": {"text": "\u00d7 budget"}, "rangemode": "tozero"},
         shapes=[
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,8 +16,10 @@ MAX_LOOKED_UP: Final = 2_000
 NOBODY: Final = "(nobody)"
 """Shown where there is no destination."""
 
-_HIDDEN: Final = frozenset({"RouteId", "ServiceName", "service"})
+_HIDDEN: Final = frozenset({"route", "service"})
 """Tags that say no more of a destination than its service name and its route."""
+
+_RANDOM: Final = re.compile(r"\b([0-9a-f]{4})[0-9a-f]{28}\b")
 
 
 class Names:
@@ -40,7 +43,7 @@ class Names:
     def nodes(self, ids: Iterable[int], *, none: str = NOBODY) -> dict[int, str]:
         """Return the names of services, workers and links; `none` is shown for 0."""
         found = _looked_up(self._nodes, "node", "name", ids)
-        return {each: none if each == 0 else found.get(each, _number(each)) for each in ids}
+        return {each: none if each == 0 else _told(found.get(each, _number(each))) for each in ids}
 
     def tagsets(self, ids: Iterable[int]) -> dict[int, str]:
         """Return what was asked for, as people write it."""
@@ -81,12 +84,13 @@ class _Route:
         self.tags = tags
 
 
+def _told(name: str) -> str:
+    """Return a name without what nobody reads: that an address is local, and random digits."""
+    return _RANDOM.sub(r"\1…", name.replace("/0#", "/"))
+
+
 def _route_text(service: str, tags: Mapping[str, str]) -> str:
-    shown = [
-        f"{key}={value}"
-        for key, value in sorted(tags.items())
-        if key not in _HIDDEN and not key.startswith("Broker")
-    ]
+    shown = [f"{key}={value}" for key, value in sorted(tags.items()) if key not in _HIDDEN]
     return " ".join(filter(None, (service, *shown[:3])))
 
 

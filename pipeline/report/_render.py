@@ -112,6 +112,6 @@ def _tiles(page: Page) -> str:
         tile("of payload", size(totals.bytes)),
     ]
     if page.latency is not None and page.latency.lines:
-        first = page.latency.lines[0]
+        first = max(page.latency.lines, key=lambda line: line.day[0])
         tiles.append(tile(f"95 % of {first.dest} within", duration(first.day[2])))
     return f"<div class=tiles>{''.join(tiles)}</div>"

@@ -69,8 +69,8 @@ def sections_of(page: Page) -> list[Section]:
 
 def _matrix(matrix: Matrix) -> Section:
     body = note(
-        "Rows have sent, columns have received; the darker, the more. A triangle marks where some "
-        "failed. Every request counts here, not only those that are sampled."
+        "Requests through brokers: rows have asked, columns were asked; the darker, the more. A "
+        "triangle marks where some failed. All count here, not only those that are sampled."
     )
     if not matrix.origins:
         return Section("traffic", "Who talks to whom", body + none("Nothing was sent on this day."))

@@ -114,7 +114,7 @@ def test_what_users_have_named_is_text_wherever_it_stands() -> None:
 
 def test_it_asks_for_nothing_from_elsewhere() -> None:
     reader = read(busy_day())
-    policy = next(of for tag, of in reader.elements if of.get("http-equiv"))
+    policy = next(of for _, of in reader.elements if of.get("http-equiv"))
     assert "default-src 'none'" in str(policy["content"])
     for tag, of in reader.elements:
         assert tag not in {"link", "img", "iframe", "object", "embed"}
