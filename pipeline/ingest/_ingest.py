@@ -38,6 +38,11 @@ MAX_SEGMENTS: Final = 512
 INTERVAL: Final = 10.0
 """Seconds between two looks at the logs while following them."""
 
+MAX_TRIES: Final = 3
+"""How often a query is begun whose Python worker does not start in the 10 s that Spark waits."""
+
+_NOT_STARTED: Final = "Python worker failed to connect back"
+
 Tell = Callable[[str], None]
 
 
@@ -46,7 +51,7 @@ class IngestSummary:
     """What a run of `ingest` has added.
 
     Attributes:
-        batches: Batches that were committed.
+        batches: Batches that were committed, and not empty.
         segments: Segments that were added.
         hops: Hops in them.
         flows: Flows in them.
@@ -131,25 +136,33 @@ def ingest(
         trigger: dict[str, Any] = (
             {"processingTime": f"{interval} seconds"} if follow else {"availableNow": True}
         )
-        _run(writer.trigger(**trigger).start(), sink)
+        writer = writer.trigger(**trigger)
+        tries = 1
+        while not _run(writer.start(), sink, last=tries == MAX_TRIES):
+            tries += 1
+            tell("the machine is busy: Spark's Python worker did not start in 10 s; trying again")
     return sink.summary
 
 
-def _run(query: StreamingQuery, sink: _Sink) -> None:
+def _run(query: StreamingQuery, sink: _Sink, *, last: bool) -> bool:
+    """Wait for a query to end; return whether it was at all begun."""
     try:
         query.awaitTermination()
     except StreamingQueryException as error:
         if sink.failure is not None:
             raise sink.failure from None
         known = known_error(str(error))
-        if known is None:
+        if known is not None:
+            raise known from None
+        if last or _NOT_STARTED not in str(error):
             raise
-        raise known from None
+        return False
     except KeyboardInterrupt:
         # How following ends. What was begun is done again by the next run.
         pass
     finally:
         query.stop()
+    return True
 
 
 def _silent(_: str) -> None:
@@ -244,7 +257,8 @@ class _Sink:
     def _count(self, batch: Batch, late: int) -> None:
         had = self.summary
         self.summary = IngestSummary(
-            batches=had.batches + 1,
+            # Of a log with nothing in it Spark makes a batch with nothing in it.
+            batches=had.batches + bool(batch.rows or batch.duplicates or batch.damaged),
             segments=had.segments + len(batch.rows),
             hops=had.hops + batch.total("hops"),
             flows=had.flows + batch.total("flows"),

@@ -89,8 +89,9 @@ def test_everything_is_in_the_lake_once(place: Place) -> None:
         files = place.lake.files(table)
         pattern = str(place.path / table / "**" / "*.parquet")
         for given in (files, pattern):
-            counted = duckdb.sql("select count(*) from read_parquet($f)", params={"f": given})
-            assert counted.fetchone() == (len(decoded(table, one, two)),)
+            query = "select count(*) from read_parquet($files)"
+            counted = duckdb.execute(query, {"files": given}).fetchall()
+            assert counted == [(len(decoded(table, one, two)),)]
     assert place.lake.days() == [DAY, DAY + timedelta(days=1)]
     since = datetime(2025, 11, 20, 1, tzinfo=UTC)
     between = place.lake.table(place.spark, "hops", since=since, until=since + timedelta(hours=1))

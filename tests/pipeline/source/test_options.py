@@ -37,7 +37,7 @@ def test_options_are_read_whatever_their_case() -> None:
 
     assert options.path == Path("/log")
     assert options.ddl == "frames bigint, broker string"
-    assert options.brokers == {"b1", "b2"}
+    assert options.brokers == frozenset({"b1", "b2"})
     assert options.since == 1_795_132_800_000_000
     assert options.until == options.since + 27_000_000_000
     assert options.segments == ("b1/a.seg", "b2/b.seg")

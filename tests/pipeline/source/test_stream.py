@@ -86,7 +86,8 @@ def test_a_limit_is_shared_between_brokers_and_all_is_read_in_the_end(tmp_path: 
     limit = reader.getDefaultReadLimit()
     assert isinstance(limit, ReadMaxFiles)
 
-    start, read = {}, list[str]()
+    start = dict[str, Any]()
+    read: list[str] = []
     sizes: list[int] = []
     while (end := latest(reader, start, limit.max_files)) != start:
         found = names(reader, start, end)
