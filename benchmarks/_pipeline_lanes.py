@@ -1,0 +1,308 @@
+"""The lanes of the pipeline's benchmark: each question to Spark, and the same to another engine.
+
+A lane is run by both, and what they answer must be equal: whole numbers and texts, all of them, in
+any order. Fractions are left out, as they are made of those.
+"""
+
+# PySpark, pyarrow and DuckDB are annotated in part, as in the pipeline itself: see pyproject.toml.
+# pyright: reportUnknownMemberType=none, reportUnknownVariableType=none
+# pyright: reportUnknownArgumentType=none, reportUnknownLambdaType=none
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import duckdb
+import pyarrow as pa
+from pyroaring import BitMap
+from pyspark.sql import DataFrame, SparkSession
+
+from onward.pipeline.ingest import Lake, ingest
+from onward.pipeline.source import decode
+from onward.pipeline.transforms import (
+    hot_keys,
+    latency_histogram,
+    paths,
+    traffic_matrix,
+)
+from onward.protocol.broker import portable_bitmap
+from onward.protocol.eventlog import read_segment
+
+__all__ = ["Lane", "Timed", "different", "lanes_of", "noop", "timed"]
+
+FAILED: Final = "(5, 6, 7, 8, 10)"
+
+MATRIX: Final = f"""
+select date_trunc('minute', window_start) as minute, origin_node, dest_node, tagset_id,
+  sum(if(outcome = 2, frames, 0))::bigint as frames,
+  sum(if(outcome = 2, bytes, 0))::bigint as bytes,
+  sum(if(outcome in {FAILED}, frames, 0))::bigint as failed
+from flows where kind <> 7 and (outcome = 2 or outcome in {FAILED})
+group by all having frames > 0 or failed > 0
+"""
+
+HISTOGRAM: Final = """
+with shifted as (
+  select date_trunc('minute', ts) as minute, dest_node, tagset_id, latency_us, weight,
+    greatest(0, floor(log2(latency_us + 0.5))::int - 4) as shift
+  from hops where outcome = 3 or (kind = 1 and outcome in (2, 4)))
+select minute, dest_node, tagset_id, (shift * 16 + (latency_us >> shift))::int as bucket,
+  sum(weight)::bigint as n
+from shifted group by all
+"""
+
+HOT_KEYS: Final = """
+with counted as (
+  select date_trunc('hour', ts) as hour, tagset_id, shard_hash, sum(weight)::bigint as frames
+  from hops where shard_hash <> 0 group by all)
+select * from counted
+qualify row_number() over (
+  partition by hour, tagset_id order by frames desc, shard_hash) <= 20
+"""
+
+PATHS: Final = """
+with stitched as (
+  select trace_id, list(dest_node order by hop, dest_node) as path, max(weight) as weight
+  from hops where kind = 1 and tagset_id = 0 group by trace_id)
+select path, sum(weight)::bigint as traces from stitched
+group by path order by traces desc, path limit 1000
+"""
+
+
+@dataclass
+class Lane:
+    """One question.
+
+    Attributes:
+        name: What it is called.
+        rows: How many rows it reads.
+        spark: Runs it on Spark.
+        other: Runs it on the other engine; `None` where none can.
+        beside: What the other engine is called.
+        answer: What Spark answers, to be compared; `None` where `other` has nothing to compare.
+        other_answer: What the other engine answers.
+        target: Million rows a second it should have on Spark, warm; `None`: no target.
+    """
+
+    name: str
+    rows: int
+    spark: Callable[[], object]
+    other: Callable[[], object] | None = None
+    beside: str = "DuckDB"
+    answer: Callable[[], Any] | None = None
+    other_answer: Callable[[], Any] | None = None
+    target: float | None = None
+
+
+@dataclass
+class Timed:
+    """How long a lane took, in seconds: the first time, and each time after it.
+
+    Attributes:
+        cold: On Spark, the first time.
+        warm: On Spark, the times after it.
+        other: On the other engine, the times after its first.
+    """
+
+    cold: float
+    warm: list[float] = field(default_factory=list[float])
+    other: list[float] = field(default_factory=list[float])
+
+
+def timed(lane: Lane, runs: int) -> Timed:
+    """Run a lane once, then so many times more; the other engine takes turns with Spark.
+
+    Without any more, the first time stands for them.
+    """
+    found = Timed(_seconds(lane.spark))
+    first = 0.0 if lane.other is None else _seconds(lane.other)
+    if not runs:
+        return Timed(found.cold, [found.cold], [first] if first else [])
+    for _ in range(runs):
+        found.warm.append(_seconds(lane.spark))
+        if lane.other is not None:
+            found.other.append(_seconds(lane.other))
+    return found
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def noop(frame: DataFrame) -> None:
+    """Have Spark make every row, and keep none."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def different(lane: Lane) -> str | None:
+    """Compare the answers of both engines; say what is different."""
+    if lane.answer is None or lane.other_answer is None:
+        return None
+    ours, theirs = _digest(lane.answer()), _digest(lane.other_answer())
+    return None if ours == theirs else f"{lane.name}: Spark {ours}, {lane.beside} {theirs}"
+
+
+def _digest(table: Any) -> str:
+    """Return how many rows there are, and a hash of them in an order of their own."""
+    columns = [
+        name
+        for name in table.column_names
+        if not pa.types.is_floating(table.schema.field(name).type)
+    ]
+    rows = [_plain(table.column(name)) for name in sorted(columns)]
+    lines = sorted(zip(*rows, strict=True))
+    return f"{len(lines)} rows {hashlib.sha256(repr(lines).encode()).hexdigest()[:12]}"
+
+
+def _plain(column: Any) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        # Both say UTC, one of them without saying so.
+        column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+    return cast("list[Any]", column.to_pylist())
+
+
+class Duck:
+    """DuckDB over the same files.
+
+    Args:
+        threads: How many it may use.
+        tables: The files of each table.
+    """
+
+    def __init__(self, threads: int, tables: Mapping[str, Sequence[str]]) -> None:
+        self.connection = duckdb.connect()
+        self.connection.execute(f"set threads = {threads}; set timezone = 'UTC'")
+        for name, files in tables.items():
+            listed = ", ".join(f"'{file}'" for file in files)
+            self.connection.execute(
+                f"create view {name} as select * from read_parquet([{listed}], "
+                "hive_partitioning = false)"
+            )
+
+    def run(self, query: str) -> None:
+        """Answer, and keep the answer in a table."""
+        self.connection.execute(f"create or replace temp table answer as {query}")
+
+    def answer(self, query: str) -> Any:
+        """Return the answer."""
+        return self.connection.sql(query).to_arrow_table()
+
+
+def _parquet(folder: Path) -> list[str]:
+    return sorted(map(str, folder.rglob("*.parquet")))
+
+
+def lanes_of(spark: SparkSession, folder: Path, threads: int, hops: int, flows: int) -> list[Lane]:
+    """Return the lanes that read the logs and the lake; `ingest` is the first.
+
+    Args:
+        spark: The session.
+        folder: Where `log` and `flows` are; lakes are made beside them.
+        threads: How many the other engine may use.
+        hops: How many hops the log has.
+        flows: How many rows the table of flows has.
+    """
+    log = folder / "log"
+    ducks: dict[str, Duck] = {}
+    lakes = iter(folder / f"lake-{number}" for number in range(1000))
+
+    def take_in() -> None:
+        lake = next(lakes)
+        ingest(spark, log, lake, lake.with_name(lake.name + "-checkpoint"))
+
+    lake = Lake(folder / "lake-0")
+
+    def duck() -> Duck:
+        if "" not in ducks:
+            ducks[""] = Duck(
+                threads, {"hops": lake.files("hops"), "flows": _parquet(folder / "flows")}
+            )
+        return ducks[""]
+
+    def hops_of() -> DataFrame:
+        return lake.table(spark, "hops")
+
+    def flows_of() -> DataFrame:
+        from onward.pipeline import LAKE_TABLES
+
+        return spark.read.schema(LAKE_TABLES["flows"]).parquet(str(folder / "flows"))
+
+    def scan(columns: str) -> None:
+        reader = spark.read.format("onward").option("table", "hops")
+        noop((reader.option("columns", columns) if columns else reader).load(str(log)))
+
+    def decode_all(columns: str) -> None:
+        for path in sorted(log.rglob("*.seg")):
+            segment = read_segment(path.read_bytes())
+            decode("hops", columns.split(",") if columns else None, segment, str(path))
+
+    def reported(
+        name: str, rows: int, frame: Callable[[], DataFrame], query: str, target: float
+    ) -> Lane:
+        return Lane(
+            name,
+            rows,
+            lambda: noop(frame()),
+            lambda: duck().run(query),
+            answer=lambda: frame().toArrow(),
+            other_answer=lambda: duck().answer(query),
+            target=target,
+        )
+
+    return [
+        Lane("ingest", hops, take_in, lambda: _ingest_alone(log, folder / "alone"), target=1.0),
+        Lane("scan, 3 columns", hops, lambda: scan(THREE), lambda: decode_all(THREE), ALONE),
+        Lane("scan, all columns", hops, lambda: scan(""), lambda: decode_all(""), ALONE),
+        reported("matrix", flows, lambda: traffic_matrix(flows_of()), MATRIX, 5.0),
+        reported("latency", hops, lambda: latency_histogram(hops_of()), HISTOGRAM, 8.0),
+        reported("hot keys", hops, lambda: hot_keys(hops_of()), HOT_KEYS, 2.5),
+        reported(
+            "paths",
+            hops * 3 // 10,
+            lambda: paths(hops_of()).select("path", "traces"),
+            PATHS,
+            0.7,
+        ),
+    ]
+
+
+THREE: Final = "broker,ts,latency_us"
+ALONE: Final = "one process"
+
+
+def _ingest_alone(log: Path, out: Path) -> None:
+    """Do by DuckDB what ingest does, in one process and without its promises."""
+    out.mkdir(exist_ok=True)
+    connection = duckdb.connect()
+    for number, path in enumerate(sorted(log.rglob("*.seg"))):
+        segment = read_segment(path.read_bytes())
+        for table in ("hops", "flows"):
+            made = pa.table(decode(table, None, segment, str(path)))
+            connection.register("made", made)
+            connection.execute(
+                f"copy made to '{out}/{table}-{number}.parquet' (codec zstd, format parquet)"
+            )
+            connection.unregister("made")
+
+
+# --- the index --------------------------------------------------------------------------------
+
+
+def bitmaps_alone(postings: Path) -> dict[tuple[str, str], bytes]:
+    """Make the tag index in one process: lists by DuckDB, bitmaps of them."""
+    rows: Any = duckdb.sql(
+        "select key, value, list(number order by number) from (select unnest(keys) as key, "
+        f"unnest(values) as value, number from '{postings}/*.parquet') group by all"
+    )
+    made: dict[tuple[str, str], bytes] = {}
+    while batch := rows.fetchmany(10_000):
+        for key, value, numbers in batch:
+            made[key, value] = portable_bitmap(BitMap(numbers))
+    return made

@@ -1,0 +1,233 @@
+"""The pipeline on Spark, lane by lane, and another engine beside it at the same question.
+
+Ten million hops (`--rows`) of seeded traffic, and a million flows, are written as event logs; then
+
+- *encode*: a hop recorded, on one core;
+- *ingest*: the logs into a lake, each event once; beside it one process that writes Parquet by
+  DuckDB, without any promise;
+- *scan*: the logs read by the data source; beside it one process without Spark;
+- *matrix*, *latency*, *hot keys*, *paths*: reports of the lake; DuckDB beside, on the same files;
+- *index*: the tag index of a quarter as many routes with four tags each; beside it DuckDB and
+  bitmaps in one process;
+- *replay*: a fifth as many requests, resolved with two tables and two shard methods, for 120 tag
+  sets and for 20,000; beside it the broker's resolver called in a loop, on a part of them;
+- *sink*: a fifth as many rows sent as messages to a node, 500 to a message.
+
+Where two engines answer one question, the answers are compared, and a difference fails the
+benchmark. The first run of a lane is *cold*: a command runs each once, so it always pays that. Then
+come `--runs` more, in turns with the other engine; figures are their medians. All of it, Spark, its
+Python and the other engine, has the cores of the machine.
+
+Targets, in million rows a second and warm, are what prototypes did on two cores that were idle,
+less 30 %; of encoding, 400 ns. They say little where other work has the machine: the ratio to the
+other engine is what to look at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from _report import Report
+
+NEEDED: Final = ("pyspark", "duckdb", "pyarrow", "pandas", "numpy", "pyroaring")
+QUICK_ROWS: Final = 20_000
+
+
+def missing() -> str | None:
+    """Say what keeps Spark from running here; `None` if nothing does."""
+    for name in NEEDED:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            return f"{name} is not installed: pip install 'onward[spark]' duckdb"
+    from onward.pipeline import JavaMissing, find_java
+
+    try:
+        find_java()
+    except JavaMissing as error:
+        return str(error)
+    return None
+
+
+def noise(values: list[float]) -> float:
+    """Return the distance from the median to what is farthest, relative to the median."""
+    middle = statistics.median(values)
+    return max(abs(value - middle) for value in values) / middle if middle else 0.0
+
+
+def say(text: str) -> None:
+    """Tell on standard error how far it is: a run takes minutes."""
+    print(f"pipeline: {text}", file=sys.stderr, flush=True)
+
+
+class Lanes:
+    """Runs the lanes and writes down what they took.
+
+    Attributes:
+        found: Seconds of each lane, for the JSON object.
+        wrong: Answers that are different.
+    """
+
+    def __init__(self, report: Report, runs: int) -> None:
+        self.found: dict[str, Any] = {}
+        self.wrong: list[str] = []
+        self._report = report
+        self._runs = runs
+
+    def run(self, lane: Any) -> None:
+        """Run one lane."""
+        from _pipeline_lanes import different, timed
+
+        say(f"{lane.name} ...")
+        took = timed(lane, self._runs)
+        say(
+            f"{lane.name}: {took.cold:.1f} s, then {', '.join(f'{each:.1f}' for each in took.warm)}"
+        )
+        self.found[lane.name] = {"rows": lane.rows, **asdict(took)}
+        if (wrong := different(lane)) is not None:
+            self.wrong.append(wrong)
+        warm = statistics.median(took.warm)
+        report, scatter = self._report, noise(took.warm)
+        report.figure(f"{lane.name}, cold", lane.rows / took.cold / 1e6, "M rows/s")
+        if lane.target is None:
+            report.figure(f"{lane.name}, warm", lane.rows / warm / 1e6, "M rows/s", scatter)
+        else:
+            report.target(
+                f"{lane.name}, warm",
+                lane.rows / warm / 1e6,
+                "M/s",
+                at_least=lane.target,
+                noise=scatter,
+            )
+        if took.other:
+            ratio = warm / statistics.median(took.other)
+            report.figure(f"{lane.name}, time against {lane.beside}", ratio, "x")
+
+
+def measure(report: Report, rows: int, runs: int, folder: Path, only: set[str]) -> Lanes:
+    """Make the data and run the lanes."""
+    from _pipeline_data import make_flows, make_frames, make_logs, make_postings, make_tables
+    from _pipeline_lanes import lanes_of
+    from _pipeline_more import encode, index_lane, replay_lanes, sink_lane
+
+    from onward.pipeline import build_session
+
+    lanes = Lanes(report, runs)
+
+    def wanted(name: str) -> bool:
+        return not only or name.partition(",")[0] in only
+
+    if wanted("encode"):
+        each = encode(min(rows, 1_000_000), max(1, runs))
+        report.target("encode a hop", statistics.median(each), "ns", at_most=400, noise=noise(each))
+    say(f"making {rows:,} rows ...")
+    began = time.perf_counter()
+    data = make_logs(folder / "log", rows)
+    make_flows(folder / "flows", rows)
+    make_postings(folder / "postings", rows // 4)
+    table, candidate = make_tables(folder / "tables")
+    asked = {
+        name: make_frames(folder / f"frames-{name}", rows // 5, many=name == "many")
+        for name in ("few", "many")
+    }
+    report.figure("making the data", time.perf_counter() - began, "s")
+    report.figure("a hop in the log, with its flows", data.size / data.hops, "bytes")
+    began = time.perf_counter()
+    spark = build_session("onward-benchmark", {"spark.driver.memory": "2g"})
+    report.figure("starting Spark", time.perf_counter() - began, "s")
+    threads = os.cpu_count() or 1
+    try:
+        for lane in lanes_of(spark, folder, threads, data.hops, rows):
+            # Others read the lake that it makes.
+            if lane.name == "ingest" or wanted(lane.name):
+                lanes.run(lane)
+        if wanted("index"):
+            lanes.run(index_lane(spark, folder / "postings", rows // 4 * 4))
+        if wanted("replay"):
+            for lane in replay_lanes(spark, folder, asked, (table, candidate), rows // 5):
+                lanes.run(lane)
+        if wanted("sink"):
+            with sink_lane(spark, rows // 5) as lane:
+                lanes.run(lane)
+    finally:
+        spark.stop()
+    lake = sum(file.stat().st_size for file in (folder / "lake-0" / "hops").rglob("*.parquet"))
+    report.figure("a hop in the lake", lake / data.hops, "bytes")
+    return lanes
+
+
+def show_slopes(options: argparse.Namespace) -> int:
+    """Print what each lane costs in any case, and for each million rows."""
+    from _pipeline_slopes import slopes
+
+    given = ["--runs", str(options.runs), "--only", options.only]
+    given += ["--folder", str(options.folder)] if options.folder else []
+    cores = os.cpu_count() or 1
+    print(f"{'lane, warm':<28}{'in any case':>12}{'a million':>12}{'a billion':>22}{'off':>8}")
+    for each in slopes(Path(__file__), options.rows, given):
+        hours = each.each * 1000 * cores / 3600
+        billion = f"{hours:.2f} core hours"
+        fixed, more = f"{each.fixed:.2f} s", f"{each.each:.3f} s"
+        print(f"{each.name:<28}{fixed:>12}{more:>12}{billion:>22}{each.off:>8.0%}")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    parser.add_argument("--quick", action="store_true", help="only show that it works")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="hops (default 10,000,000)")
+    parser.add_argument("--runs", type=int, default=2, help="warm runs of each lane (default 2)")
+    parser.add_argument("--only", default="", help="these lanes, with commas between")
+    parser.add_argument("--slopes", action="store_true", help="cost by rows, from three sizes")
+    parser.add_argument("--folder", type=Path, help="where to make the data (default: temporary)")
+    options = parser.parse_args()
+
+    report = Report("pipeline")
+    reason = missing()
+    if reason is not None:
+        report.note(f"skipped: {reason}")
+        report.print(as_json=options.json)
+        return 0
+    if options.slopes:
+        return show_slopes(options)
+    rows = QUICK_ROWS if options.quick else options.rows
+    runs = 0 if options.quick else options.runs
+    folder = Path(tempfile.mkdtemp(prefix="onward-pipeline-", dir=options.folder))
+    try:
+        lanes = measure(
+            report, rows, runs, folder, {each for each in options.only.split(",") if each}
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    versions = {name: importlib.metadata.version(name) for name in NEEDED}
+    said = ", ".join(f"{name} {version}" for name, version in versions.items())
+    report.note(f"{rows:,} rows, {os.cpu_count()} cores, {said}.")
+    report.noise = max((target.noise or 0.0 for target in report.targets), default=0.0)
+    report.print(as_json=False)
+    if options.json:
+        about = {
+            "rows": rows,
+            "nproc": os.cpu_count(),
+            "load": os.getloadavg(),
+            "lanes": lanes.found,
+        }
+        print(json.dumps({**report.as_object(), **about, "versions": versions}, ensure_ascii=False))
+    for wrong in lanes.wrong:
+        print(f"pipeline: the answers differ: {wrong}", file=sys.stderr)
+    return 1 if lanes.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
