@@ -28,12 +28,14 @@ class Cell:
     Attributes:
         frames: How many in this window.
         bytes: Their bytes.
+        also: Another cell that the same is to be counted on when the window ends, if any.
     """
 
-    __slots__ = ("_dirty", "bytes", "frames", "key")
+    __slots__ = ("_dirty", "also", "bytes", "frames", "key")
 
-    def __init__(self, key: Key, dirty: list[Cell]) -> None:
+    def __init__(self, key: Key, dirty: list[Cell], also: Cell | None = None) -> None:
         self.key: Final = key
+        self.also: Final = also
         self._dirty = dirty
         self.frames = 0
         self.bytes = 0
@@ -106,6 +108,10 @@ class FlowTable:
         self.full = len(self._cells) >= self._limit
         return made
 
+    def pair(self, first: Cell, second: Cell) -> Cell:
+        """Return a cell that counts on two at once: both have the kind of the second."""
+        return Cell(second.key, self._dirty, first)
+
     def _rest(self, kind: int, outcome: int) -> Cell:
         """Return the cell of all there is no room for; there are no more than pairs of these."""
         key: Key = ("", "", None, None, kind, outcome)
@@ -126,7 +132,9 @@ class FlowTable:
         room = self._limit
         rest: Counter[tuple[int, int]] = Counter()
         rest_bytes: Counter[tuple[int, int]] = Counter()
-        for cell in self._dirty:
+        for cell in self._dirty:  # which grows meanwhile
+            if cell.also is not None:
+                cell.also.add(cell.bytes, cell.frames)
             origin, dest, route, asked, kind, outcome = cell.key
             self._past[kind, outcome] += cell.frames
             if room > 0:
@@ -152,5 +160,7 @@ class FlowTable:
         """Return how many were counted since the start, by kind and outcome."""
         found = Counter(self._past)
         for cell in self._dirty:
-            found[cell.key[4], cell.key[5]] += cell.frames
+            for each in (cell, cell.also):
+                if each is not None:
+                    found[each.key[4], each.key[5]] += cell.frames
         return dict(found)

@@ -9,11 +9,13 @@ nobody asks for any more is forgotten; a request in hand keeps its own.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.broker import RoutingType, TagList, shard_hash
 from ...protocol.eventlog import Asked, EventName, Flag, Kind, Outcome, sampled
+from ...protocol.rsocket import FrameType
 
 if TYPE_CHECKING:
     from ...protocol.broker import Entry
@@ -42,12 +44,30 @@ _FORWARD: Final = int(Outcome.FORWARD)
 _DELIVER: Final = int(Outcome.DELIVER)
 _MESSAGE: Final = int(Kind.MESSAGE)
 _MAX: Final = (1 << 32) - 1
+KINDS: Final = {
+    int(FrameType.REQUEST_RESPONSE): int(Kind.RESPONSE),
+    int(FrameType.REQUEST_FNF): int(Kind.FIRE_AND_FORGET),
+    int(FrameType.REQUEST_STREAM): int(Kind.STREAM),
+    int(FrameType.REQUEST_CHANNEL): int(Kind.CHANNEL),
+    int(FrameType.METADATA_PUSH): int(Kind.PUSH),
+    0: _MESSAGE,
+}
+"""What requests are called by their frame type; 0 is none, and stands for messages of workers."""
 
 
 class Account(ABC):
     """What one request is counted on."""
 
     __slots__ = ()
+
+    @property
+    @abstractmethod
+    def handed(self) -> Account:
+        """What the request is counted on from when it is handed over, if `forward` is not called.
+
+        For requests that soon end: that they were handed over is counted with their end, which is
+        one addition less.
+        """
 
     @abstractmethod
     def forward(self, exchange: Exchange) -> None:
@@ -65,11 +85,13 @@ class Account(ABC):
 class _Leg:
     """The cells of one way of asking and one destination."""
 
-    __slots__ = ("_others", "delivered", "forwarded")
+    __slots__ = ("_others", "delivered", "done", "forwarded")
 
     def __init__(self, tally: Tally, route: BrokerRoute | None) -> None:
         self.forwarded: Final = tally.cell(_FORWARD, route)
         self.delivered: Final = tally.cell(_DELIVER, route)
+        # Both at once.
+        self.done: Final = tally.log.recorder.flows.pair(self.forwarded, self.delivered)
         self._others: dict[int, Cell] = {}
 
     def other(self, tally: Tally, route: BrokerRoute | None, outcome: int) -> Cell:
@@ -87,17 +109,31 @@ class Tally(Account):
         origin: Who asks.
         kind: See `Kind`.
         asked: What for; `None` if that could not be read.
+        came: The cell of those that were read.
+        legs: The cells of each destination.
+        handed: The account of those that were handed over and have not been counted so.
     """
 
-    __slots__ = ("_generation", "_legs", "_number", "_received", "asked", "kind", "log", "origin")
+    __slots__ = (
+        "_generation",
+        "_number",
+        "asked",
+        "came",
+        "handed",
+        "kind",
+        "legs",
+        "log",
+        "origin",
+    )
 
     def __init__(self, log: RequestLog, origin: str, kind: int, asked: Asked | None) -> None:
         self.log: Final = log
         self.origin: Final = origin
         self.kind: Final = kind
         self.asked: Final = asked
-        self._received: Final = self.cell(_RECEIVED, None)
-        self._legs: dict[BrokerRoute | None, _Leg] = {}
+        self.came: Final = self.cell(_RECEIVED, None)
+        self.handed: Account = _Handed(self)
+        self.legs: dict[BrokerRoute | None, _Leg] = {}
         self._generation = 0
         self._number = 0
 
@@ -115,21 +151,19 @@ class Tally(Account):
             asked=self.asked,
         )
 
-    def _leg(self, route: BrokerRoute | None) -> _Leg:
-        legs = self._legs
-        if len(legs) > self.log.recorder.options.max_routes:
-            legs.clear()
-        leg = legs[route] = _Leg(self, route)
+    def leg(self, route: BrokerRoute | None) -> _Leg:
+        """Return the cells of a destination."""
+        legs = self.legs
+        leg = legs.get(route)
+        if leg is None:
+            if len(legs) > self.log.recorder.options.max_routes:
+                legs.clear()
+            leg = legs[route] = _Leg(self, route)
         return leg
 
     def receive(self, size: int) -> None:
         """Count a request that was read."""
-        cell = self._received
-        if not cell.frames:
-            cell.add(size)
-        else:
-            cell.frames += 1
-            cell.bytes += size
+        self.came.add(size)
 
     def forward(self, exchange: Exchange) -> None:
         """Count that the request was handed over to the route that it has."""
@@ -141,15 +175,7 @@ class Tally(Account):
 
     def hand(self, route: BrokerRoute | None, size: int) -> None:
         """Count that something was handed over to a route."""
-        leg = self._legs.get(route)
-        if leg is None:
-            leg = self._leg(route)
-        cell = leg.forwarded
-        if not cell.frames:
-            cell.add(size)
-        else:
-            cell.frames += 1
-            cell.bytes += size
+        self.leg(route).forwarded.add(size)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count how a request ended."""
@@ -157,15 +183,9 @@ class Tally(Account):
 
     def finish(self, route: BrokerRoute | None, outcome: int, size: int) -> None:
         """Count an end."""
-        leg = self._legs.get(route)
-        if leg is None:
-            leg = self._leg(route)
+        leg = self.leg(route)
         cell = leg.delivered if outcome == _DELIVER else leg.other(self, route, outcome)
-        if not cell.frames:
-            cell.add(size)
-        else:
-            cell.frames += 1
-            cell.bytes += size
+        cell.add(size)
 
     def number(self) -> int:
         """Return the number of the tag set in this segment."""
@@ -174,6 +194,45 @@ class Tally(Account):
             self._generation = recorder.generation
             self._number = recorder.tagset(self.asked)
         return self._number
+
+
+class _Handed(Account):
+    """The account of a request that has been handed over, which is counted when it ends."""
+
+    __slots__ = ("_tally",)
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally: Final = tally
+
+    @property
+    def handed(self) -> Account:
+        """Return itself: once is enough."""
+        return self
+
+    def forward(self, exchange: Exchange) -> None:
+        """Do nothing: it will be counted."""
+
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Count that a copy was handed over."""
+        self._tally.copy(exchange, route)
+
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count that it was handed over, and how it ended."""
+        tally = self._tally
+        leg = tally.legs.get(route)
+        if leg is None:
+            leg = tally.leg(route)
+        if outcome != _DELIVER:
+            leg.forwarded.add(exchange.size)
+            leg.other(tally, route, outcome).add(exchange.size)
+            return
+        # As `Cell.add` does: most requests end here.
+        cell = leg.done
+        if cell.frames:
+            cell.frames += 1
+            cell.bytes += exchange.size
+        else:
+            cell.add(exchange.size)
 
 
 class _Unread(Account):
@@ -186,6 +245,11 @@ class _Unread(Account):
 
     def __init__(self, tally: Tally) -> None:
         self._tally: Final = tally
+
+    @property
+    def handed(self) -> Account:
+        """Do not come here: what cannot be read is handed to nobody."""
+        raise AssertionError("a request that was not read was handed over")
 
     def forward(self, exchange: Exchange) -> None:
         """Do not come here: what cannot be read is handed to nobody."""
@@ -204,10 +268,11 @@ class _Unread(Account):
 class _Sampled(Account):
     """The account of a request whose hops are recorded: one when it ends, one for each copy."""
 
-    __slots__ = ("_flags", "_hash", "_size", "_tally", "_trace")
+    __slots__ = ("_account", "_flags", "_hash", "_size", "_tally", "_trace")
 
     def __init__(self, tally: Tally, ask: Ask, size: int, trace: int, flags: int) -> None:
         self._tally: Final = tally
+        self._account: Account = tally
         self._size: Final = min(size, _MAX)
         self._trace: Final = trace
         self._hash = ask.shard
@@ -218,18 +283,25 @@ class _Sampled(Account):
         elif ask.shard:
             self._flags |= Flag.SHARD
 
+    @property
+    def handed(self) -> Account:
+        """What the request is counted on from when it is handed over."""
+        made = copy.copy(self)
+        made._account = self._account.handed
+        return made
+
     def forward(self, exchange: Exchange) -> None:
         """Count that the request was handed over to the route that it has."""
-        self._tally.forward(exchange)
+        self._account.forward(exchange)
 
     def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
         """Count that a copy of it was handed over, and record it."""
-        self._tally.copy(exchange, route)
+        self._account.copy(exchange, route)
         self._record(exchange, route, _FORWARD, 1, self._flags | Flag.MULTICAST)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count how the request ended, and record it."""
-        self._tally.end(exchange, route, outcome)
+        self._account.end(exchange, route, outcome)
         self._record(exchange, route, outcome, 0, self._flags)
 
     def _record(
@@ -268,12 +340,14 @@ class OriginLog:
         self._log: Final = log
         self._recorder: Final = log.recorder
         self.name: Final = name
-        self._tallies: dict[int, dict[Selector, Tally]] = {}
+        # By frame type: see `KINDS`.
+        self._tallies: tuple[dict[Selector, Tally], ...] = tuple({} for _ in range(1 + max(KINDS)))
         self._unread: dict[int, _Unread] = {}
 
     def forget(self) -> None:
         """Let go of the tallies: a window is over."""
-        self._tallies.clear()
+        for tallies in self._tallies:
+            tallies.clear()
         self._unread.clear()
 
     def received(self, exchange: Exchange, kind: int, ask: Ask, trace: int | None) -> None:
@@ -281,16 +355,20 @@ class OriginLog:
 
         Args:
             exchange: The request.
-            kind: See `Kind`.
+            kind: The frame type.
             ask: What it asks for.
             trace: The trace id that came with it, if one did.
         """
-        tallies = self._tallies.get(kind)
-        tally = None if tallies is None else tallies.get(ask.selector)
+        tally = self._tallies[kind].get(ask.selector)
         if tally is None:
             tally = self._tally(kind, ask)
-        size = exchange.size
-        tally.receive(size)
+        # As `Cell.add` does: each request comes by here.
+        cell, size = tally.came, exchange.size
+        if cell.frames:
+            cell.frames += 1
+            cell.bytes += size
+        else:
+            cell.add(size)
         recorder = self._recorder
         if trace is not None:
             chosen = sampled(trace, recorder.threshold)
@@ -306,25 +384,27 @@ class OriginLog:
         """Give a request an account as long as it is not known what it asks for."""
         account = self._unread.get(kind)
         if account is None:
-            account = self._unread[kind] = _Unread(Tally(self._log, self.name, kind, None))
+            tally = Tally(self._log, self.name, KINDS[kind], None)
+            account = self._unread[kind] = _Unread(tally)
             self._log.know(self)
         exchange.log = account
 
     def message(self, ask: Ask, size: int) -> Tally:
         """Return the tally of a message of a worker, which asks by an address of type 32."""
-        tallies = self._tallies.get(_MESSAGE)
-        tally = None if tallies is None else tallies.get(ask.selector)
+        tally = self._tallies[0].get(ask.selector)
         if tally is None:
-            tally = self._tally(_MESSAGE, ask)
+            tally = self._tally(0, ask)
         tally.receive(size)
         return tally
 
     def _tally(self, kind: int, ask: Ask) -> Tally:
-        tallies = self._tallies.setdefault(kind, {})
+        tallies = self._tallies[kind]
         if len(tallies) >= MAX_TALLIES:
             tallies.clear()
         selector = ask.selector
-        made = tallies[selector] = Tally(self._log, self.name, kind, self._log.asked(selector))
+        made = tallies[selector] = Tally(
+            self._log, self.name, KINDS[kind], self._log.asked(selector)
+        )
         self._log.know(self)
         return made
 

@@ -140,8 +140,12 @@ class StreamExchange(FrameExchange):
         self.frames.clear()
         if not link.flushing:
             link.flush_soon()
-        if self.log is not None:
-            self.log.forward(self)
+        log = self.log
+        if log is not None:
+            if kind in WITH_CREDIT:
+                log.forward(self)
+            else:
+                self.log = log.handed
         if stream.state == CLOSED:
             self.end()
             self.unlink()

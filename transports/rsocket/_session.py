@@ -28,7 +28,6 @@ from ...protocol.broker import (
     format_id,
     frame_type,
 )
-from ...protocol.eventlog import Kind
 from ...protocol.rsocket import (
     CLOSED,
     HEADER_SIZE,
@@ -72,14 +71,6 @@ _REQUEST_N: Final = int(FrameType.REQUEST_N)
 _SETUP: Final = int(FrameType.SETUP)
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
-_KINDS: Final = {
-    int(FrameType.REQUEST_RESPONSE): int(Kind.RESPONSE),
-    _FNF: int(Kind.FIRE_AND_FORGET),
-    int(FrameType.REQUEST_STREAM): int(Kind.STREAM),
-    int(FrameType.REQUEST_CHANNEL): int(Kind.CHANNEL),
-    _PUSH: int(Kind.PUSH),
-}
-"""What the event log calls requests."""
 REQUESTS: Final = frozenset(
     {
         int(FrameType.REQUEST_RESPONSE),
@@ -237,7 +228,7 @@ class Session:
             gatherer = exchange.gatherer = RequestGatherer(self._link.options.max_gather)
             exchange.frames = gatherer.frames
             if self._log is not None:
-                self._log.unread(exchange, _KINDS[kind])
+                self._log.unread(exchange, kind)
             self._gather(exchange, gatherer, frame)
             return
         if not word & METADATA:
@@ -276,7 +267,7 @@ class Session:
         ask, exchange.form, trace = known
         log = self._log
         if log is not None:
-            log.received(exchange, _KINDS[exchange.kind], ask, trace)
+            log.received(exchange, exchange.kind, ask, trace)
         self._send(exchange, ask)
 
     def _read_ask(self, metadata: bytes) -> tuple[Ask, Form, int | None]:
@@ -356,7 +347,7 @@ class Session:
                 raise BrokerFrameError("metadata", "the request has none")
             ask, exchange.form, trace = self._read_ask(metadata)
             if self._log is not None:
-                self._log.received(exchange, _KINDS[exchange.kind], ask, trace)
+                self._log.received(exchange, exchange.kind, ask, trace)
             self._send(exchange, ask)
         except (ProtocolError, DeliveryError) as error:
             self._refuse(exchange, code_of(error), text_of(error))
@@ -397,7 +388,7 @@ class Session:
         exchange.gatherer = None
         exchange.frames = []
         if self._log is not None and exchange.log is None and not exchange.ended:
-            self._log.unread(exchange, _KINDS[exchange.kind])
+            self._log.unread(exchange, exchange.kind)
         exchange.refuse(code, text)
 
     def on_early(self, exchange: StreamExchange, frame: Frame) -> None:
