@@ -7,7 +7,7 @@ from typing import Final
 
 from . import _pipeline_run as run
 from ._arguments import Commands, positive
-from ._pipeline_arguments import REPORTS, day, moment, objective, ratio, reports, skew
+from ._pipeline_arguments import REPORTS, count, day, moment, objective, ratio, reports, skew
 from ._pipeline_session import add_session
 
 __all__ = ["add_command"]
@@ -286,8 +286,8 @@ def _add_audit(jobs: Commands) -> None:
         "audit",
         "see whether all that was taken has been accounted for",
         "Set what brokers read, and links were given, against what became of it. Exit status 2 if\n"
-        "it does not add up. What is in hand at --since or --until shows as out of balance: take\n"
-        "times when nothing was, or leave them out.",
+        "it does not add up. What is in hand at --since or --until shows as out of balance, and\n"
+        "so does what running brokers have in hand at the end: see --allow.",
     )
     _add_lake(parser)
     parser.add_argument(
@@ -295,6 +295,13 @@ def _add_audit(jobs: Commands) -> None:
     )
     parser.add_argument(
         "--until", metavar="TIME", type=moment, help="up to when, UTC (default: the last)"
+    )
+    parser.add_argument(
+        "--allow",
+        metavar="N",
+        type=count,
+        default=0,
+        help="how many may be out of balance, as they were in hand at either end (default 0)",
     )
     add_session(parser)
     parser.set_defaults(command=run.audit)

@@ -10,6 +10,7 @@ from typing import Final
 
 __all__ = [
     "ObjectiveArgument",
+    "count",
     "day",
     "memory",
     "moment",
@@ -111,6 +112,17 @@ def objective(text: str) -> ObjectiveArgument:
     if latency is not None and not 0 < latency < 2**32:
         raise argparse.ArgumentTypeError(f"the time of {text!r} is not from 0.001 to 4294967 ms")
     return ObjectiveArgument(name, None if service == "*" else service, latency, target)
+
+
+def count(text: str) -> int:
+    """Read a number, 0 or more.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return int(text)
 
 
 def ratio(text: str) -> float:

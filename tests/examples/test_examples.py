@@ -14,9 +14,9 @@ import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
-# The demo shows ports and random addresses all over the place, and one needs Spark, which warns of
+# The demos show ports and random addresses all over the place, and one needs Spark, which warns of
 # things on its own; they have tests of their own.
-ELSEWHERE = {"demo.py", "rows_as_messages.py"}
+ELSEWHERE = {"demo.py", "pipeline_demo.py", "rows_as_messages.py"}
 FILES = sorted(each for each in EXAMPLES.glob("*.py") if each.name not in ELSEWHERE)
 
 TIMEOUT = 60

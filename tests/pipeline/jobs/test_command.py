@@ -1,0 +1,119 @@
+"""`onward pipeline` from the log to the page, on one session of Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward.cli import main
+from onward.cli._status import Status
+from tests.support.eventlogs import START_US, write_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+DAY = datetime.fromtimestamp(START_US / 1e6, UTC).date().isoformat()
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that the command has made, of the logs of one broker."""
+    del spark
+    folder = tmp_path_factory.mktemp("pipeline")
+    write_log(folder / "log", broker="eu", hops=40, flows=20, events=10)
+    assert ingest(folder) == Status.OK
+    return folder / "lake"
+
+
+def ingest(folder: Path) -> int:
+    words = [
+        word for name in ("log", "lake", "checkpoint") for word in (f"--{name}", str(folder / name))
+    ]
+    return main(["pipeline", "ingest", *words])
+
+
+def test_a_second_ingest_adds_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ingest(lake.parent) == Status.OK
+    assert capsys.readouterr().out == "0 segments: 0 hops, 0 flows, 0 route events\n"
+
+
+def test_reports_are_written_and_a_page(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = lake.parent / "page.html"
+    words = ("--lake", str(lake), "--day", DAY, "--only", "traffic", "--html", str(page))
+    assert main(["pipeline", "report", *words]) == Status.OK
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [f"1 reports of {DAY} in {lake}/reports", f"page: {page}"]
+    assert [line.split()[0] for line in printed.err.splitlines()] == ["traffic", "page"]
+    assert "<title>Routing on" in page.read_text()
+    assert list((lake / "reports" / "traffic_matrix" / f"day={DAY}").glob("*.parquet"))
+
+
+def test_a_report_can_be_read_at_once(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--lake", str(lake), "--day", DAY, "--only", "churn", "--format", "table")
+    assert main(["pipeline", "report", *words, "--quiet", "--rows", "2"]) == Status.OK
+    printed = capsys.readouterr()
+    assert printed.out.startswith("route_churn: ")
+    assert "HOUR  " in printed.out
+    assert printed.err == ""
+
+
+def test_a_day_without_anything_is_no_error(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--lake", str(lake), "--day", "2001-01-01", "--only", "traffic")
+    assert main(["pipeline", "report", *words]) == Status.OK
+    assert f"the lake has nothing of 2001-01-01; it has {DAY} to {DAY}" in capsys.readouterr().err
+
+
+def test_an_audit_out_of_balance_is_status_2(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # What is in that log is made up at random.
+    assert main(["pipeline", "audit", "--lake", str(lake)]) == Status.USAGE
+    printed = capsys.readouterr()
+    assert printed.out.startswith("FROM  LINK")
+    assert "it does not add up" in printed.err
+    assert main(["pipeline", "audit", "--lake", str(lake), "--allow", "99999999"]) == Status.OK
+
+
+def test_a_folder_that_is_no_lake_is_said(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    words = ("--lake", str(tmp_path), "--day", DAY)
+    assert main(["pipeline", "report", *words]) == Status.FAILED
+    assert "run `onward pipeline ingest` first" in capsys.readouterr().err
+
+
+def test_a_table_is_built_and_held_against_the_log(
+    lake: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = lake.parent / "index"
+    assert main(["pipeline", "index", "build", "--lake", str(lake), "--out", str(out)]) == 0
+    assert "routes with" in capsys.readouterr().out
+    snapshot = out / "index.onwx"
+    words = ("--snapshot", str(snapshot), "--against", str(lake))
+    assert main(["pipeline", "index", "verify", *words]) == Status.OK
+    assert "as the log says" in capsys.readouterr().out
+    same = ("--table", str(snapshot), "--candidate", str(snapshot), "--max-moved", "0")
+    assert main(["pipeline", "replay", "--lake", str(lake), "--day", DAY, *same]) == Status.OK
+    assert "frames: 0 move (0.0%), 0 lose their route, 0 gain one" in capsys.readouterr().out
+
+
+def test_a_machine_that_cannot_have_its_memory_is_said(lake: Path) -> None:
+    words = ("report", "--lake", str(lake), "--day", DAY, "--driver-memory", "1k")
+    done = subprocess.run(
+        [sys.executable, "-m", "onward.cli", "pipeline", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == Status.FAILED
+    assert "see --driver-memory" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
