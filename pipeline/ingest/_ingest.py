@@ -150,7 +150,7 @@ def _run(query: StreamingQuery, sink: _Sink, *, last: bool) -> bool:
         query.awaitTermination()
     except StreamingQueryException as error:
         if sink.failure is not None:
-            raise sink.failure from None
+            raise known_error(sink.failure) or sink.failure from None
         known = known_error(str(error))
         if known is not None:
             raise known from None
