@@ -59,7 +59,8 @@ class FlowTable:
         rows: Rows to be written, oldest first.
         folded: Cells there was no room for, since the start.
         full: Whether there is no room for another cell in this window.
-        before_window: Called before a window ends: who counts by differences counts now.
+        before_window: Called before a window ends, and before totals are told: who counts by
+            differences counts now.
         on_window: Called when a window is over: who keeps cells may let go of them.
     """
 
@@ -158,6 +159,8 @@ class FlowTable:
 
     def totals(self) -> dict[tuple[int, int], int]:
         """Return how many were counted since the start, by kind and outcome."""
+        for tell in self.before_window:
+            tell()
         found = Counter(self._past)
         for cell in self._dirty:
             for each in (cell, cell.also):

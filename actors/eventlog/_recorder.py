@@ -211,7 +211,7 @@ class Recorder:
         self.chance: Final = chance
         self.generation = 0
         self.threshold: Final = threshold_of(options.sample_rate)
-        self.left = self._gap()
+        self.left = self.gap()
         self.flows: Final = FlowTable(options.max_flows)
         self.requests: Final = RequestLog(self, node)
         self.messages: Final = MessageLog(self, node)
@@ -291,7 +291,7 @@ class Recorder:
 
     def sample(self) -> int:
         """Begin to count to the next sample, and return a trace id for this one."""
-        self.left = self._gap()
+        self.left = self.gap()
         return self.trace_id()
 
     def trace_id(self) -> int:
@@ -303,7 +303,7 @@ class Recorder:
         self.left -= count
         return self.left <= 0
 
-    def _gap(self) -> int:
+    def gap(self) -> int:
         """Return after how many calls one is sampled: drawn once, not for each."""
         rate = self.options.sample_rate
         if rate >= 1:

@@ -9,7 +9,6 @@ nobody asks for any more is forgotten; a request in hand keeps its own.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
@@ -110,17 +109,23 @@ class Tally(Account):
         kind: See `Kind`.
         asked: What for; `None` if that could not be read.
         came: The cell of those that were read.
+        left: Requests until the next sample. Those that were read since the last are counted by
+            how far it has gone down: see `settle`.
+        bytes: Their bytes.
         legs: The cells of each destination.
         handed: The account of those that were handed over and have not been counted so.
     """
 
     __slots__ = (
+        "_from",
         "_generation",
         "_number",
         "asked",
+        "bytes",
         "came",
         "handed",
         "kind",
+        "left",
         "legs",
         "log",
         "origin",
@@ -132,6 +137,8 @@ class Tally(Account):
         self.kind: Final = kind
         self.asked: Final = asked
         self.came: Final = self.cell(_RECEIVED, None)
+        self.left = self._from = log.recorder.gap()
+        self.bytes = 0
         self.handed: Account = _Handed(self)
         self.legs: dict[BrokerRoute | None, _Leg] = {}
         self._generation = 0
@@ -161,9 +168,20 @@ class Tally(Account):
             leg = legs[route] = _Leg(self, route)
         return leg
 
-    def receive(self, size: int) -> None:
-        """Count a request that was read."""
-        self.came.add(size)
+    def settle(self) -> None:
+        """Write down how many requests were read since the last time."""
+        frames = self._from - self.left
+        if frames:
+            self.came.add(self.bytes, frames)
+            self._from = self.left
+            self.bytes = 0
+
+    def sample(self, ask: Ask, exchange: Exchange) -> Account:
+        """Return the account of a request that is sampled, and count to the next."""
+        self.settle()
+        recorder = self.log.recorder
+        self.left = self._from = recorder.gap()
+        return _Sampled(self, ask, exchange, recorder.trace_id(), 0)
 
     def forward(self, exchange: Exchange) -> None:
         """Count that the request was handed over to the route that it has."""
@@ -199,10 +217,12 @@ class Tally(Account):
 class _Handed(Account):
     """The account of a request that has been handed over, which is counted when it ends."""
 
-    __slots__ = ("_tally",)
+    __slots__ = ("_done", "_tally")
 
     def __init__(self, tally: Tally) -> None:
         self._tally: Final = tally
+        # Of the tally's legs; no more than those are.
+        self._done: dict[BrokerRoute | None, Cell] = {}
 
     @property
     def handed(self) -> Account:
@@ -218,16 +238,17 @@ class _Handed(Account):
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count that it was handed over, and how it ended."""
-        tally = self._tally
-        leg = tally.legs.get(route)
-        if leg is None:
-            leg = tally.leg(route)
         if outcome != _DELIVER:
-            leg.forwarded.add(exchange.size)
-            leg.other(tally, route, outcome).add(exchange.size)
+            self._tally.hand(route, exchange.size)
+            self._tally.finish(route, outcome, exchange.size)
             return
         # As `Cell.add` does: most requests end here.
-        cell = leg.done
+        try:
+            cell = self._done[route]
+        except KeyError:
+            if len(self._done) > len(self._tally.legs):
+                self._done.clear()
+            cell = self._done[route] = self._tally.leg(route).done
         if cell.frames:
             cell.frames += 1
             cell.bytes += exchange.size
@@ -261,7 +282,7 @@ class _Unread(Account):
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count that it came, and how it ended."""
-        self._tally.receive(exchange.size)
+        self._tally.came.add(exchange.size)
         self._tally.finish(None, outcome, exchange.size)
 
 
@@ -270,10 +291,10 @@ class _Sampled(Account):
 
     __slots__ = ("_account", "_flags", "_hash", "_size", "_tally", "_trace")
 
-    def __init__(self, tally: Tally, ask: Ask, size: int, trace: int, flags: int) -> None:
+    def __init__(self, tally: Tally, ask: Ask, exchange: Exchange, trace: int, flags: int) -> None:
         self._tally: Final = tally
         self._account: Account = tally
-        self._size: Final = min(size, _MAX)
+        self._size: Final = min(exchange.size, _MAX)
         self._trace: Final = trace
         self._hash = ask.shard
         self._flags = flags
@@ -285,10 +306,9 @@ class _Sampled(Account):
 
     @property
     def handed(self) -> Account:
-        """What the request is counted on from when it is handed over."""
-        made = copy.copy(self)
-        made._account = self._account.handed
-        return made
+        """Return itself: only what it counts on is another from now on."""
+        self._account = self._account.handed
+        return self
 
     def forward(self, exchange: Exchange) -> None:
         """Count that the request was handed over to the route that it has."""
@@ -344,8 +364,14 @@ class OriginLog:
         self._tallies: tuple[dict[Selector, Tally], ...] = tuple({} for _ in range(1 + max(KINDS)))
         self._unread: dict[int, _Unread] = {}
 
+    def settle(self) -> None:
+        """Have all tallies write down what they have counted."""
+        for tallies in self._tallies:
+            for tally in tallies.values():
+                tally.settle()
+
     def forget(self) -> None:
-        """Let go of the tallies: a window is over."""
+        """Let go of the tallies: a window is over, and they have been settled."""
         for tallies in self._tallies:
             tallies.clear()
         self._unread.clear()
@@ -359,26 +385,19 @@ class OriginLog:
             ask: What it asks for.
             trace: The trace id that came with it, if one did.
         """
-        tally = self._tallies[kind].get(ask.selector)
-        if tally is None:
+        try:
+            tally = self._tallies[kind][ask.selector]
+        except KeyError:
             tally = self._tally(kind, ask)
-        # As `Cell.add` does: each request comes by here.
-        cell, size = tally.came, exchange.size
-        if cell.frames:
-            cell.frames += 1
-            cell.bytes += size
-        else:
-            cell.add(size)
-        recorder = self._recorder
         if trace is not None:
-            chosen = sampled(trace, recorder.threshold)
-            exchange.log = _Sampled(tally, ask, size, trace, Flag.FOREIGN) if chosen else tally
+            tally.came.add(exchange.size)
+            chosen = sampled(trace, self._recorder.threshold)
+            exchange.log = _Sampled(tally, ask, exchange, trace, Flag.FOREIGN) if chosen else tally
             return
-        recorder.left -= 1
-        if recorder.left > 0:
-            exchange.log = tally
-        else:
-            exchange.log = _Sampled(tally, ask, size, recorder.sample(), 0)
+        # Counts and tells whether it is a sample, in one: each request comes by here.
+        tally.bytes += exchange.size
+        tally.left = left = tally.left - 1
+        exchange.log = tally if left else tally.sample(ask, exchange)
 
     def unread(self, exchange: Exchange, kind: int) -> None:
         """Give a request an account as long as it is not known what it asks for."""
@@ -394,12 +413,14 @@ class OriginLog:
         tally = self._tallies[0].get(ask.selector)
         if tally is None:
             tally = self._tally(0, ask)
-        tally.receive(size)
+        tally.came.add(size)
         return tally
 
     def _tally(self, kind: int, ask: Ask) -> Tally:
         tallies = self._tallies[kind]
         if len(tallies) >= MAX_TALLIES:
+            for tally in tallies.values():
+                tally.settle()
             tallies.clear()
         selector = ask.selector
         made = tallies[selector] = Tally(
@@ -430,6 +451,7 @@ class RequestLog:
         self._sources: dict[object, OriginLog] = {}
         self.defaults: dict[RoutingType, str] = {}
         self._used: dict[OriginLog, None] = {}
+        recorder.flows.before_window.append(self._settle)
         recorder.flows.on_window.append(self._forget)
 
     def origin(self, service: str) -> OriginLog:
@@ -452,6 +474,10 @@ class RequestLog:
     def know(self, origin: OriginLog) -> None:
         """Note an origin that has tallies."""
         self._used[origin] = None
+
+    def _settle(self) -> None:
+        for each in self._used:
+            each.settle()
 
     def _forget(self) -> None:
         self._origins.clear()
