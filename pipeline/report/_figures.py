@@ -83,9 +83,7 @@ def matrix_figure(matrix: Matrix) -> Figure:
         for x, dest in enumerate(matrix.dests):
             frames = matrix.frames[y][x]
             failed = matrix.failed[y][x]
-            texts[-1].append(
-                "" if frames is None else compact(frames) + ("" if not failed else " ▲")
-            )
+            texts[-1].append(_cell(frames, failed))
             hovers[-1].append(
                 f"{plain(origin)} → {plain(dest)}<br>"
                 + (
@@ -132,6 +130,13 @@ def matrix_figure(matrix: Matrix) -> Figure:
         },
         yaxis={**_bars(matrix.origins), "zeroline": False},
     )
+
+
+def _cell(frames: int | None, failed: int) -> str:
+    """Return what stands in a cell: what flowed, or, if nothing did, what failed."""
+    if frames is None:
+        return ""
+    return compact(frames or failed) + (" ▲" if failed else "")
 
 
 def _fits(labels: Sequence[str]) -> bool:
@@ -209,7 +214,7 @@ def ranges_figure(latency: Latency) -> Figure:
         _bars_height(len(lines)) + 30,
         showlegend=True,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        xaxis={"type": "log", "title": {"text": "ms"}, "ticksuffix": "", "nticks": 6},
+        xaxis={"type": "log", "title": {"text": "ms"}, "dtick": 1},
         yaxis=_bars([line.dest for line in lines]),
     )
 
