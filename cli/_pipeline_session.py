@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ._pipeline_arguments import memory, remote, setting
+from ._pipeline_output import Kept, kept_output
 from ._pipeline_progress import Progress
-from ._pipeline_stderr import Kept, kept_stderr
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ _MEMORY: Final = re.compile(
     r"OutOfMemoryError|Could not reserve enough space|Invalid maximum heap size|GC overhead"
     r"|Cannot allocate memory|insufficient memory|Too small maximum heap|must be at least"
 )
+
+_LAST_WORDS: Final = 2.0
+"""Seconds to wait for the end of what Java says when it does not start."""
 
 _MOST: Final = 400
 """Most characters of an error of Spark's in one line."""
@@ -125,7 +128,7 @@ def session(arguments: argparse.Namespace, progress: Progress) -> Generator[Spar
     if arguments.driver_memory:
         conf["spark.driver.memory"] = arguments.driver_memory
     found = SparkSession.getActiveSession()
-    quieted = nullcontext(Kept()) if arguments.trace or found else kept_stderr()
+    quieted = nullcontext(Kept()) if arguments.trace or found else kept_output()
     began = time.monotonic()
     if not found:
         progress.begin("spark")
@@ -136,6 +139,8 @@ def session(arguments: argparse.Namespace, progress: Progress) -> Generator[Spar
     except Exception as error:
         if arguments.trace:
             raise
+        # What it said on its way out may be on its way to us.
+        kept.wait(_LAST_WORDS)
         raise CommandError(_not_started(error, kept.text(), began)) from error
     if not found:
         progress.done("spark", f"{spark.version} at {_where(spark, arguments)}")
@@ -157,7 +162,9 @@ def _where(spark: Any, arguments: argparse.Namespace) -> str:
 
 def _not_started(error: Exception, said: str, began: float) -> str:
     if _MEMORY.search(f"{error} {said}"):
-        return f"Java could not have the memory it was to have{_end_of(said)}; see --driver-memory"
+        lines = [line.strip() for line in said.splitlines() if _MEMORY.search(line)]
+        why = f" ({lines[-1][:_MOST]})" if lines else ""
+        return f"Java could not have the memory it was to have{why}; see --driver-memory"
     seconds = time.monotonic() - began
     reason = f"{one_line(error)}{_end_of(said)}"
     return f"Spark did not start ({seconds:.0f} s): {reason}; --trace shows more"

@@ -25,8 +25,8 @@ from onward.cli._pipeline_arguments import (
     setting,
     skew,
 )
+from onward.cli._pipeline_output import MAX_KEPT, Kept
 from onward.cli._pipeline_session import check_first, known_failures, one_line
-from onward.cli._pipeline_stderr import MAX_KEPT, Kept
 from onward.cli._status import CommandError, Status
 
 JOBS = ("ingest", "report", "replay", "index", "audit")
@@ -276,16 +276,16 @@ def test_of_what_java_says_the_end_is_kept() -> None:
 
 def test_children_write_into_what_is_kept_and_we_do_not() -> None:
     program = (
-        "import subprocess, sys, time\n"
-        "from onward.cli._pipeline_stderr import kept_stderr\n"
-        "with kept_stderr() as kept:\n"
-        "    subprocess.run([sys.executable, '-c', 'import sys; sys.stderr.write(\"child\")'])\n"
+        "import subprocess, sys\n"
+        "from onward.cli._pipeline_output import kept_output\n"
+        "with kept_output() as kept:\n"
+        "    child = 'import sys; sys.stderr.write(\"ch\"); sys.stdout.write(\"ild\")'\n"
+        "    subprocess.run([sys.executable, '-c', child])\n"
         "print('ours', file=sys.stderr)\n"
-        "end = time.monotonic() + 30\n"
-        "while kept.text() != 'child' and time.monotonic() < end: time.sleep(0.01)\n"
-        "print(kept.text())\n"
+        "kept.wait(30)\n"
+        "print(sorted(kept.text()))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert (done.stdout, done.stderr) == ("child\n", "ours\n")
+    assert (done.stdout, done.stderr) == (f"{sorted('child')}\n", "ours\n")

@@ -1,4 +1,4 @@
-"""What Java writes to stderr: kept, the end of it, and shown only where it says why all failed.
+"""What Java writes to stdout and stderr: kept, the end of it, and said only where it is the reason.
 
 A virtual machine says a dozen lines at each start that mean nothing to whoever reads them, and the
 stack of each error, which the command says in one line itself.
@@ -13,7 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["Kept", "kept_stderr"]
+__all__ = ["MAX_KEPT", "Kept", "kept_output"]
 
 MAX_KEPT: Final = 64 * 1024
 """Bytes that are kept; of more, the last."""
@@ -25,12 +25,21 @@ class Kept:
     def __init__(self) -> None:
         self._data = bytearray()
         self._lock = threading.Lock()
+        self._ended = threading.Event()
 
     def add(self, data: bytes) -> None:
         """Keep some more."""
         with self._lock:
             self._data += data
             del self._data[:-MAX_KEPT]
+
+    def end(self) -> None:
+        """Take note that nothing more comes."""
+        self._ended.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until nothing more comes, but no longer than so many seconds."""
+        self._ended.wait(seconds)
 
     def text(self) -> str:
         """Return what is kept."""
@@ -39,28 +48,33 @@ class Kept:
 
 
 @contextmanager
-def kept_stderr() -> Generator[Kept]:
-    """Keep what processes that are started meanwhile write to stderr, for as long as they live.
+def kept_output() -> Generator[Kept]:
+    """Keep what processes that are started meanwhile write, for as long as they live.
 
-    This process has its own stderr back in the end. A thread reads until the last of those
-    processes has gone, so none of them ever waits for a reader.
+    This process has its own stdout and stderr back in the end. A thread reads until the last of
+    those processes has gone, so none of them ever waits for a reader.
     """
     kept = Kept()
+    sys.stdout.flush()
     sys.stderr.flush()
-    ours = os.dup(2)
+    ours = os.dup(1), os.dup(2)
     reading, writing = os.pipe()
     try:
+        os.dup2(writing, 1)
         os.dup2(writing, 2)
         os.close(writing)
-        threading.Thread(target=_read, args=(reading, kept), name="stderr", daemon=True).start()
+        threading.Thread(target=_read, args=(reading, kept), name="output", daemon=True).start()
         yield kept
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
-        os.dup2(ours, 2)
-        os.close(ours)
+        for number, own in enumerate(ours, start=1):
+            os.dup2(own, number)
+            os.close(own)
 
 
 def _read(reading: int, kept: Kept) -> None:
     with os.fdopen(reading, "rb", buffering=0) as pipe:
         while data := pipe.read(8192):
             kept.add(data)
+    kept.end()
