@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import duckdb
+import psutil
 import pyarrow as pa
 from pyroaring import BitMap
 from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,7 @@ from onward.pipeline.transforms import (
 from onward.protocol.broker import portable_bitmap
 from onward.protocol.eventlog import read_segment
 
-__all__ = ["Lane", "Timed", "different", "lanes_of", "noop", "timed"]
+__all__ = ["Lane", "Timed", "Took", "different", "lanes_of", "noop", "timed"]
 
 FAILED: Final = "(5, 6, 7, 8, 10)"
 
@@ -99,9 +100,22 @@ class Lane:
     target: float | None = None
 
 
+@dataclass(frozen=True)
+class Took:
+    """What one run took, in seconds.
+
+    Attributes:
+        wall: By the clock on the wall.
+        cores: Of processors, in all processes together: this one, the JVM, its Python.
+    """
+
+    wall: float
+    cores: float
+
+
 @dataclass
 class Timed:
-    """How long a lane took, in seconds: the first time, and each time after it.
+    """What a lane took: the first time, and each time after it.
 
     Attributes:
         cold: On Spark, the first time.
@@ -109,9 +123,9 @@ class Timed:
         other: On the other engine, the times after its first.
     """
 
-    cold: float
-    warm: list[float] = field(default_factory=list[float])
-    other: list[float] = field(default_factory=list[float])
+    cold: Took
+    warm: list[Took] = field(default_factory=list[Took])
+    other: list[Took] = field(default_factory=list[Took])
 
 
 def timed(lane: Lane, runs: int) -> Timed:
@@ -119,21 +133,32 @@ def timed(lane: Lane, runs: int) -> Timed:
 
     Without any more, the first time stands for them.
     """
-    found = Timed(_seconds(lane.spark))
-    first = 0.0 if lane.other is None else _seconds(lane.other)
+    found = Timed(_took(lane.spark))
+    first = None if lane.other is None else _took(lane.other)
     if not runs:
-        return Timed(found.cold, [found.cold], [first] if first else [])
+        return Timed(found.cold, [found.cold], [] if first is None else [first])
     for _ in range(runs):
-        found.warm.append(_seconds(lane.spark))
+        found.warm.append(_took(lane.spark))
         if lane.other is not None:
-            found.other.append(_seconds(lane.other))
+            found.other.append(_took(lane.other))
     return found
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def _took(work: Callable[[], object]) -> Took:
+    cores, began = _cores(), time.perf_counter()
     work()
-    return time.perf_counter() - began
+    return Took(time.perf_counter() - began, _cores() - cores)
+
+
+def _cores() -> float:
+    """Return the seconds of processors that this process and those below it have had."""
+    this, total = psutil.Process(), 0.0
+    for process in (this, *this.children(recursive=True)):
+        try:
+            total += sum(process.cpu_times()[:4])  # with children that have ended
+        except psutil.NoSuchProcess:
+            continue
+    return total
 
 
 def noop(frame: DataFrame) -> None:

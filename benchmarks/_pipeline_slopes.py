@@ -19,7 +19,7 @@ PARTS: Final = (0.1, 0.3, 1.0)
 
 @dataclass(frozen=True)
 class Slope:
-    """A straight line through the seconds that a lane took.
+    """A straight line through the seconds of processors that a lane took.
 
     Attributes:
         name: Of the lane.
@@ -50,6 +50,6 @@ def slopes(program: Path, rows: int, options: Sequence[str]) -> list[Slope]:
         done = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True, check=True)
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         for name, lane in found["lanes"].items():
-            seconds = statistics.median(lane["warm"])
+            seconds = statistics.median(each["cores"] for each in lane["warm"])
             points.setdefault(name, []).append((lane["rows"] / 1e6, seconds))
     return [fit(name, some) for name, some in points.items()]
