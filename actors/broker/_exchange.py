@@ -31,6 +31,7 @@ __all__ = [
     "FAILED",
     "INVALID",
     "REJECTED",
+    "RELAYED",
     "REQUESTER_GONE",
     "UNROUTABLE",
     "Exchange",
@@ -54,6 +55,8 @@ INVALID: Final = int(Outcome.INVALID)
 DROP: Final = int(Outcome.DROP)
 CANCELED: Final = int(Outcome.CANCELED)
 FAILED: Final = int(Outcome.FAILED)
+RELAYED: Final = 0x100 + DELIVER
+"""`DELIVER`, of a request that is `relayed`: that it was handed over is counted as well."""
 
 
 @dataclass(slots=True)
@@ -176,6 +179,14 @@ class Exchange:
     def merge(self, rules: MergeRules) -> Merging:
         """Begin to hand the request to several destinations, whose answers become one."""
         raise NotImplementedError
+
+    @property
+    def relayed(self) -> bool:
+        """Whether a connection has taken the request, and the event log hears of it at its end.
+
+        That is so for requests that do not last; `forwarded` is not called for those.
+        """
+        return False
 
     def forwarded(self) -> None:
         """Note for the event log that the route has been given the request."""

@@ -85,7 +85,7 @@ class Sink(Protocol):
         """Begin a segment."""
         ...
 
-    def append(self, block: bytes, body: bytes | None = None) -> bool:
+    def append(self, block: bytes, body: bytes | None = None, /) -> bool:
         """Take a block, or its type and its body; say whether it was taken."""
         ...
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.broker import RoutingType, TagList, shard_hash
 from ...protocol.eventlog import Asked, EventName, Flag, Kind, Outcome, sampled
 from ...protocol.rsocket import FrameType
+from ..broker._exchange import RELAYED
 
 if TYPE_CHECKING:
     from ...protocol.broker import Entry
@@ -58,15 +59,6 @@ class Account(ABC):
     """What one request is counted on."""
 
     __slots__ = ()
-
-    @property
-    @abstractmethod
-    def handed(self) -> Account:
-        """What the request is counted on from when it is handed over, if `forward` is not called.
-
-        For requests that soon end: that they were handed over is counted with their end, which is
-        one addition less.
-        """
 
     @abstractmethod
     def forward(self, exchange: Exchange) -> None:
@@ -113,17 +105,16 @@ class Tally(Account):
             how far it has gone down: see `settle`.
         bytes: Their bytes.
         legs: The cells of each destination.
-        handed: The account of those that were handed over and have not been counted so.
     """
 
     __slots__ = (
+        "_done",
         "_from",
         "_generation",
         "_number",
         "asked",
         "bytes",
         "came",
-        "handed",
         "kind",
         "left",
         "legs",
@@ -139,7 +130,8 @@ class Tally(Account):
         self.came: Final = self.cell(_RECEIVED, None)
         self.left = self._from = log.recorder.gap()
         self.bytes = 0
-        self.handed: Account = _Handed(self)
+        # What a connection took and delivered: handed over, and ended so.
+        self._done: dict[BrokerRoute | None, Cell] = {}
         self.legs: dict[BrokerRoute | None, _Leg] = {}
         self._generation = 0
         self._number = 0
@@ -196,8 +188,24 @@ class Tally(Account):
         self.leg(route).forwarded.add(size)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
-        """Count how a request ended."""
-        self.finish(route, outcome, exchange.size)
+        """Count how a request ended, and that it was handed over, if that has not been counted."""
+        if outcome != RELAYED:
+            if exchange.relayed:
+                self.hand(route, exchange.size)
+            self.finish(route, outcome, exchange.size)
+            return
+        try:
+            cell = self._done[route]
+        except KeyError:
+            if len(self._done) > len(self.legs):
+                self._done.clear()
+            cell = self._done[route] = self.leg(route).done
+        # As `Cell.add` does: most requests end here.
+        if cell.frames:
+            cell.frames += 1
+            cell.bytes += exchange.size
+        else:
+            cell.add(exchange.size)
 
     def finish(self, route: BrokerRoute | None, outcome: int, size: int) -> None:
         """Count an end."""
@@ -214,48 +222,6 @@ class Tally(Account):
         return self._number
 
 
-class _Handed(Account):
-    """The account of a request that has been handed over, which is counted when it ends."""
-
-    __slots__ = ("_done", "_tally")
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally: Final = tally
-        # Of the tally's legs; no more than those are.
-        self._done: dict[BrokerRoute | None, Cell] = {}
-
-    @property
-    def handed(self) -> Account:
-        """Return itself: once is enough."""
-        return self
-
-    def forward(self, exchange: Exchange) -> None:
-        """Do nothing: it will be counted."""
-
-    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
-        """Count that a copy was handed over."""
-        self._tally.copy(exchange, route)
-
-    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
-        """Count that it was handed over, and how it ended."""
-        if outcome != _DELIVER:
-            self._tally.hand(route, exchange.size)
-            self._tally.finish(route, outcome, exchange.size)
-            return
-        # As `Cell.add` does: most requests end here.
-        try:
-            cell = self._done[route]
-        except KeyError:
-            if len(self._done) > len(self._tally.legs):
-                self._done.clear()
-            cell = self._done[route] = self._tally.leg(route).done
-        if cell.frames:
-            cell.frames += 1
-            cell.bytes += exchange.size
-        else:
-            cell.add(exchange.size)
-
-
 class _Unread(Account):
     """The account of a request whose metadata are not whole, or cannot be read.
 
@@ -266,11 +232,6 @@ class _Unread(Account):
 
     def __init__(self, tally: Tally) -> None:
         self._tally: Final = tally
-
-    @property
-    def handed(self) -> Account:
-        """Do not come here: what cannot be read is handed to nobody."""
-        raise AssertionError("a request that was not read was handed over")
 
     def forward(self, exchange: Exchange) -> None:
         """Do not come here: what cannot be read is handed to nobody."""
@@ -289,11 +250,10 @@ class _Unread(Account):
 class _Sampled(Account):
     """The account of a request whose hops are recorded: one when it ends, one for each copy."""
 
-    __slots__ = ("_account", "_flags", "_hash", "_size", "_tally", "_trace")
+    __slots__ = ("_flags", "_hash", "_size", "_tally", "_trace")
 
     def __init__(self, tally: Tally, ask: Ask, exchange: Exchange, trace: int, flags: int) -> None:
         self._tally: Final = tally
-        self._account: Account = tally
         self._size: Final = min(exchange.size, _MAX)
         self._trace: Final = trace
         self._hash = ask.shard
@@ -304,25 +264,19 @@ class _Sampled(Account):
         elif ask.shard:
             self._flags |= Flag.SHARD
 
-    @property
-    def handed(self) -> Account:
-        """Return itself: only what it counts on is another from now on."""
-        self._account = self._account.handed
-        return self
-
     def forward(self, exchange: Exchange) -> None:
         """Count that the request was handed over to the route that it has."""
-        self._account.forward(exchange)
+        self._tally.forward(exchange)
 
     def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
         """Count that a copy of it was handed over, and record it."""
-        self._account.copy(exchange, route)
+        self._tally.copy(exchange, route)
         self._record(exchange, route, _FORWARD, 1, self._flags | Flag.MULTICAST)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count how the request ended, and record it."""
-        self._account.end(exchange, route, outcome)
-        self._record(exchange, route, outcome, 0, self._flags)
+        self._tally.end(exchange, route, outcome)
+        self._record(exchange, route, _DELIVER if outcome == RELAYED else outcome, 0, self._flags)
 
     def _record(
         self, exchange: Exchange, route: BrokerRoute | None, outcome: int, hop: int, flags: int

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...actors.broker import Handlers, MergeRules, Request
-from ...actors.broker._exchange import CANCELED, DELIVER, DROP, FAILED, outcome_of
+from ...actors.broker._exchange import CANCELED, DELIVER, DROP, FAILED, RELAYED, outcome_of
 from ...protocol import (
     LOCAL,
     Address,
@@ -140,14 +140,11 @@ class StreamExchange(FrameExchange):
         self.frames.clear()
         if not link.flushing:
             link.flush_soon()
-        log = self.log
-        if log is not None:
-            if kind in WITH_CREDIT:
-                log.forward(self)
-            else:
-                self.log = log.handed
+        # Others end soon, and are counted with their end: see `relayed`.
+        if self.log is not None and kind in WITH_CREDIT:
+            self.log.forward(self)
         if stream.state == CLOSED:
-            self.end()
+            self.end(0.0, DELIVER if kind in WITH_CREDIT else RELAYED)
             self.unlink()
 
     def _push(self, link: Link) -> None:
@@ -185,8 +182,10 @@ class StreamExchange(FrameExchange):
         if target.state == CLOSED:
             if frame.type == _ERROR:
                 self.end(0.0, FAILED)
+            elif self.kind == _RESPONSE:
+                self.end(link.now, RELAYED)
             else:
-                self.end(link.now if self.kind == _RESPONSE else 0.0)
+                self.end()
             # As `unlink` does; no worker has been given a way back.
             target.peer = stream.peer = None
             if self.held:
@@ -299,6 +298,11 @@ class StreamExchange(FrameExchange):
             self.refuse(code_of(error), text_of(error), outcome_of(error))
 
     # --- what those on the way ask for --------------------------------------------------------
+
+    @property
+    def relayed(self) -> bool:
+        """Whether a connection has taken the request whose taking is counted with its end."""
+        return self.taker is not None and self.kind not in WITH_CREDIT
 
     @property
     def kept(self) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from onward.actors.eventlog import Recorder
+from onward.actors.eventlog._flows import Cell
 from onward.actors.eventlog._numbers import CHUNK
 from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
 from tests.actors.eventlog.recording import Flowed, Recording, recording
@@ -21,6 +21,10 @@ BEHIND = "the disk does not keep up"
 def a_hop(recorder: Recorder, trace: int = 1, dest: str = "b") -> None:
     origin, to = recorder.name("a"), recorder.name(dest)
     recorder.hop(trace, 0, MESSAGE, DELIVER, 0, 0, origin, to, 0, 0, 5, 7)
+
+
+def an_event(recorder: Recorder) -> None:
+    recorder.event(EventName.UP)
 
 
 def lost(made: Recording) -> list[str]:
@@ -168,7 +172,7 @@ def test_flows_there_is_no_room_for_keep_kind_and_outcome() -> None:
 def test_rows_are_bounded_whoever_kept_cells_of_windows_before() -> None:
     made = recording(max_flows=2)
     flows = made.recorder.flows
-    kept = []
+    kept = list[Cell]()
     for number in range(3):
         kept += [flows.cell(MESSAGE, DELIVER, dest=f"{number}{each}") for each in "ab"]
         flows.end_window(0, 10_000)
@@ -255,9 +259,9 @@ def test_a_segment_ends_by_size_at_a_tick_if_it_was_not_hops() -> None:
     assert [len(segment.events) for segment in made.read()] == [1, 1]
 
 
-@pytest.mark.parametrize("record", [a_hop, lambda recorder: recorder.event(EventName.UP)])
+@pytest.mark.parametrize("record", [a_hop, an_event])
 def test_what_is_recorded_after_the_end_is_dropped_and_counted(
-    record: Callable[[Any], None],
+    record: Callable[[Recorder], None],
 ) -> None:
     made = recording()
     made.recorder.close()
