@@ -156,7 +156,8 @@ def session(arguments: argparse.Namespace, progress: Progress) -> Generator[Spar
 
 def _where(spark: Any, arguments: argparse.Namespace) -> str:
     if arguments.remote:
-        return str(arguments.remote)
+        # What follows the host may be a token.
+        return str(arguments.remote).partition(";")[0]
     return str(spark.conf.get("spark.master"))
 
 
@@ -219,6 +220,10 @@ def known_failures(arguments: argparse.Namespace, kept: Kept) -> Generator[None]
 def one_line(error: BaseException) -> str:
     """Return what an error of Spark's says, without the stacks that it carries as text."""
     lines = [line.strip() for line in str(error).splitlines()]
+    # What gRPC says of a server of Spark Connect.
+    details = [line.removeprefix("details = ") for line in lines if line.startswith("details = ")]
+    if details:
+        return details[0].strip('"')[:_MOST]
     told = [line for line in lines if line and not line.startswith(("at ", "File ", "...", "JVM"))]
     # Of a task that failed, the last cause is the one that says something.
     causes = [line for line in told if line.startswith("Caused by:")]

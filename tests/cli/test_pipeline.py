@@ -266,6 +266,11 @@ def test_a_line_is_not_too_long() -> None:
     assert one_line(ValueError("")) == "ValueError"
 
 
+def test_of_what_grpc_says_the_details_are_told() -> None:
+    text = '<Error of RPC that terminated with:\n\tstatus = X\n\tdetails = "no token"\n>'
+    assert one_line(ValueError(text)) == "no token"
+
+
 def test_of_what_java_says_the_end_is_kept() -> None:
     kept = Kept()
     kept.add(b"a" * MAX_KEPT)
