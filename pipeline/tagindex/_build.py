@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap
 from pyspark.sql import Column, DataFrame, functions as sf
 
@@ -111,13 +111,14 @@ def _partials(limit: int, batches: Iterator[Batch]) -> Iterator[Batch]:
 def _grouped(batch: Batch) -> Iterator[tuple[tuple[str, str | None], BitMap]]:
     """Yield each tag of a batch and the routes that carry it."""
     keys, values = batch.column("keys"), batch.column("values")
-    parents = pc.list_parent_indices(keys)
-    numbers = np.asarray(batch.column("number").take(parents)).astype(np.uint32)
+    offsets: npt.NDArray[np.int32] = keys.offsets.to_numpy()
+    lengths = offsets[1:] - offsets[:-1]
+    numbers = np.repeat(np.asarray(batch.column("number")), lengths).astype(np.uint32)
     if not len(numbers):
         return
-    key = pc.dictionary_encode(keys.flatten())
+    key = keys.flatten().dictionary_encode()
     # Null is a value as well: it must not be lost, nor become the empty text.
-    value = pc.dictionary_encode(values.flatten(), null_encoding="encode")
+    value = values.flatten().dictionary_encode(null_encoding="encode")
     width = len(value.dictionary)
     codes = np.asarray(key.indices).astype(np.int64) * width + np.asarray(value.indices)
     # Of equal tags the numbers stay in order.
@@ -126,7 +127,8 @@ def _grouped(batch: Batch) -> Iterator[tuple[tuple[str, str | None], BitMap]]:
     begins = np.flatnonzero(np.diff(sorted_codes, prepend=-1))
     ends = np.append(begins[1:], len(codes))
     names, texts = key.dictionary.to_pylist(), value.dictionary.to_pylist()
-    view = memoryview(np.ascontiguousarray(numbers))
+    # Numbers as bitmaps take them fastest.
+    view = memoryview(numbers.tobytes()).cast("I")
     heads = sorted_codes[begins].tolist()
     for code, begin, end in zip(heads, begins.tolist(), ends.tolist(), strict=True):
         tag = names[code // width], texts[code % width]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from struct import Struct
 from typing import Any, Final, cast
 from zlib import crc32
 
@@ -46,6 +47,10 @@ MAX_CACHED_BITMAPS: Final = 1024
 longest is forgotten, and read again when it is."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+NEAR: Final = 64
+"""Entries on either side of where a hash should be in a directory that are looked at first."""
+
+_HASH: Final = Struct("<Q")
 _SIZES: Final = ("routes", "bitmaps", "postings", "route_bytes", "bitmap_bytes")
 _SUMS: Final = ("routes_crc", "bitmaps_crc")
 
@@ -84,7 +89,8 @@ class Snapshot:
         middle = self._data_end + ENTRY_SIZE * self._count
         self.directory: Final = view[self._data_end : middle]
         self._postings: Final = view[middle:]
-        self._kept: OrderedDict[Tag, BitMap] = OrderedDict()
+        # Where its entry is, and the bitmap.
+        self._kept: OrderedDict[Tag, tuple[int, BitMap]] = OrderedDict()
         self._max_kept: Final = max_bitmaps
         if crc32(self.directory) != fields["routes_crc"]:
             raise SnapshotCorrupt(self._data_end, "the directory of routes is damaged")
@@ -161,24 +167,24 @@ class Snapshot:
         Raises:
             SnapshotCorrupt: A bitmap is damaged.
         """
-        found: list[tuple[int, Tag, int]] = []
+        found: list[tuple[int, int, Tag, bytes]] = []
         own: BitMap | None = None
         for tag in query:
-            at, count = self._find(tag)
+            at, count, written = self._find(tag)
             if tag[0] == _ROUTE_ID:
-                carriers = self._carriers(tag, at)
+                carriers = self._carriers(tag, at, written)
                 own = carriers if own is None else own & carriers
             elif at is None:
                 return BitMap()
             else:
-                found.append((count, tag, at))
+                found.append((count, at, tag, written))
         # The smallest first; ties by where they are, as tags of numbers and texts do not compare.
-        found.sort(key=lambda each: (each[0], each[2]))
+        found.sort()
         matches = own
-        for _, tag, at in found:
+        for _, at, tag, written in found:
             if matches is not None and not matches:
                 break
-            bitmap = self._bitmap(tag, at)
+            bitmap = self._bitmap(tag, at, written)
             matches = bitmap if matches is None else matches & bitmap
         return BitMap() if matches is None else matches
 
@@ -204,25 +210,48 @@ class Snapshot:
     def _entry(self, at: int) -> tuple[int, int, int, int, int, int]:
         return POSTING_ENTRY.unpack_from(self._postings, ENTRY_SIZE * at)
 
-    def _find(self, tag: Tag) -> tuple[int | None, int]:
-        """Return where a tag's entry is and how many carry it; `None` and 0 if nobody does."""
+    def _find(self, tag: Tag) -> tuple[int | None, int, bytes]:
+        """Return where a tag's entry is, how many carry it, and its bitmap if that is not kept.
+
+        `None` and 0 if nobody carries it.
+        """
         wanted = shard_hash((tag,))
-        low, high = 0, self.bitmaps
-        while low < high:
-            middle = (low + high) // 2
-            if self._entry(middle)[0] < wanted:
-                low = middle + 1
-            else:
-                high = middle
+        low = self._first(wanted)
         while low < self.bitmaps:
             hashed, offset, size, count, crc, _ = self._entry(low)
             if hashed != wanted:
                 break
-            # Two tags may have one hash. A bitmap that is kept has been compared.
-            if tag in self._kept or self._posting(offset, size, crc)[0] == tag:
-                return low, count
+            # Two tags may have one hash.
+            kept = self._kept.get(tag)
+            if kept is not None:
+                if kept[0] == low:
+                    return low, count, b""
+            else:
+                there, written = self._posting(offset, size, crc)
+                if there == tag:
+                    return low, count, written
             low += 1
-        return None, 0
+        return None, 0, b""
+
+    def _first(self, wanted: int) -> int:
+        """Return where hashes of this or more begin in the directory."""
+        postings, hash_at = self._postings, _HASH.unpack_from
+        # Hashes are spread evenly: it is near where it would be if they were so exactly.
+        guess, reach = wanted * self.bitmaps >> 64, NEAR
+        low, high = max(0, guess - reach), min(self.bitmaps, guess + reach)
+        while low > 0 and hash_at(postings, ENTRY_SIZE * (low - 1))[0] >= wanted:
+            reach *= 4
+            low = max(0, guess - reach)
+        while high < self.bitmaps and hash_at(postings, ENTRY_SIZE * high)[0] < wanted:
+            reach *= 4
+            high = min(self.bitmaps, guess + reach)
+        while low < high:
+            middle = (low + high) // 2
+            if hash_at(postings, ENTRY_SIZE * middle)[0] < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def _posting(self, offset: int, size: int, crc: int) -> tuple[Tag, bytes]:
         if offset < self._bitmaps_at or size < TAG_SIZE.size:
@@ -232,24 +261,24 @@ class Snapshot:
         tag = decode_tag(decode_cbor(record[TAG_SIZE.size : end], offset, "a tag"), offset)
         return tag, record[end:]
 
-    def _bitmap(self, tag: Tag, at: int) -> BitMap:
+    def _bitmap(self, tag: Tag, at: int, written: bytes) -> BitMap:
+        """Return the bitmap of a tag that `_find` has found, and keep it."""
         kept = self._kept
-        bitmap = kept.get(tag)
-        if bitmap is not None:
+        if not written and tag in kept:
             kept.move_to_end(tag)
-            return bitmap
-        _, offset, size, count, crc, _ = self._entry(at)
-        bitmap = _numbers(self._posting(offset, size, crc)[1], offset)
+            return kept[tag][1]
+        _, offset, _, count, _, _ = self._entry(at)
+        bitmap = _numbers(written, offset)
         if len(bitmap) != count or not bitmap or bitmap.max() >= self._count:
             raise SnapshotCorrupt(offset, "a bitmap does not have the routes it should")
-        kept[tag] = bitmap
+        kept[tag] = at, bitmap
         if len(kept) > self._max_kept:
             kept.popitem(last=False)
         return bitmap
 
-    def _carriers(self, tag: Tag, at: int | None) -> BitMap:
+    def _carriers(self, tag: Tag, at: int | None, written: bytes) -> BitMap:
         """Return who carries a RouteId: whose own it is, and who says so of itself."""
-        found = BitMap() if at is None else self._bitmap(tag, at).copy()
+        found = BitMap() if at is None else self._bitmap(tag, at, written).copy()
         try:
             number = self.number(parse_id(tag[1] or ""))
         except AddressError:

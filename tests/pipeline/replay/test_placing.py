@@ -142,7 +142,8 @@ def test_limits_of_pairs_and_of_copies_change_nothing(monkeypatch: pytest.Monkey
 
     def places() -> list[int]:
         side = _sides.Side(table, methods)
-        return side.place([side.answer(each) for each in asked], sizes, keys)[1].tolist()
+        placed: list[int] = side.place([side.answer(a) for a in asked], sizes, keys)[1].tolist()
+        return placed
 
     before = places()
     monkeypatch.setattr(_placing, "MAX_PAIRS", 30)
@@ -239,8 +240,8 @@ Sums = dict[tuple[int, int | None], dict[str, int]]
 
 def batch_of(frames: list[tuple[int, int, int, int, int]]) -> Any:
     """Make a batch of (tag set, seq, shard hash, sticky, weight); the last tag set is unknown."""
-    known = [*TEXTS, None]
-    rows = [(known[at % len(known)], *rest) for at, *rest in frames]
+    known: list[Asked | None] = [*TEXTS, None]
+    rows: list[Any] = [(known[at % len(known)], *rest) for at, *rest in frames]
     columns = {
         "tagset_id": [0 if each is None else tagset_id(each) for each, *_ in rows],
         "epoch": [1 for _ in rows],
@@ -292,10 +293,8 @@ def in_a_loop(plan: Plan, batch: Any) -> Sums:
     return sums
 
 
-def summed(
-    rehearsal: Rehearsal, *batches: pa.RecordBatch
-) -> dict[tuple[int, int | None], dict[str, int]]:
-    sums: dict[tuple[int, int | None], dict[str, int]] = {}
+def summed(rehearsal: Rehearsal, *batches: Any) -> Sums:
+    sums: Sums = {}
     for batch in batches:
         for row in rehearsal.sums(batch).to_pylist():
             key = row.pop("tagset_id"), row.pop("route_id")

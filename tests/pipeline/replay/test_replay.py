@@ -100,7 +100,9 @@ def frame(spark: SparkSession, rows: list[tuple[Any, ...]], parts: int = 2) -> D
 
 
 def tagsets(spark: SparkSession) -> DataFrame:
-    rows = [(tagset_id(a), {}, asked_text(a), a.routing.name.lower(), a.method, NOW) for a in ASKED]
+    rows: list[Any] = [
+        (tagset_id(a), {}, asked_text(a), a.routing.name.lower(), a.method, NOW) for a in ASKED
+    ]
     return spark.createDataFrame(rows, LAKE_TABLES["dim_tagset"])
 
 

@@ -28,11 +28,13 @@ from onward.pipeline.tagindex import (
 )
 from onward.protocol.broker import (
     SnapshotRoute,
+    TagList,
     format_id,
     format_key,
     format_route,
     read_snapshot,
     write_snapshot,
+    written_tags,
 )
 from onward.protocol.eventlog import name_id, route_key
 
@@ -112,7 +114,8 @@ def test_the_bytes_are_those_of_one_process(
     assert said["bytes"] == len(data)
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [SNAPSHOT, MANIFEST]
     # Nothing is left with Spark.
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess, reportUnknownMemberType]
+    context: Any = spark.sparkContext
+    assert context._jsc.getPersistentRDDs().size() == 0
 
 
 def test_a_bound_on_partial_bitmaps_changes_nothing(spark: SparkSession) -> None:
@@ -263,16 +266,14 @@ def test_bitmaps_that_are_not_of_the_routes_are_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "saved"
-    from onward.protocol.broker import _snapshot_writer
+    real = written_tags
 
-    real = _snapshot_writer.written_tags
+    def forgetful(route: SnapshotRoute) -> TagList:
+        """Forget one tag of one route."""
+        return real(route)[:-1] if route.route_id == rid(3) else real(route)
+
     saved = [SnapshotRoute(rid(n), "s", ((6, "us"),)) for n in (3, 5)]
-    # A writer that forgets one tag of one route.
-    monkeypatch.setattr(
-        _snapshot_writer,
-        "written_tags",
-        lambda route: real(route)[:-1] if route.route_id == rid(3) else real(route),
-    )
+    monkeypatch.setattr("onward.protocol.broker._snapshot_writer.written_tags", forgetful)
     file.write_bytes(written(saved))
     monkeypatch.undo()
     drift = verify(spark, file, Log())
