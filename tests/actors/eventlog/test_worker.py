@@ -11,7 +11,16 @@ import pytest
 from onward.actors import LimitReached, Node
 from onward.actors.broker import Broker
 from onward.actors.eventlog import EventLog, LogInUse, LogOptions
-from onward.protocol.eventlog import EventName, Kind, Outcome, Segment, read_segment
+from onward.protocol import Context, MailboxFull, Message, UnknownAddress
+from onward.protocol.eventlog import (
+    EventName,
+    Kind,
+    LogMark,
+    Outcome,
+    Segment,
+    read_segment,
+    with_log_mark,
+)
 from tests.support.workers import Echo
 
 
@@ -128,3 +137,20 @@ async def test_many_flows_are_written_while_others_have_their_turn(tmp_path: Pat
         await sealed(tmp_path, 1)
     counts = [flow.frames for segment in segments(tmp_path) for flow in segment.flows()]
     assert sum(counts) >= 3000
+
+
+async def test_dead_letters_of_marked_messages_are_recorded_on_whatever_thread(
+    tmp_path: Path,
+) -> None:
+    async with Node("n") as node:
+        log = await EventLog.attach(node, options(tmp_path))
+        marked = Context(trace=with_log_mark({}, LogMark(7)))
+        letter = Message(node.route_of("nobody"), (), b"", None, marked)
+        node.dead_letter(letter, UnknownAddress.reason)
+        node.dead_letter(letter._replace(context=None), UnknownAddress.reason)
+        await asyncio.to_thread(node.dead_letter, letter, MailboxFull.reason)
+        while log.statistics().recorder.hops < 2:  # noqa: ASYNC110 - the loop's next turns
+            await asyncio.sleep(0)
+    (segment,) = segments(tmp_path)
+    outcomes = [Outcome(hop.outcome) for hop in segment.hops()]
+    assert outcomes == [Outcome.UNROUTABLE, Outcome.REJECTED]
