@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import log
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -65,7 +66,6 @@ MAX_ASKED: Final = 4096
 MAX_CLOCK_STEP: Final = 1_000_000
 """Microseconds by which the clock may differ from what has passed before that is an event."""
 
-_pack: Final = HOP.pack_into
 _pack_flow: Final = FLOW.pack
 _HOP_SIZE: Final = HOP.size
 _NEVER: Final = 1 << 62
@@ -165,6 +165,7 @@ class Recorder:
         "_log_id",
         "_lost",
         "_names",
+        "_pack",
         "_rejects_left",
         "_rejects_left_out",
         "_rejects_until",
@@ -225,6 +226,7 @@ class Recorder:
         self._tagsets: Final = Numbers[Asked](options.max_tagsets, tagsets_block)
         self._ids: Final = random.Random(int(chance() * 2**53) ^ time.time_ns())  # noqa: S311
         self._block: Final = bytearray(BLOCK_SIZE)
+        self._pack: Final = partial(HOP.pack_into, self._block)
         self._at = 0
         self._seq = 0
         self._events: list[RouteEvent] = []
@@ -265,8 +267,7 @@ class Recorder:
         """Record a hop, as of now. Numbers are those of this segment: see `generation`."""
         at = self._at
         self._seq = seq = self._seq + 1
-        _pack(
-            self._block,
+        self._pack(
             at,
             seq,
             self._clock() // 1000,
