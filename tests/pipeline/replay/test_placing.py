@@ -92,6 +92,7 @@ METHODS = [
 # --- turns ---------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), min_size=1))
 def test_turns_of_many_are_those_of_each(frames: list[tuple[int, int]]) -> None:
     epochs, seqs = (np.array(each, np.int64) for each in zip(*frames, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from onward.protocol.broker import RoutingTable, SnapshotRoute, TagIndex, WellKnownKey, tag_set
 
@@ -110,6 +110,7 @@ steps = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(steps)
 def test_a_table_that_expects_answers_as_one_that_does_not(
     taken: list[tuple[str, int, str]],

@@ -108,6 +108,7 @@ def test_a_number_that_is_not_there_is_an_index_error() -> None:
             snapshot.route(number)
 
 
+@settings(deadline=None)
 @given(tables, st.randoms(use_true_random=False))
 def test_the_same_routes_make_the_same_bytes(table: dict[int, TagList], random: Random) -> None:
     routes = routes_of(table)
@@ -118,6 +119,7 @@ def test_the_same_routes_make_the_same_bytes(table: dict[int, TagList], random: 
     assert written(routes) == written(shuffled)
 
 
+@settings(deadline=None)
 @given(tables, st.lists(st.frozensets(st.tuples(keys.filter(bool), values), max_size=3)))
 def test_a_snapshot_resolves_as_a_table_does(
     table: dict[int, TagList], queries: list[frozenset[tuple[int | str, str | None]]]
@@ -253,7 +255,7 @@ def everything(data: bytes) -> object:
     return list(snapshot.routes()), list(snapshot.tags())
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(st.integers(0, 8 * len(written(TWO)) - 1))
 def test_every_flipped_bit_is_noticed(bit: int) -> None:
     data = bytearray(written(TWO))
@@ -262,12 +264,14 @@ def test_every_flipped_bit_is_noticed(bit: int) -> None:
         everything(bytes(data))
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(written(TWO)) - 1))
 def test_every_cut_is_noticed(size: int) -> None:
     with pytest.raises(SnapshotCorrupt):
         read_snapshot(written(TWO)[:size])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=600))
 def test_any_bytes_are_a_snapshot_or_refused(data: bytes) -> None:
     for head in (b"", b"ONWX", written(TWO)[:SNAPSHOT_HEADER_SIZE]):
@@ -448,6 +452,7 @@ def test_the_errors_survive_a_pickle() -> None:
 # --- as text ---------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(tables)
 def test_a_line_says_a_whole_route(table: dict[int, TagList]) -> None:
     routes = [each.settled() for each in routes_of(table)]
