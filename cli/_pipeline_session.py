@@ -189,7 +189,7 @@ def known_failures(arguments: argparse.Namespace, kept: Kept) -> Generator[None]
     Raises:
         CommandError: In the place of an error of Spark's or of the pipeline's.
     """
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
     from pyspark.errors import PySparkException
 
     from ..pipeline._errors import PipelineError, known_error
@@ -227,6 +227,8 @@ def one_line(error: BaseException) -> str:
     told = [line for line in lines if line and not line.startswith(("at ", "File ", "...", "JVM"))]
     # Of a task that failed, the last cause is the one that says something.
     causes = [line for line in told if line.startswith("Caused by:")]
+    if not causes and "Python worker" in str(error):
+        causes = [line for line in told if re.match(r"(\w+\.)*\w+(Error|Exception): \S", line)]
     first = told[0] if told else type(error).__name__
     text = f"{first} ({causes[-1]})" if causes else first
     return text if len(text) <= _MOST else f"{text[:_MOST]}..."

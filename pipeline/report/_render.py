@@ -68,7 +68,8 @@ _LINKS: Final = {
 def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
-    return get_plotlyjs()
+    text: str = get_plotlyjs()
+    return text
 
 
 def _header(page: Page) -> str:

@@ -266,6 +266,15 @@ def test_a_line_is_not_too_long() -> None:
     assert one_line(ValueError("")) == "ValueError"
 
 
+def test_of_what_a_python_worker_says_the_last_error_is_told() -> None:
+    text = (
+        "Thrown from the Python worker.\nTraceback:\n  File x\nModuleNotFoundError: No module y\n"
+    )
+    assert one_line(ValueError(text)) == (
+        "Thrown from the Python worker. (ModuleNotFoundError: No module y)"
+    )
+
+
 def test_of_what_grpc_says_the_details_are_told() -> None:
     text = '<Error of RPC that terminated with:\n\tstatus = X\n\tdetails = "no token"\n>'
     assert one_line(ValueError(text)) == "no token"
@@ -284,7 +293,7 @@ def test_children_write_into_what_is_kept_and_we_do_not() -> None:
         "import subprocess, sys\n"
         "from onward.cli._pipeline_output import kept_output\n"
         "with kept_output() as kept:\n"
-        "    child = 'import sys; sys.stderr.write(\"ch\"); sys.stdout.write(\"ild\")'\n"
+        '    child = \'import sys; sys.stderr.write("ch"); sys.stdout.write("ild")\'\n'
         "    subprocess.run([sys.executable, '-c', child])\n"
         "print('ours', file=sys.stderr)\n"
         "kept.wait(30)\n"
