@@ -51,12 +51,14 @@ class Worker(Sending):
             of the route is then of addresses there, and what it sends comes from there.
         stops_last: Whether it stops after all others, and after the transports, when the
             node stops: an event log hears what the end of those loses.
+        has_flows: Whether an event log counts what it handles; not if that is counted otherwise.
     """
 
     _cell: Cell | None = None
     _identity: Identity | None = None
     leaves_node: ClassVar[bool] = False
     stops_last: ClassVar[bool] = False
+    has_flows: ClassVar[bool] = True
     _needs_thread: ClassVar[bool] = False
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:

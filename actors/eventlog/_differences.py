@@ -110,6 +110,8 @@ class Differences:
         more = [now - then for now, then in zip(counts, before, strict=True)]
         for index, each in enumerate(more):
             seen[index] += each
+        if not cell.worker.has_flows:
+            return
         name = self._recorder.messages.name_of(cell.address)
         self._count(name, more[0], more[1], more[2], more[3])
 

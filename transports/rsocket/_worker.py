@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...actors import Worker
 from ...protocol import Message, NotDelivered, ProtocolError
@@ -25,6 +25,8 @@ class ConnectionWorker(Worker):
     Attributes:
         link: The connection; `None` once it has ended.
     """
+
+    has_flows: ClassVar[bool] = False  # requests are counted, and there may be many connections
 
     def __init__(self) -> None:
         super().__init__()
