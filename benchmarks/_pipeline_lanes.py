@@ -322,7 +322,7 @@ def _ingest_alone(log: Path, out: Path) -> None:
 
 def bitmaps_alone(postings: Path) -> dict[tuple[str, str], bytes]:
     """Make the tag index in one process: lists by DuckDB, bitmaps of them."""
-    rows: Any = duckdb.sql(
+    rows: Any = duckdb.connect().execute(
         "select key, value, list(number order by number) from (select unnest(keys) as key, "
         f"unnest(values) as value, number from '{postings}/*.parquet') group by all"
     )
