@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Format", "Reported", "names_of", "replay_tables", "run_report"]
 
 Format: TypeAlias = Literal["parquet", "json", "csv", "table"]
+"""What a report is written as."""
 
 FORMATS: Final[tuple[Format, ...]] = ("parquet", "json", "csv", "table")
 """What reports can be written as. `table` is text to read, and writes nothing."""
