@@ -20,7 +20,7 @@ import sys
 import sysconfig
 import tomllib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     modules: list[str] = config["tool"]["onward"]["compile"]["modules"]
     print(f"compile: {len(modules)} modules with mypyc and {compiler}", flush=True)
-    stage(sorted(config["tool"]["setuptools"]["package-dir"].values()), modules)
+    stage(config["tool"]["setuptools"]["package-dir"], modules)
     wheel = build_wheel()
     unpack(wheel)
     print(f"compile: install it with: pip install {wheel.relative_to(ROOT)}")
@@ -78,12 +78,17 @@ def find_compiler() -> str | None:
     return shutil.which(command) or (command if sys.platform == "win32" else None)
 
 
-def stage(folders: list[str], modules: list[str]) -> None:
-    """Copy what the wheel is made of; in the copy the folders are where they import from."""
+def stage(packages: Mapping[str, str], modules: list[str]) -> None:
+    """Copy what the wheel is made of; in the copy the folders are where they import from.
+
+    Args:
+        packages: The folder of each package that is not below another, by its name.
+        modules: What is compiled.
+    """
     shutil.rmtree(BUILD, ignore_errors=True)
-    for folder in folders:
+    for package, folder in packages.items():
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, TREE / "onward" / folder, ignore=ignored)
+        shutil.copytree(ROOT / folder, TREE / package.replace(".", "/"), ignore=ignored)
     for name in ("README.md", "LICENSE"):
         shutil.copy(ROOT / name, TREE)
     text = (ROOT / "pyproject.toml").read_text()
