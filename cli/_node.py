@@ -174,7 +174,9 @@ async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
     def tell_dead(letter: DeadLetter) -> None:
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
-    async with Node("node", diagnostics=DiagnosticsOptions()) as node:
+    # What the log calls its workers begins with the node's name, which has to tell nodes apart.
+    name = "node" if arguments.event_log is None else arguments.event_log_name
+    async with Node(name, diagnostics=DiagnosticsOptions()) as node:
         if arguments.trace:
             node.tracer = HopTracer(node)
         node.dead_letters.subscribe(tell_dead)

@@ -39,6 +39,11 @@ class Linked(Protocol):
         ...
 
     @property
+    def ends(self) -> tuple[str, str]:
+        """What this end is called, and what the other; empty if it is not known."""
+        ...
+
+    @property
     def ways(self) -> tuple[str, str]:
         """What the way there is called, and the way back: the same at both ends."""
         ...
@@ -60,7 +65,7 @@ class Differences:
         node: The node.
     """
 
-    __slots__ = ("_cells", "_letters", "_links", "_node", "_recorder", "_totals")
+    __slots__ = ("_cells", "_letters", "_links", "_node", "_recorder", "_shown", "_totals")
 
     def __init__(self, recorder: Recorder, node: Node) -> None:
         self._recorder: Final = recorder
@@ -71,6 +76,8 @@ class Differences:
         self._totals = self._all()
         self._letters = {reason: self._letters_of(reason) for reason in _UNREACHED}
         self._links: dict[Linked, tuple[int, int, int]] = {}
+        # What the way here was called when it was last shown that this end counts it.
+        self._shown: dict[Linked, str] = {}
         recorder.flows.before_window.append(self.take)
 
     def take(self) -> None:
@@ -82,8 +89,10 @@ class Differences:
         for link in list(self._links):
             over = link.over
             self.settle(link)
+            self._show(link)
             if over:
                 del self._links[link]
+                self._shown.pop(link, None)
 
     def _take_workers(self) -> None:
         seen = [0, 0, 0, 0]
@@ -153,6 +162,17 @@ class Differences:
             if frames > 0:
                 cell = flows.cell(int(Kind.LINK), int(outcome), origin=name, dest=dest)
                 cell.add(0, frames)
+
+    def _show(self, link: Linked) -> None:
+        """Have the log say that this end counts the link, even if nothing has come by it.
+
+        Or who looks could not tell one that lost everything from one whose other end has no log.
+        """
+        back = link.ways[1]
+        if all(link.ends) and self._shown.get(link) != back:
+            self._shown[link] = back
+            kind, outcome = int(Kind.LINK), int(Outcome.RECEIVED)
+            self._recorder.flows.cell(kind, outcome, origin=self._node.name, dest=back).show()
 
     # --- what the node counts -------------------------------------------------------------
 

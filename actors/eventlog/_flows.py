@@ -40,6 +40,11 @@ class Cell:
         self.frames = 0
         self.bytes = 0
 
+    def show(self) -> None:
+        """Have a row written even if nothing is counted."""
+        if not self.frames:
+            self._dirty.append(self)
+
     def add(self, size: int, frames: int = 1) -> None:
         """Count something of so many bytes."""
         if not self.frames:

@@ -98,7 +98,7 @@ class MessageLog:
         recorder.left -= 1
         if recorder.left > 0:
             return context
-        text = with_log_mark({}, LogMark(recorder.sample()))
+        text = with_log_mark({}, LogMark(recorder.sample(), weight=recorder.weight))
         return Context(trace=text) if context is None else context._replace(trace=text)
 
     def arrive(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -114,7 +114,7 @@ class MessageLog:
             trace = recorder.sample()
             context = message[4]
             if context is None or context.trace is None:
-                text = with_log_mark({}, LogMark(trace))
+                text = with_log_mark({}, LogMark(trace, weight=recorder.weight))
                 context = Context(trace=text) if context is None else context._replace(trace=text)
                 marked[at] = message._replace(context=context)
             at += recorder.left
@@ -209,6 +209,7 @@ class MessageLog:
             0,
             max(0, min(took, _MAX)),
             min(len(message[2]), _MAX),
+            mark.weight,
         )
 
     def name_of(self, worker: Address | None) -> str:

@@ -144,6 +144,7 @@ class Recorder:
         generation: Rises with each segment: numbers are of one segment only.
         left: Calls until the next sample; who decides takes one off, and calls `sample` at 0.
         threshold: What `sampled` takes, for ids that came from elsewhere.
+        weight: How many one that is sampled here stands for.
         flows: The counters.
         requests: What a broker tells of.
         messages: What the node tells of.
@@ -179,7 +180,6 @@ class Recorder:
         "_tagsets",
         "_too_long",
         "_total",
-        "_weight",
         "_window",
         "chance",
         "epoch",
@@ -192,6 +192,7 @@ class Recorder:
         "options",
         "requests",
         "threshold",
+        "weight",
     )
 
     def __init__(
@@ -220,7 +221,7 @@ class Recorder:
         self._sink: Final = sink
         self._log_id: Final = log_id
         self._clock: Final = clock
-        self._weight: Final = weight_of_rate(options.sample_rate)
+        self.weight: Final = weight_of_rate(options.sample_rate)
         self._names: Final = Numbers[str](options.max_names, names_block)
         self._routes: Final = Numbers[bytes](options.max_routes, routes_block)
         self._tagsets: Final = Numbers[Asked](options.max_tagsets, tagsets_block)
@@ -263,6 +264,7 @@ class Recorder:
         tagset: int,
         latency_us: int,
         size: int,
+        weight: int,
     ) -> None:
         """Record a hop, as of now. Numbers are those of this segment: see `generation`."""
         at = self._at
@@ -283,7 +285,7 @@ class Recorder:
             tagset,
             latency_us,
             size,
-            self._weight,
+            weight,
         )
         self._at = at = at + _HOP_SIZE
         if at == BLOCK_SIZE:

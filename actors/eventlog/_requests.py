@@ -297,6 +297,7 @@ class _Sampled(Account):
             tally.number(),
             max(0, min(took, _MAX)),
             self._size,
+            recorder.weight,
         )
 
 

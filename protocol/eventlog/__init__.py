@@ -41,7 +41,7 @@ from ._header import (
     read_header,
 )
 from ._ids import asked_tags_text, asked_text, name_id, route_key, tagset_id
-from ._mark import MAX_LOG_HOP, LogMark, log_mark_of, with_log_mark
+from ._mark import MAX_LOG_HOP, MAX_LOG_WEIGHT, LogMark, log_mark_of, with_log_mark
 from ._records import FLOW, HOP, Asked, EventName, Flag, Flow, Hop, Kind, Outcome, RouteEvent
 from ._recover import Recovered, recover
 from ._sampling import sampled, threshold_of, weight_of_rate
@@ -67,6 +67,7 @@ __all__ = [
     "MAX_FOOTER",
     "MAX_HEADER",
     "MAX_LOG_HOP",
+    "MAX_LOG_WEIGHT",
     "MAX_LOG_NAME",
     "MAX_NAME",
     "MAX_NAMES",

@@ -17,13 +17,17 @@ from typing import Final
 
 from .._tracing import write_tracing
 
-__all__ = ["MAX_LOG_HOP", "LogMark", "log_mark_of", "with_log_mark"]
+__all__ = ["MAX_LOG_HOP", "MAX_LOG_WEIGHT", "LogMark", "log_mark_of", "with_log_mark"]
 
 MAX_LOG_HOP: Final = 255
 """Most hops that a mark counts; it stays there."""
 
+MAX_LOG_WEIGHT: Final = 1_000_000
+"""Most messages that a mark stands for. One that says more stands for so many: anybody may write
+a mark, and it is not to drown what others count."""
+
 LOG_KEY: Final = "onward.log"
-_MARK: Final = re.compile(r"([0-9a-f]{16})-([0-9]{1,3})")
+_MARK: Final = re.compile(r"([0-9a-f]{16})-([0-9]{1,3})-([0-9]{1,10})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +37,20 @@ class LogMark:
     Attributes:
         trace_id: Which message: 64 bits.
         hop: How many hops were recorded on the way to here, 0 to `MAX_LOG_HOP`.
+        weight: How many messages it stands for, 1 to `MAX_LOG_WEIGHT`: by the rate of the node
+            that marked it, whatever those have that it comes by.
     """
 
     trace_id: int
     hop: int = 0
+    weight: int = 1
 
     def next(self) -> LogMark:
         """Return the mark as the next hop is to see it."""
-        return LogMark(self.trace_id, min(self.hop + 1, MAX_LOG_HOP))
+        return LogMark(self.trace_id, min(self.hop + 1, MAX_LOG_HOP), self.weight)
 
     def __str__(self) -> str:
-        return f"{self.trace_id:016x}-{self.hop}"
+        return f"{self.trace_id:016x}-{self.hop}-{self.weight}"
 
 
 def log_mark_of(fields: Mapping[str, str]) -> LogMark | None:
@@ -51,7 +58,7 @@ def log_mark_of(fields: Mapping[str, str]) -> LogMark | None:
     match = _MARK.fullmatch(fields.get(LOG_KEY, ""))
     if match is None or int(match[2]) > MAX_LOG_HOP:
         return None
-    return LogMark(int(match[1], 16), int(match[2]))
+    return LogMark(int(match[1], 16), int(match[2]), max(1, min(int(match[3]), MAX_LOG_WEIGHT)))
 
 
 def with_log_mark(fields: Mapping[str, str], mark: LogMark) -> str | None:

@@ -218,7 +218,7 @@ async def test_workers_are_counted_by_what_they_count_and_the_log_balances() -> 
 def crossed(made: Recording) -> Counter[tuple[Outcome, str]]:
     found: Counter[tuple[Outcome, str]] = Counter()
     for flow, count in made.flows().items():
-        if flow.kind == Kind.LINK:
+        if flow.kind == Kind.LINK and count:
             found[flow.outcome, flow.dest] += count
     return found
 
@@ -243,6 +243,20 @@ async def test_both_ends_of_a_link_say_the_same_after_a_clean_stop(
     assert sent == got
     scheme = uri.partition(":")[0]
     assert all(name.startswith(f"{scheme} ") and ">" in name for name in sent)
+
+
+async def test_an_end_that_got_nothing_says_so() -> None:
+    async with recorded("b") as (far, theirs):
+        listener = await far.listen("tcp://127.0.0.1:0")
+        async with recorded("a") as (near, ours):
+            await near.connect(listener.uri)
+    ends = [
+        {flow.dest: count for flow, count in made.flows().items() if flow.kind == Kind.LINK}
+        for made in (ours, theirs)
+    ]
+    assert [list(each.values()) for each in ends] == [[0], [0]]
+    # Each names the way to itself, which is the other's way out.
+    assert all(name.startswith("tcp 127.0.0.1:") for each in ends for name in each)
 
 
 async def test_a_trace_goes_on_at_the_other_node() -> None:

@@ -20,7 +20,7 @@ BEHIND = "the disk does not keep up"
 
 def a_hop(recorder: Recorder, trace: int = 1, dest: str = "b") -> None:
     origin, to = recorder.name("a"), recorder.name(dest)
-    recorder.hop(trace, 0, MESSAGE, DELIVER, 0, 0, origin, to, 0, 0, 5, 7)
+    recorder.hop(trace, 0, MESSAGE, DELIVER, 0, 0, origin, to, 0, 0, 5, 7, recorder.weight)
 
 
 def an_event(recorder: Recorder) -> None:
