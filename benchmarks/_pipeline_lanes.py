@@ -150,15 +150,23 @@ def _took(work: Callable[[], object]) -> Took:
     return Took(time.perf_counter() - began, _cores() - cores)
 
 
+_seen: dict[tuple[int, float], float] = {}
+"""What each process has had, by its id and start: it counts when it has ended, too."""
+
+
 def _cores() -> float:
-    """Return the seconds of processors that this process and those below it have had."""
-    this, total = psutil.Process(), 0.0
+    """Return the seconds of processors that this process and those below it have had.
+
+    One that begins and ends between two calls is not seen; Spark keeps its Python for long.
+    """
+    this = psutil.Process()
     for process in (this, *this.children(recursive=True)):
         try:
-            total += sum(process.cpu_times()[:4])  # with children that have ended
+            times = process.cpu_times()
+            _seen[process.pid, process.create_time()] = times.user + times.system
         except psutil.NoSuchProcess:
             continue
-    return total
+    return sum(_seen.values())
 
 
 def noop(frame: DataFrame) -> None:
