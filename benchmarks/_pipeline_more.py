@@ -56,7 +56,7 @@ def encode(hops: int, runs: int) -> list[float]:
         hop = recorder.hop
         began = time.thread_time_ns()
         for number in range(hops):
-            hop(number, 7, kind, outcome, 0, 2, 1, 2, 3, 4, 1234, 512)
+            hop(number, 7, kind, outcome, 0, 2, 1, 2, 3, 4, 1234, 512, 100)
         found.append((time.thread_time_ns() - began) / hops)
     return found[1:]
 

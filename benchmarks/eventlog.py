@@ -82,12 +82,12 @@ def recorded(count: int) -> dict[str, float]:
 
         def hops(count: int) -> None:
             for number in range(count):
-                hop(number, 0, MESSAGE, DELIVER, 0, 0, origin, dest, 1, 1, 250, 64)
+                hop(number, 0, MESSAGE, DELIVER, 0, 0, origin, dest, 1, 1, 250, 64, 100)
 
         def named(count: int) -> None:
             for number in range(count):
                 one, two = name("(unregistered)"), name("orders")
-                hop(number, 0, MESSAGE, DELIVER, 0, 0, one, two, 1, 1, 250, 64)
+                hop(number, 0, MESSAGE, DELIVER, 0, 0, one, two, 1, 1, 250, 64, 100)
 
         def unsampled(count: int) -> None:
             recorder.left = 1 << 60

@@ -29,6 +29,7 @@ def arguments(
         verbose=verbose,
         quiet=quiet,
         trace=False,
+        event_log=None,
         certificate=None,
         key=None,
         authority=None,
