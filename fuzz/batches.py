@@ -10,12 +10,11 @@ are handed on have numbers without a gap and without one twice. The process does
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from pathlib import Path
 from random import Random
 from typing import Final
+
+from _fuzzing import arguments_of, check_text_of, mutated, run
 
 from onward.protocol.batches import (
     Batch,
@@ -30,10 +29,6 @@ from onward.protocol.batches import (
     encode_answer,
     encode_batch,
 )
-
-MAX_ERROR_TEXT: Final = 200
-MAX_GROWTH: Final = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
 
 PARTITIONS: Final = 4
 ROWS: Final = 50
@@ -59,32 +54,6 @@ ANSWERS: Final = [
 ]
 
 
-def mutated(random: Random, seeds: list[bytes]) -> bytes:
-    data = bytearray(random.choice(seeds))
-    for _ in range(int(random.expovariate(1.0))):
-        place = int(random.random() * (len(data) + 1))
-        kind = int(random.random() * 5)
-        if kind == 0 and place < len(data):
-            data[place] = int(random.random() * 256)
-        elif kind == 1:
-            piece = random.choice(PIECES)
-            data[place : place + len(piece)] = piece
-        elif kind == 2:
-            data[place:place] = random.choice(PIECES)
-        elif kind == 3:
-            del data[place : place + 1 + int(random.random() * 4)]
-        else:
-            other = random.choice(seeds)
-            data[place:] = other[int(random.random() * len(other)) :]
-    return bytes(data)
-
-
-def check_text_of(error: Exception) -> None:
-    text = str(error)
-    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
-        raise AssertionError(f"the error's text: {text!r}")
-
-
 class Batches:
     """Frames of batches, and the receiver that takes them in."""
 
@@ -94,7 +63,7 @@ class Batches:
     def check(self, random: Random, data: bytes) -> bool:
         if random.random() < 0.001:
             self.receiver = BatchReceiver(self.receiver.options, self.receiver.progress)
-        self.check_answer(mutated(random, ANSWERS))
+        self.check_answer(mutated(random, ANSWERS, PIECES))
         try:
             batch = decode_batch(data, max_rows=ROWS)
         except BatchFrameError as error:
@@ -132,39 +101,17 @@ class Batches:
             raise AssertionError(f"{statistics}")
 
 
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
-
-
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=100_000, help="inputs to try")
-    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
-    options = parser.parse_args(arguments)
-    random, batches = Random(options.seed), Batches()
-    started, before, taken = time.perf_counter(), 0, 0
-    for number in range(options.count):
-        if number == options.count // 10:
-            before = resident()
-        data = mutated(random, SEEDS)
-        try:
-            taken += batches.check(random, data)
-        except Exception as error:  # noqa: BLE001 - any is a finding
-            print(f"batches: FAILED at input {number}, seed {options.seed}: {error!r}")
-            print(f"input {data.hex()}")
-            return 1
-    grown = resident() - before
-    print(
-        f"batches: {options.count} inputs, seed {options.seed}: {taken} batches, "
-        f"{options.count - taken} refused, {grown / 1024:.0f} KiB grown, "
-        f"{time.perf_counter() - started:.1f} s"
+    options = arguments_of(__doc__).parse_args(arguments)
+    batches = Batches()
+    held = run(
+        "batches",
+        options.count,
+        options.seed,
+        lambda random, _: mutated(random, SEEDS, PIECES),
+        batches.check,
     )
-    if grown > MAX_GROWTH:
-        print(f"batches: FAILED: over {MAX_GROWTH} bytes grown")
-        return 1
-    return 0
+    return 0 if held else 1
 
 
 if __name__ == "__main__":

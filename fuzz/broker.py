@@ -11,12 +11,11 @@ a reader that remembers) agree with the long one on every input. The process doe
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 from random import Random
+
+from _fuzzing import MAX_ERROR_TEXT, arguments_of, check_text_of, mutated, noise, run
 
 from onward.protocol import AddressError
 from onward.protocol.broker import (
@@ -47,10 +46,6 @@ from onward.protocol.broker import (
     translate_address,
     unwrap_metadata,
 )
-
-MAX_ERROR_TEXT = 200
-MAX_GROWTH = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
 
 ID, OTHER = bytes(range(16)), bytes(16)
 NOW = 1_700_000_000_000
@@ -105,38 +100,6 @@ PIECES = (
         b"x" * 130,
     ),
 )
-
-
-def mutated(random: Random, seeds: list[bytes]) -> bytes:
-    data = bytearray(random.choice(seeds))
-    for _ in range(1 + int(random.expovariate(1.0))):
-        place = int(random.random() * (len(data) + 1))
-        kind = int(random.random() * 5)
-        if kind == 0 and place < len(data):
-            data[place] = int(random.random() * 256)
-        elif kind == 1:
-            piece = PIECES[int(random.random() * len(PIECES))]
-            data[place : place + len(piece)] = piece
-        elif kind == 2:
-            data[place:place] = PIECES[int(random.random() * len(PIECES))]
-        elif kind == 3:
-            del data[place : place + 1 + int(random.random() * 4)]
-        else:
-            other = seeds[int(random.random() * len(seeds))]
-            data[place:] = other[int(random.random() * len(other)) :]
-    return bytes(data)
-
-
-def made(random: Random) -> bytes:
-    if random.random() < 0.05:
-        return random.randbytes(int(random.random() * 64))
-    return mutated(random, SEEDS)
-
-
-def check_text_of(error: Exception) -> None:
-    text = str(error)
-    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
-        raise AssertionError(f"the error's text: {text!r}")
 
 
 def written(frame: BrokerFrame, dialect: Dialect) -> BrokerFrame:
@@ -235,45 +198,31 @@ def check_text(reader: QueryReader, data: bytes) -> bool:
     return True
 
 
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+def made(random: Random) -> bytes:
+    if random.random() < 0.05:
+        return noise(random)
+    return mutated(random, SEEDS, PIECES, changes=1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=100_000, help="inputs to try")
-    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
-    options = parser.parse_args(arguments)
-    random = Random(options.seed)
+    options = arguments_of(__doc__).parse_args(arguments)
     reader = QueryReader()
-    frames = texts = before = 0
-    data = b""
-    started = time.perf_counter()
-    for number in range(options.count):
-        if number == options.count // 10:
-            before = resident()
-        try:
-            data = made(random)
-            for dialect in (Dialect.SPECIFICATION, Dialect.REFERENCE):
-                frames += check_frame(reader, data, dialect)
-            data = mutated(random, TEXTS)
-            texts += check_text(reader, data)
-        except Exception as error:  # noqa: BLE001 - any is a finding
-            print(f"broker: FAILED at input {number}, seed {options.seed}: {error!r}")
-            print(f"input {data.hex()}")
-            return 1
-    grown = resident() - before
-    print(
-        f"broker: {options.count} inputs, seed {options.seed}: {frames} frames in two dialects, "
-        f"{2 * options.count - frames} refused, {texts} queries from text, "
-        f"{grown / 1024:.0f} KiB grown, {time.perf_counter() - started:.1f} s"
-    )
-    if grown > MAX_GROWTH:
-        print(f"broker: FAILED: over {MAX_GROWTH} bytes grown")
-        return 1
-    return 0
+
+    def check(_: Random, data: bytes) -> bool:
+        both = [check_frame(reader, data, dialect) for dialect in Dialect]
+        return any(both)
+
+    held = [
+        run("frames", options.count, options.seed, lambda random, _: made(random), check),
+        run(
+            "texts",
+            options.count,
+            options.seed,
+            lambda random, _: mutated(random, TEXTS, PIECES, changes=1),
+            lambda _, data: check_text(reader, data),
+        ),
+    ]
+    return 0 if all(held) else 1
 
 
 if __name__ == "__main__":

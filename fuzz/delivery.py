@@ -11,13 +11,12 @@ each limit. The process does not grow.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Final, Protocol
+
+from _fuzzing import arguments_of, check_text_of, mutated, noise, run
 
 from onward.protocol import MalformedMessage, Message, route
 from onward.protocol.ockam import (
@@ -47,10 +46,6 @@ from onward.protocol.sessions import (
     encode_frame as encode_session_frame,
 )
 
-MAX_ERROR_TEXT: Final = 200
-MAX_GROWTH: Final = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
-
 ID: Final = bytes(range(16))
 EPOCH: Final = bytes(range(8))
 NUMBERS: Final = [
@@ -70,36 +65,10 @@ class Target(Protocol):
         ...
 
 
-def mutated(random: Random, target: Target) -> bytes:
-    data = bytearray(random.choice(target.seeds))
-    for _ in range(int(random.expovariate(1.0))):
-        place = int(random.random() * (len(data) + 1))
-        kind = int(random.random() * 5)
-        if kind == 0 and place < len(data):
-            data[place] = int(random.random() * 256)
-        elif kind == 1:
-            piece = random.choice(target.pieces)
-            data[place : place + len(piece)] = piece
-        elif kind == 2:
-            data[place:place] = random.choice(target.pieces)
-        elif kind == 3:
-            del data[place : place + 1 + int(random.random() * 4)]
-        else:
-            other = random.choice(target.seeds)
-            data[place:] = other[int(random.random() * len(other)) :]
-    return bytes(data)
-
-
 def made(random: Random, target: Target) -> bytes:
     if random.random() < 0.03:
-        return random.randbytes(int(random.random() * 64))
-    return mutated(random, target)
-
-
-def check_text_of(error: Exception) -> None:
-    text = str(error)
-    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
-        raise AssertionError(f"the error's text: {text!r}")
+        return noise(random)
+    return mutated(random, target.seeds, target.pieces)
 
 
 # --- sessions ---------------------------------------------------------------------------------
@@ -252,45 +221,17 @@ TARGETS: Final[dict[str, Callable[[], Target]]] = {
 }
 
 
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
-
-
-def run(name: str, count: int, seed: int) -> bool:
-    """Try so many inputs on one target; tell whether all held."""
-    target, random = TARGETS[name](), Random(f"{name} {seed}")
-    started, before, taken = time.perf_counter(), 0, 0
-    for number in range(count):
-        if number == count // 10:
-            before = resident()
-        data = made(random, target)
-        try:
-            taken += target.check(random, data)
-        except Exception as error:  # noqa: BLE001 - any is a finding
-            print(f"{name}: FAILED at input {number}, seed {seed}: {error!r}")
-            print(f"input {data.hex()}")
-            return False
-    grown = resident() - before
-    print(
-        f"{name}: {count} inputs, seed {seed}: {taken} taken, {count - taken} refused, "
-        f"{grown / 1024:.0f} KiB grown, {time.perf_counter() - started:.1f} s"
-    )
-    if grown > MAX_GROWTH:
-        print(f"{name}: FAILED: over {MAX_GROWTH} bytes grown")
-        return False
-    return True
+def tried(name: str, count: int, seed: int) -> bool:
+    target = TARGETS[name]()
+    return run(name, count, seed, lambda random, _: made(random, target), target.check)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=100_000, help="inputs to try on each target")
-    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
+    parser = arguments_of(__doc__)
     parser.add_argument("--target", choices=sorted(TARGETS), help="only this one")
     options = parser.parse_args(arguments)
     chosen = [options.target] if options.target else list(TARGETS)
-    held = [run(name, options.count, options.seed) for name in chosen]
+    held = [tried(name, options.count, options.seed) for name in chosen]
     return 0 if all(held) else 1
 
 

@@ -11,13 +11,12 @@ What was read is written again and read as the same. The process does not grow.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from pathlib import Path
 from random import Random
 from typing import Final
 from zlib import crc32
+
+from _fuzzing import arguments_of, check_text_of, noise, run
 
 from onward.protocol.broker import RoutingType
 from onward.protocol.eventlog import (
@@ -41,10 +40,6 @@ from onward.protocol.eventlog import (
     routes_block,
     tagsets_block,
 )
-
-MAX_ERROR_TEXT: Final = 250
-MAX_GROWTH: Final = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
 
 HEADER: Final = SegmentHeader("broker", bytes(16), 3, 1, 1_700_000_000_000_000, 0.01)
 HEAD: Final = HEADER.serialize()
@@ -92,7 +87,7 @@ def made(random: Random) -> bytes:
     """A segment whose blocks were changed, left out, repeated or moved."""
     choice = random.random()
     if choice < 0.02:
-        return random.randbytes(int(random.random() * 64))
+        return noise(random)
     blocks = list(BODIES)
     if choice < 0.3:
         return mutated(random, HEAD + b"".join(blocks))
@@ -113,12 +108,6 @@ def made(random: Random) -> bytes:
         head = b"ONWL" + len(body).to_bytes(4, "little") + crc32(body).to_bytes(4, "little") + body
     data = head + b"".join(blocks)
     return data[: int(random.random() * len(data))] if random.random() < 0.2 else data
-
-
-def check_text_of(error: Exception) -> None:
-    text = str(error)
-    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
-        raise AssertionError(f"the error's text: {text!r}")
 
 
 def again(segment: Segment) -> bytes:
@@ -165,39 +154,16 @@ def check(data: bytes) -> bool:
     return taken
 
 
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
-
-
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=100_000, help="inputs to try")
-    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
-    options = parser.parse_args(arguments)
-    random = Random(options.seed)
-    started, before, taken = time.perf_counter(), 0, 0
-    for number in range(options.count):
-        if number == options.count // 10:
-            before = resident()
-        data = made(random)
-        try:
-            taken += check(data)
-        except Exception as error:  # noqa: BLE001 - any is a finding
-            print(f"eventlog: FAILED at input {number}, seed {options.seed}: {error!r}")
-            print(f"input {data.hex()}")
-            return 1
-    grown = resident() - before
-    print(
-        f"eventlog: {options.count} inputs, seed {options.seed}: {taken} segments, "
-        f"{options.count - taken} refused, {grown / 1024:.0f} KiB grown, "
-        f"{time.perf_counter() - started:.1f} s"
+    options = arguments_of(__doc__).parse_args(arguments)
+    held = run(
+        "eventlog",
+        options.count,
+        options.seed,
+        lambda random, _: made(random),
+        lambda _, data: check(data),
     )
-    if grown > MAX_GROWTH:
-        print(f"eventlog: FAILED: over {MAX_GROWTH} bytes grown")
-        return 1
-    return 0
+    return 0 if held else 1
 
 
 if __name__ == "__main__":

@@ -10,19 +10,16 @@ What was read can be written, and read again as the same. The process does not g
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from pathlib import Path
 from random import Random
+
+from _fuzzing import arguments_of, mutated, noise, run
 
 from onward.protocol import Context, MalformedMessage, Message, route
 from onward.protocol.ockam import PREAMBLE, MessageDecoder, WireConnection, encode_message
 from onward.protocol.ockam._codec import _decode_any
 
 STREAM_EVERY = 64
-MAX_GROWTH = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
 
 # Headers on the edge of what the wire allows; a mutation puts one anywhere.
 HEADERS = (
@@ -48,32 +45,6 @@ SEEDS = [
     bytes.fromhex("9f9f9f004161ffff9f8300416100ff4101f6a10102ff"),
     bytes.fromhex("8681820041778082004161410163e282ac8201f4a0"),
 ]
-
-
-def mutated(random: Random) -> bytes:
-    data = bytearray(random.choice(SEEDS))
-    for _ in range(1 + int(random.expovariate(1.0))):
-        place = int(random.random() * (len(data) + 1))
-        kind = int(random.random() * 5)
-        if kind == 0 and place < len(data):
-            data[place] = int(random.random() * 256)
-        elif kind == 1:
-            header = HEADERS[int(random.random() * len(HEADERS))]
-            data[place : place + len(header)] = header
-        elif kind == 2:
-            data[place:place] = HEADERS[int(random.random() * len(HEADERS))]
-        elif kind == 3:
-            del data[place : place + 1 + int(random.random() * 4)]
-        else:
-            other = random.choice(SEEDS)
-            data[place:] = other[int(random.random() * len(other)) :]
-    return bytes(data)
-
-
-def made(random: Random) -> bytes:
-    if random.random() < 0.1:
-        return random.randbytes(int(random.random() * 48))
-    return mutated(random)
 
 
 def check_body(decoder: MessageDecoder, body: bytes) -> bool:
@@ -118,47 +89,27 @@ def check_stream(random: Random, bodies: list[bytes]) -> None:
         raise AssertionError("a stream in pieces is read differently")
 
 
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+def made(random: Random) -> bytes:
+    if random.random() < 0.1:
+        return noise(random, 48)
+    return mutated(random, SEEDS, HEADERS, changes=1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=100_000, help="inputs to try")
-    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
-    options = parser.parse_args(arguments)
-    random = Random(options.seed)
+    options = arguments_of(__doc__).parse_args(arguments)
     decoder = MessageDecoder()
     recent: list[bytes] = []
-    accepted = 0
-    before = 0
-    started = time.perf_counter()
-    for number in range(options.count):
-        if number == options.count // 10:
-            before = resident()
-        body = made(random)
+
+    def check(random: Random, body: bytes) -> bool:
         recent.append(body)
-        try:
-            accepted += check_body(decoder, body)
-            if len(recent) == STREAM_EVERY:
-                check_stream(random, random.choices(recent, k=8) + SEEDS[:2])
-                recent.clear()
-        except Exception as error:  # noqa: BLE001 - any is a finding
-            print(f"ockam: FAILED at input {number}, seed {options.seed}: {error!r}")
-            print(f"input {body.hex()}")
-            return 1
-    grown = resident() - before
-    print(
-        f"ockam: {options.count} inputs, seed {options.seed}: {accepted} messages, "
-        f"{options.count - accepted} refused, {grown / 1024:.0f} KiB grown, "
-        f"{time.perf_counter() - started:.1f} s"
-    )
-    if grown > MAX_GROWTH:
-        print(f"ockam: FAILED: over {MAX_GROWTH} bytes grown")
-        return 1
-    return 0
+        accepted = check_body(decoder, body)
+        if len(recent) == STREAM_EVERY:
+            check_stream(random, random.choices(recent, k=8) + SEEDS[:2])
+            recent.clear()
+        return accepted
+
+    held = run("ockam", options.count, options.seed, lambda random, _: made(random), check)
+    return 0 if held else 1
 
 
 if __name__ == "__main__":

@@ -11,15 +11,14 @@ read again as the same. What has one form only is written as it was. The process
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Final
+
+from _fuzzing import arguments_of, check_text_of, mutated, noise, run
 
 from onward.protocol import (
     ERROR_SOURCE,
@@ -62,10 +61,6 @@ from onward.protocol.services import (
     encode_subscription,
 )
 
-MAX_ERROR_TEXT: Final = 300
-MAX_GROWTH: Final = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
-
 # Bytes on the edge of what a form allows; a mutation puts some anywhere.
 NUMBERS = [
     bytes.fromhex(text)
@@ -104,36 +99,10 @@ class Target:
     check: Callable[[bytes], bool]
 
 
-def mutated(random: Random, target: Target) -> bytes:
-    data = bytearray(random.choice(target.seeds))
-    for _ in range(1 + int(random.expovariate(1.0))):
-        place = int(random.random() * (len(data) + 1))
-        kind = int(random.random() * 5)
-        if kind == 0 and place < len(data):
-            data[place] = int(random.random() * 256)
-        elif kind == 1:
-            piece = random.choice(target.pieces)
-            data[place : place + len(piece)] = piece
-        elif kind == 2:
-            data[place:place] = random.choice(target.pieces)
-        elif kind == 3:
-            del data[place : place + 1 + int(random.random() * 4)]
-        else:
-            other = random.choice(target.seeds)
-            data[place:] = other[int(random.random() * len(other)) :]
-    return bytes(data)
-
-
 def made(random: Random, target: Target) -> bytes:
     if random.random() < 0.05:
-        return random.randbytes(int(random.random() * 64))
-    return mutated(random, target)
-
-
-def check_text_of(error: Exception) -> None:
-    text = str(error)
-    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
-        raise AssertionError(f"the error's text: {text!r}")
+        return noise(random)
+    return mutated(random, target.seeds, target.pieces, changes=1)
 
 
 def same(read: object, again: object) -> None:
@@ -352,45 +321,19 @@ TARGETS: Final = {
 }
 
 
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+def tried(name: str, target: Target, count: int, seed: int) -> bool:
+    def make(random: Random, number: int) -> bytes:
+        return target.seeds[number] if number < len(target.seeds) else made(random, target)
 
-
-def run(name: str, target: Target, count: int, seed: int) -> bool:
-    """Try so many inputs on one target; tell whether all held."""
-    random = Random(f"{name} {seed}")
-    started, before, taken = time.perf_counter(), 0, 0
-    for number in range(count):
-        if number == count // 10:
-            before = resident()
-        data = target.seeds[number] if number < len(target.seeds) else made(random, target)
-        try:
-            taken += target.check(data)
-        except Exception as error:  # noqa: BLE001 - any is a finding
-            print(f"{name}: FAILED at input {number}, seed {seed}: {error!r}")
-            print(f"input {data.hex()}")
-            return False
-    grown = resident() - before
-    print(
-        f"{name}: {count} inputs, seed {seed}: {taken} taken, {count - taken} refused, "
-        f"{grown / 1024:.0f} KiB grown, {time.perf_counter() - started:.1f} s"
-    )
-    if grown > MAX_GROWTH:
-        print(f"{name}: FAILED: over {MAX_GROWTH} bytes grown")
-        return False
-    return True
+    return run(name, count, seed, make, lambda _, data: target.check(data))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=50_000, help="inputs to try on each target")
-    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
+    parser = arguments_of(__doc__, count=50_000)
     parser.add_argument("--target", choices=sorted(TARGETS), help="only this one")
     options = parser.parse_args(arguments)
     chosen = {options.target: TARGETS[options.target]} if options.target else TARGETS
-    held = [run(name, target, options.count, options.seed) for name, target in chosen.items()]
+    held = [tried(name, target, options.count, options.seed) for name, target in chosen.items()]
     return 0 if all(held) else 1
 
 

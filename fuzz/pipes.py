@@ -11,13 +11,12 @@ message, whatever comes. The process does not grow.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Final
+
+from _fuzzing import arguments_of, check_text_of, mutated, noise, run
 
 from onward.protocol import Context, Message, route
 from onward.protocol.pipes import (
@@ -49,48 +48,12 @@ from onward.protocol.pipes import (
     frame_identity,
 )
 
-MAX_ERROR_TEXT: Final = 200
-MAX_GROWTH: Final = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
-
 ID: Final = bytes(range(16))
 EPOCH: Final = bytes(range(8))
 NUMBERS: Final = [
     bytes.fromhex(text)
     for text in ("00", "01", "02", "05", "40", "7f", "80", "8000", "8001", "ff", "ff" * 9 + "01")
 ]
-
-
-def mutated(random: Random, pipes: Pipes) -> bytes:
-    data = bytearray(random.choice(pipes.seeds))
-    for _ in range(int(random.expovariate(1.0))):
-        place = int(random.random() * (len(data) + 1))
-        kind = int(random.random() * 5)
-        if kind == 0 and place < len(data):
-            data[place] = int(random.random() * 256)
-        elif kind == 1:
-            piece = random.choice(pipes.pieces)
-            data[place : place + len(piece)] = piece
-        elif kind == 2:
-            data[place:place] = random.choice(pipes.pieces)
-        elif kind == 3:
-            del data[place : place + 1 + int(random.random() * 4)]
-        else:
-            other = random.choice(pipes.seeds)
-            data[place:] = other[int(random.random() * len(other)) :]
-    return bytes(data)
-
-
-def made(random: Random, pipes: Pipes) -> bytes:
-    if random.random() < 0.03:
-        return random.randbytes(int(random.random() * 64))
-    return mutated(random, pipes)
-
-
-def check_text_of(error: Exception) -> None:
-    text = str(error)
-    if not (0 < len(text) <= MAX_ERROR_TEXT and text.isprintable()):
-        raise AssertionError(f"the error's text: {text!r}")
 
 
 WINDOW: Final = 8
@@ -239,39 +202,19 @@ class Pipes:
             raise AssertionError(f"{sender.accepted} were accepted, and {told} are accounted for")
 
 
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
+def made(random: Random, pipes: Pipes) -> bytes:
+    if random.random() < 0.03:
+        return noise(random)
+    return mutated(random, pipes.seeds, pipes.pieces)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--count", type=int, default=100_000, help="inputs to try")
-    parser.add_argument("--seed", type=int, default=0, help="what to start the generator with")
-    options = parser.parse_args(arguments)
-    random, pipes = Random(options.seed), Pipes()
-    started, before, taken = time.perf_counter(), 0, 0
-    for number in range(options.count):
-        if number == options.count // 10:
-            before = resident()
-        data = made(random, pipes)
-        try:
-            taken += pipes.check(random, data)
-        except Exception as error:  # noqa: BLE001 - any is a finding
-            print(f"pipes: FAILED at input {number}, seed {options.seed}: {error!r}")
-            print(f"input {data.hex()}")
-            return 1
-    grown = resident() - before
-    print(
-        f"pipes: {options.count} inputs, seed {options.seed}: {taken} frames, "
-        f"{options.count - taken} refused, {grown / 1024:.0f} KiB grown, "
-        f"{time.perf_counter() - started:.1f} s"
+    options = arguments_of(__doc__).parse_args(arguments)
+    pipes = Pipes()
+    held = run(
+        "pipes", options.count, options.seed, lambda random, _: made(random, pipes), pipes.check
     )
-    if grown > MAX_GROWTH:
-        print(f"pipes: FAILED: over {MAX_GROWTH} bytes grown")
-        return 1
-    return 0
+    return 0 if held else 1
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
+
+from _fuzzing import MAX_GROWTH, resident
 
 from onward.protocol.rsocket import (
     Closed,
@@ -55,9 +56,6 @@ from onward.protocol.rsocket import (
     request_n_frame,
     split_frames,
 )
-
-MAX_GROWTH = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs of a target."""
 
 BATCH = 32
 """Frames that are fed to a connection as one stream of bytes."""
@@ -362,12 +360,6 @@ TARGETS: dict[str, Callable[[Random, int], int]] = {
     "composite": try_composite,
     "connection": try_connection,
 }
-
-
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
 def main(arguments: list[str] | None = None) -> int:

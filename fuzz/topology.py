@@ -17,6 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from _fuzzing import MAX_GROWTH, resident
+
 from onward.actors.topology import KINDS
 from onward.protocol.topology import Plan, Problem, TopologyError, TopologyLimits, read_topology
 
@@ -25,8 +27,6 @@ OPTIONS: Final = {name: kind.options for name, kind in KINDS.items()}
 LIMITS: Final = TopologyLimits(problems=10)
 MAX_PROBLEM_TEXT: Final = 400
 """Characters of one problem, its key included."""
-MAX_GROWTH: Final = 32 * 1024 * 1024
-"""Bytes the resident memory may grow after the first tenth of the inputs."""
 
 FULL: Final = b"""\
 title = "Two"
@@ -160,12 +160,6 @@ def check_plan(plan: Plan) -> None:
                 raise AssertionError(f"{worker}")
             if worker.kind and worker.kind not in OPTIONS:
                 raise AssertionError(f"{worker}")
-
-
-def resident() -> int:
-    """Bytes of memory the process has resident; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * 4096 if status.exists() else 0
 
 
 def main(arguments: list[str] | None = None) -> int:
