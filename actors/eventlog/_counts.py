@@ -42,7 +42,7 @@ class LogWriterStatistics:
         lost_events: Route events in those.
         recovered: Segments that an earlier run had left open, and that were sealed at the start.
         recovered_lost_bytes: Bytes at the ends of those that no block could be made of.
-        bad: Files left open that could not be read at all, and were set aside as `.bad`.
+        bad: Files left open that could not be read, and were set aside as `.bad`, whole.
         deleted_by_age: Segments deleted as they were too old.
         deleted_by_bytes: Segments deleted as there were too many bytes.
         deleted_unread: Of the deleted ones, those that somebody who reads the log had not read.

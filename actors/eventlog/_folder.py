@@ -217,12 +217,13 @@ class LogFolder:
             header = recovered.header
             if (
                 header is None
+                or recovered.refused
                 or (header.epoch, header.first_seq) != segment
                 or header.log != self.log_id
                 or path.with_suffix(SEALED).name in names
             ):
                 reason = recovered.reason or "it is not of this log, or is there already"
-                self._set_aside(path, reason, names)
+                self.set_aside(path, reason)
                 continue
             self.complete(path, recovered)
             self._count.recovered += 1
@@ -235,14 +236,19 @@ class LogFolder:
                     recovered.reason,
                 )
 
-    def _set_aside(self, path: Path, reason: str, names: set[str]) -> None:
+    def set_aside(self, path: Path, reason: str) -> None:
+        """Rename a file that cannot be read, for a person to look at, and say so.
+
+        Raises:
+            OSError: It cannot be done.
+        """
+        names = {info.name for info in self._files.list(self.path)}
         number, name = 1, path.name + BAD
         while name in names:
             number += 1
             name = f"{path.name}.{number}{BAD}"
         self._files.rename(path, name)
         self._files.fsync_folder(self.path)
-        names.add(name)
         self._count.bad += 1
         _logger.error("%s: set aside as %s: %s", self.path, name, shown(reason))
 

@@ -228,6 +228,11 @@ class Segments:
             self._finish_renamed(sealed, header)
             return
         recovered = recover(data)
+        if recovered.refused:
+            self._folder.set_aside(path, recovered.reason)
+            self._lose_all(SegmentFooter(0, 0, 0, 0, 0))
+            self._path = None
+            return
         footer = recovered.footer
         kept = footer.hops + footer.flows + footer.events
         if recovered.header is None or not (recovered.sealed or kept):

@@ -14,7 +14,13 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Final, NamedTuple
 
-from ...protocol.eventlog import SegmentFooter, block_header, read_footer, record_count
+from ...protocol.eventlog import (
+    MAX_BLOCK,
+    SegmentFooter,
+    block_header,
+    read_footer,
+    record_count,
+)
 from ._counts import Counts, LogWriterStatistics
 from ._files import Chunk, DiskFiles, Files
 from ._folder import LogFolder
@@ -145,7 +151,8 @@ class LogWriter:
             body: In that case its body, which may not be changed any more.
 
         Returns:
-            Whether it was taken; if not, too many bytes wait, or the segment has `failed`. What is
+            Whether it was taken; if not, too many bytes wait, it is over `MAX_BLOCK`, or the segment
+            has `failed`. What is
             refused is not written later. If that was a block of names, routes or tag sets, the
             segment has failed.
         """
@@ -155,7 +162,11 @@ class LogWriter:
         else:
             kind = bytes(block)
         size = len(body)
-        if self.failed or self.pending + size > self._options.max_pending:
+        if (
+            self.failed
+            or size > MAX_BLOCK + _HEADER_SIZE * framed
+            or self.pending + size > self._options.max_pending
+        ):
             self._refused_blocks += 1
             # What comes later may refer to it.
             self._refusing = self._refusing or kind in _DEFINITIONS

@@ -12,7 +12,7 @@ from typing import Final
 from zlib import crc32
 
 from ..broker import Tag, TagList
-from ._cbor import dumps
+from ._cbor import clean, dumps
 from ._errors import EventLogError
 from ._records import FLOW, HOP, Asked, Flow, Hop, RouteEvent
 
@@ -111,9 +111,9 @@ def names_block(names: Sequence[str]) -> bytes:
         EventLogError: A name is empty or over `MAX_NAME` bytes: see `clip_name`.
     """
     for name in names:
-        if not 0 < len(name.encode()) <= MAX_NAME:
+        if not 0 < len(name.encode("utf-8", "replace")) <= MAX_NAME:
             raise EventLogError(f"a name has 1 to {MAX_NAME} bytes, not as {name[:80]!r} has")
-    return block(NAMES, dumps(list(names)))
+    return block(NAMES, dumps([clean(name) for name in names]))
 
 
 def clip_name(text: str) -> str:

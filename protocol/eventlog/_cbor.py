@@ -4,17 +4,38 @@ from __future__ import annotations
 
 from typing import Any, Final, NoReturn, cast
 
-from cbor2 import dumps
+from cbor2 import dumps as _dumps
 
 from ..payloads import CborCodec, PayloadError, PayloadLimits
 from ._errors import SegmentCorrupt
 
-__all__ = ["MAX_I64", "Fields", "dumps", "read"]
+__all__ = ["MAX_I64", "Fields", "clean", "dumps", "read"]
 
 MAX_I64: Final = (1 << 63) - 1
 """Largest number of an event, time or count: 64 bits with a sign are what most readers have."""
 
 _MAX_ITEMS: Final = 1 << 24
+
+
+def dumps(item: Any) -> bytes:
+    """Write an item. What UTF-8 cannot write, in a text, becomes a question mark."""
+    try:
+        return _dumps(item)
+    except UnicodeEncodeError:
+        return _dumps(_cleaned(item))
+
+
+def _cleaned(item: Any) -> Any:
+    if isinstance(item, str):
+        return clean(item)
+    if isinstance(item, list):
+        return [_cleaned(each) for each in cast("list[object]", item)]
+    return item
+
+
+def clean(text: str) -> str:
+    """Return a text that UTF-8 can write."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def read(body: bytes, offset: int) -> Any:

@@ -1,11 +1,12 @@
 """The mark in a message's tracing text that has every node record the message.
 
 ```
-{"onward.log": "00f067aa0ba902b7-3"}
+{"onward.log": "00f067aa0ba902b7-3-100"}
 ```
 
-The trace id, 16 hexadecimal digits, and how many hops were recorded before, 0 to 255. Who
-records a message hands it on with the mark of the next hop.
+The trace id, 16 hexadecimal digits; how many hops were recorded before, 0 to 255; and how many
+messages this one stands for, its weight, 1 to 1,000,000. Who records a message hands it on with
+the mark of the next hop.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ class Recovered:
         lost: How many bytes behind them are lost.
         reason: Why they are; empty if nothing is lost.
         sealed: Whether the footer is among the bytes to keep.
+        refused: Whether what follows those begins with a block that is whole, by its check, and
+            that this Onward does not understand. That is no torn end: nothing is to be cut.
     """
 
     header: SegmentHeader | None
@@ -34,6 +36,7 @@ class Recovered:
     lost: int
     reason: str
     sealed: bool = False
+    refused: bool = False
 
 
 def recover(data: bytes | memoryview) -> Recovered:
@@ -60,4 +63,5 @@ def recover(data: bytes | memoryview) -> Recovered:
         scan.records[HOPS], scan.records[FLOWS], scan.records[EVENTS], scan.last_seq, scan.end_us
     )
     lost = len(data) - scan.offset
-    return Recovered(scan.header, scan.offset, footer, lost, reason, scan.footer is not None)
+    sealed = scan.footer is not None
+    return Recovered(scan.header, scan.offset, footer, lost, reason, sealed, scan.refused)

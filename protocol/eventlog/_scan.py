@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final, TypeVar, cast
 from zlib import crc32
 
-from ..broker import ID_SIZE, MAX_TAGS, RoutingType, TagList
+from ..broker import ID_SIZE, RoutingType, TagList
 from ._blocks import (
     BLOCK_HEADER,
     EVENTS,
@@ -72,6 +72,10 @@ class Scan:
     Args:
         data: The segment.
 
+    Attributes:
+        refused: Whether the block that could not be read is whole, by its check, and what it
+            says is not understood: then it was not damaged, and there may be more behind it.
+
     Raises:
         SegmentUnfinished: The header is cut short.
         SegmentCorrupt: The header is damaged, or none.
@@ -90,6 +94,7 @@ class Scan:
         "names",
         "offset",
         "records",
+        "refused",
         "routes",
         "tagsets",
     )
@@ -105,6 +110,7 @@ class Scan:
         self.flow_blocks: list[RecordBlock] = []
         self.events: list[RouteEvent] = []
         self.footer: SegmentFooter | None = None
+        self.refused = False
         self.records: dict[bytes, int] = {HOPS: 0, FLOWS: 0, EVENTS: 0}
         self._last: dict[bytes, int] = dict.fromkeys(
             (HOPS, FLOWS, EVENTS), self.header.first_seq - 1
@@ -138,8 +144,12 @@ class Scan:
         body = self._data[start : start + length]
         if check != crc32(body, crc32(self._data[self.offset : self.offset + _CHECK_OFFSET])):
             raise self._corrupt("the check of a block")
+        end = start + length
+        # Of a footer that is refused nothing is lost, unless there is more behind it.
+        self.refused = kind != FOOTER or end < len(self._data)
         self._take(kind, body)
-        self.offset = start + length
+        self.refused = False
+        self.offset = end
 
     def _corrupt(self, reason: str) -> SegmentCorrupt:
         return SegmentCorrupt(self.offset, reason)
@@ -196,8 +206,9 @@ class Scan:
         return Asked(self._tags(tags), _ROUTINGS[routing], method)
 
     def _tags(self, items: object) -> TagList:
-        if not isinstance(items, list) or len(cast("list[object]", items)) > MAX_TAGS:
-            raise self._corrupt(f"no list of at most {MAX_TAGS} tags")
+        # No limit but the block's: a destination has the default tags besides those it gave.
+        if not isinstance(items, list):
+            raise self._corrupt("no list of tags")
         return tuple(self._tag(item) for item in cast("list[object]", items))
 
     def _tag(self, item: object) -> tuple[int | str, str | None]:

@@ -8,6 +8,7 @@ import pytest
 
 from onward.actors.eventlog import Fsync, LogInUse
 from onward.actors.eventlog._folder import LogFolder
+from onward.protocol.eventlog import block
 from tests.actors.eventlog.logs import FOLDER, PER_SEGMENT, Log, options_of, records_on, sealed_on
 from tests.support.log_disk import Fault, Moment, SimulatedDisk, disk_full
 
@@ -263,3 +264,19 @@ def test_a_segment_all_of_whose_records_were_refused_tells_so() -> None:
     log.begin()
     assert log.segments.seal(5, 0)
     assert sealed_on(disk)[0].missing == 5
+
+
+def test_a_segment_that_broke_off_and_is_not_understood_is_set_aside_whole() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    log.begin()
+    log.segments.write(b"X", (block(b"X", b"new"),), 0)
+    log.write()
+    before = disk.contents(FOLDER)["00000001-0000000000000001.open"]
+    log.seq += PER_SEGMENT
+    log.segment()
+    assert disk.contents(FOLDER)["00000001-0000000000000001.open.bad"] == before
+    assert log.count.bad == 1
+    assert log.count.lost_hops == 4
+    assert [segment.missing for segment in sealed_on(disk)] == [PER_SEGMENT, 0]

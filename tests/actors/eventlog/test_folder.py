@@ -10,7 +10,7 @@ import pytest
 from onward.actors.eventlog import LogInUse
 from onward.actors.eventlog._counts import Counts
 from onward.actors.eventlog._folder import LogFolder
-from onward.protocol.eventlog import SegmentHeader, read_segment
+from onward.protocol.eventlog import SegmentHeader, block, read_segment
 from tests.actors.eventlog.logs import (
     FOLDER,
     PER_SEGMENT,
@@ -67,6 +67,7 @@ def test_several_open_segments_of_several_epochs_are_all_sealed() -> None:
         open_segment(replace(OWN, epoch=6)),
         open_segment(replace(OWN, first_seq=2)),
         open_segment(replace(OWN, log=b"o" * 16)),
+        open_segment(OWN, block(b"X", b"whole, and of a type that nobody knows")),
     ],
 )
 def test_an_open_file_that_cannot_be_read_is_set_aside_and_never_deleted(

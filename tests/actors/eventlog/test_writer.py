@@ -19,6 +19,7 @@ from onward.actors.eventlog import LogInUse, LogOptions, LogWriter
 from onward.actors.eventlog._files import Chunk, DiskFiles
 from onward.protocol.eventlog import (
     HOP,
+    MAX_BLOCK,
     SEALED,
     Hop,
     Segment,
@@ -221,6 +222,14 @@ def test_a_disk_that_does_not_keep_up_has_blocks_refused_and_nobody_waits() -> N
     assert segment.missing == 100 - sum(taken)
     assert writer.statistics().refused_blocks == 100 - sum(taken) + 3
     assert writer.statistics().lost_blocks == 0
+
+
+def test_a_block_that_no_reader_would_take_is_refused(writer: LogWriter) -> None:
+    loop = Loop(writer)
+    loop.begin()
+    assert not writer.append(b"R", bytes(MAX_BLOCK + 64))
+    assert writer.append(hops_block([_hop(1)]))
+    assert writer.statistics().refused_blocks == 1
 
 
 def _hop(seq: int) -> Hop:

@@ -72,6 +72,19 @@ def test_a_footer_that_does_not_fit_is_written_again() -> None:
     assert read_segment(sealed(data)).footer == kept.footer
 
 
+def test_a_block_that_is_whole_and_not_understood_is_no_torn_end() -> None:
+    front = b"".join(PARTS[:4])
+    for strange in (block(b"X", b"new"), block(b"R", bytes(63)), block(b"N", b"\xff")):
+        kept = recover(front + strange + b"".join(PARTS[4:]))
+        assert kept.refused
+        assert (kept.valid, kept.lost) == (len(front), len(strange) + sum(map(len, PARTS[4:])))
+        assert recover(front + strange).refused
+        assert not recover(front + strange[:-1]).refused
+    wrong = SegmentFooter(9, 9, 9, 2000, 0).serialize()
+    assert not recover(b"".join(PARTS[:-1]) + wrong).refused
+    assert recover(b"".join(PARTS[:-1]) + wrong + PARTS[-1]).refused
+
+
 def test_a_segment_of_a_later_format_is_not_cut() -> None:
     later = PARTS[0].replace(b"\x61v\x01", b"\x61v\x02")
     assert recover(later).header is None
