@@ -22,6 +22,8 @@ __all__ = ["load_routes", "save_routes"]
 TEXT: Final = ".jsonl"
 """What the name of a file ends with that is to be written for people."""
 
+EMPTY: Final = b"# no routes\n"
+
 
 def load_routes(path: Path) -> list[SnapshotRoute]:
     """Return the routes of a file, a snapshot or lines of JSON.
@@ -53,6 +55,8 @@ def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     try:
         with partial.open("wb") as file:
             if path.suffix == TEXT:
+                # What is empty could as well have been lost.
+                file.write(b"" if kept else EMPTY)
                 file.writelines(f"{format_route(route)}\n".encode() for route in kept)
             else:
                 file.writelines(write_snapshot(kept))

@@ -101,7 +101,7 @@ from ._shard import (
     Sharding,
     shard_hash,
 )
-from ._snapshot import MAX_CACHED_BITMAPS, Snapshot, read_snapshot
+from ._snapshot import MAX_CACHED_BITMAP_BYTES, MAX_CACHED_BITMAPS, Snapshot, read_snapshot
 from ._snapshot_format import (
     MAX_ROUTE_RECORD,
     MAX_SNAPSHOT_ROUTES,
@@ -157,6 +157,7 @@ __all__ = [
     "LATENCY_DECAY",
     "MAJOR_VERSION",
     "MAX_CACHED_BITMAPS",
+    "MAX_CACHED_BITMAP_BYTES",
     "MAX_CACHED_MATCHES",
     "MAX_CACHED_QUERIES",
     "MAX_CACHED_TAGS",

@@ -28,6 +28,7 @@ from ._snapshot_format import (
     SNAPSHOT_VERSION,
     TAG_SIZE,
     SnapshotCorrupt,
+    SnapshotError,
     SnapshotNewer,
     SnapshotRoute,
     decode_cbor,
@@ -40,11 +41,14 @@ from ._snapshot_text import parse_routes
 from ._snapshot_writer import portable_bitmap, write_snapshot
 from ._tags import Tag
 
-__all__ = ["MAX_CACHED_BITMAPS", "Snapshot", "read_snapshot"]
+__all__ = ["MAX_CACHED_BITMAPS", "MAX_CACHED_BITMAP_BYTES", "Snapshot", "read_snapshot"]
 
 MAX_CACHED_BITMAPS: Final = 1024
 """Bitmaps that a `Snapshot` keeps once they have been read, by default; the one not asked for
 longest is forgotten, and read again when it is."""
+
+MAX_CACHED_BITMAP_BYTES: Final = 64 * 1024 * 1024
+"""The same in bytes that they have in the file, all together; one larger than that is not kept."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 NEAR: Final = 64
@@ -63,6 +67,7 @@ class Snapshot:
     Args:
         data: The whole file; a map of it into memory will do, and has to stay as long as this.
         max_bitmaps: See `MAX_CACHED_BITMAPS`.
+        max_bitmap_bytes: See `MAX_CACHED_BITMAP_BYTES`.
 
     Raises:
         SnapshotCorrupt: It is damaged or no snapshot, as far as header and directories tell.
@@ -76,7 +81,13 @@ class Snapshot:
         builder: Which way of making the bytes made them.
     """
 
-    def __init__(self, data: bytes | memoryview, *, max_bitmaps: int = MAX_CACHED_BITMAPS) -> None:
+    def __init__(
+        self,
+        data: bytes | memoryview,
+        *,
+        max_bitmaps: int = MAX_CACHED_BITMAPS,
+        max_bitmap_bytes: int = MAX_CACHED_BITMAP_BYTES,
+    ) -> None:
         view = memoryview(data)
         fields = _read_header(view)
         self.data: Final = view
@@ -89,9 +100,11 @@ class Snapshot:
         middle = self._data_end + ENTRY_SIZE * self._count
         self.directory: Final = view[self._data_end : middle]
         self._postings: Final = view[middle:]
-        # Where its entry is, and the bitmap.
-        self._kept: OrderedDict[Tag, tuple[int, BitMap]] = OrderedDict()
+        # Where its entry is, the bitmap, and how many bytes it has in the file.
+        self._kept: OrderedDict[Tag, tuple[int, BitMap, int]] = OrderedDict()
+        self._kept_bytes = 0
         self._max_kept: Final = max_bitmaps
+        self._max_bytes: Final = max_bitmap_bytes
         if crc32(self.directory) != fields["routes_crc"]:
             raise SnapshotCorrupt(self._data_end, "the directory of routes is damaged")
         if crc32(self._postings) != fields["bitmaps_crc"]:
@@ -167,24 +180,24 @@ class Snapshot:
         Raises:
             SnapshotCorrupt: A bitmap is damaged.
         """
-        found: list[tuple[int, int, Tag, bytes]] = []
+        found: list[tuple[int, int, Tag, bytes | BitMap]] = []
         own: BitMap | None = None
         for tag in query:
-            at, count, written = self._find(tag)
+            at, count, held = self._find(tag)
             if tag[0] == _ROUTE_ID:
-                carriers = self._carriers(tag, at, written)
+                carriers = self._carriers(tag, at, held)
                 own = carriers if own is None else own & carriers
             elif at is None:
                 return BitMap()
             else:
-                found.append((count, at, tag, written))
-        # The smallest first; ties by where they are, as tags of numbers and texts do not compare.
+                found.append((count, at, tag, held))
+        # The smallest first; ties by where they are, which no two share.
         found.sort()
         matches = own
-        for _, at, tag, written in found:
+        for _, at, tag, held in found:
             if matches is not None and not matches:
                 break
-            bitmap = self._bitmap(tag, at, written)
+            bitmap = self._bitmap(tag, at, held)
             matches = bitmap if matches is None else matches & bitmap
         return BitMap() if matches is None else matches
 
@@ -210,8 +223,8 @@ class Snapshot:
     def _entry(self, at: int) -> tuple[int, int, int, int, int, int]:
         return POSTING_ENTRY.unpack_from(self._postings, ENTRY_SIZE * at)
 
-    def _find(self, tag: Tag) -> tuple[int | None, int, bytes]:
-        """Return where a tag's entry is, how many carry it, and its bitmap if that is not kept.
+    def _find(self, tag: Tag) -> tuple[int | None, int, bytes | BitMap]:
+        """Return where a tag's entry is, how many carry it, and its bitmap: read, or its bytes.
 
         `None` and 0 if nobody carries it.
         """
@@ -225,7 +238,8 @@ class Snapshot:
             kept = self._kept.get(tag)
             if kept is not None:
                 if kept[0] == low:
-                    return low, count, b""
+                    # Handed on: until it is used, another tag of the query may push it out.
+                    return low, count, kept[1]
             else:
                 there, written = self._posting(offset, size, crc)
                 if there == tag:
@@ -261,24 +275,30 @@ class Snapshot:
         tag = decode_tag(decode_cbor(record[TAG_SIZE.size : end], offset, "a tag"), offset)
         return tag, record[end:]
 
-    def _bitmap(self, tag: Tag, at: int, written: bytes) -> BitMap:
+    def _bitmap(self, tag: Tag, at: int, held: bytes | BitMap) -> BitMap:
         """Return the bitmap of a tag that `_find` has found, and keep it."""
         kept = self._kept
-        if not written and tag in kept:
-            kept.move_to_end(tag)
-            return kept[tag][1]
+        if isinstance(held, BitMap):
+            if tag in kept:
+                kept.move_to_end(tag)
+            return held
         _, offset, _, count, _, _ = self._entry(at)
-        bitmap = _numbers(written, offset)
+        bitmap = _numbers(held, offset)
         if len(bitmap) != count or not bitmap or bitmap.max() >= self._count:
             raise SnapshotCorrupt(offset, "a bitmap does not have the routes it should")
-        kept[tag] = at, bitmap
-        if len(kept) > self._max_kept:
-            kept.popitem(last=False)
+        if len(held) > self._max_bytes:
+            return bitmap
+        # Bytes of the file: about what it takes in memory, and what is known of it.
+        kept[tag] = at, bitmap, len(held)
+        self._kept_bytes += len(held)
+        while len(kept) > self._max_kept or self._kept_bytes > self._max_bytes:
+            _, (_, _, size) = kept.popitem(last=False)
+            self._kept_bytes -= size
         return bitmap
 
-    def _carriers(self, tag: Tag, at: int | None, written: bytes) -> BitMap:
+    def _carriers(self, tag: Tag, at: int | None, held: bytes | BitMap) -> BitMap:
         """Return who carries a RouteId: whose own it is, and who says so of itself."""
-        found = BitMap() if at is None else self._bitmap(tag, at, written).copy()
+        found = BitMap() if at is None else self._bitmap(tag, at, held).copy()
         try:
             number = self.number(parse_id(tag[1] or ""))
         except AddressError:
@@ -314,11 +334,23 @@ class Snapshot:
 def read_snapshot(data: bytes | memoryview) -> Snapshot:
     """Read a snapshot, or routes as people write them: see `parse_routes`.
 
+    A text of no route is no table: a file that was cut to nothing looks the same. A table of none
+    is a text with a line that begins with `#`, or a snapshot.
+
     Raises:
         SnapshotError: It is neither, or damaged.
     """
-    head = bytes(data[:1])
-    if head in (b"{", b"#", b"\n", b" "):
+    head = bytes(data[:64])
+    if head.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
+        raise SnapshotError("it begins with a byte order mark: save it as UTF-8 without one")
+    text = head.lstrip() or bytes(data).strip()[:1]
+    if text.startswith(b"["):
+        raise SnapshotError("it begins with '[': a table is a line of JSON for each route, no list")
+    if not text:
+        raise SnapshotCorrupt(
+            0, "it is empty; a table without routes has a line that begins with '#', to say so"
+        )
+    if text.startswith((b"{", b"#")):
         return Snapshot(b"".join(write_snapshot(parse_routes(bytes(data)))))
     return Snapshot(data)
 

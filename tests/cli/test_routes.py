@@ -282,3 +282,9 @@ def test_a_route_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="not UTF-8"):
         save_routes(tmp_path / "table", [bad])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_of_none_is_loaded_as_one(tmp_path: Path) -> None:
+    for name in ("table.jsonl", "table.onwx"):
+        assert save_routes(tmp_path / name, []) == 0
+        assert load_routes(tmp_path / name) == []

@@ -120,14 +120,20 @@ def test_the_same_routes_make_the_same_bytes(table: dict[int, TagList], random: 
 
 
 @settings(deadline=None)
-@given(tables, st.lists(st.frozensets(st.tuples(keys.filter(bool), values), max_size=3)))
+@given(
+    tables,
+    st.lists(st.frozensets(st.tuples(keys.filter(bool), values), max_size=3)),
+    st.sampled_from([{}, {"max_bitmaps": 1}, {"max_bitmaps": 2}, {"max_bitmap_bytes": 20}]),
+)
 def test_a_snapshot_resolves_as_a_table_does(
-    table: dict[int, TagList], queries: list[frozenset[tuple[int | str, str | None]]]
+    table: dict[int, TagList],
+    queries: list[frozenset[tuple[int | str, str | None]]],
+    limits: dict[str, int],
 ) -> None:
     live: RoutingTable[None] = RoutingTable()
     for each in routes_of(table):
         live.add(each.route_id, rid(0), each.service, each.tags, 1, None, now=1)
-    snapshot = read_snapshot(written(routes_of(table)))
+    snapshot = Snapshot(written(routes_of(table)), **limits)
     snapshot.check()
     asked = [*queries, *(frozenset((tag,)) for entry in live for tag in entry.tags)]
     asked += [frozenset(entry.tags) for entry in live]
@@ -162,6 +168,30 @@ def test_bitmaps_that_were_read_are_kept_up_to_a_limit() -> None:
         assert list(snapshot.resolve(eu)) == [0, 1]
         assert list(snapshot.resolve(us)) == [0]
     assert len(snapshot._kept) == 1
+
+
+def test_a_tag_may_push_out_the_bitmap_of_another_of_its_query() -> None:
+    rows = [route(n, "s", ("big", "1"), *([("small", "1")] if n < 3 else [])) for n in range(1, 9)]
+    snapshot = Snapshot(written(rows), max_bitmaps=1)
+    assert len(snapshot.carriers(("big", "1"))) == 8
+    assert list(snapshot.resolve(frozenset({("big", "1"), ("small", "1")}))) == [0, 1]
+    assert list(snapshot.resolve(frozenset({("big", "1"), ("small", "1")}))) == [0, 1]
+
+
+def test_bitmaps_that_were_read_are_kept_up_to_a_limit_of_bytes() -> None:
+    rows = [route(n, "s", ("user", f"u{n % 4}")) for n in range(1, 400)]
+    data = written(rows)
+    users = {value: len(bitmap) for (key, value), _, bitmap in Snapshot(data).tags() if value}
+    limit = users["u0"] + users["u1"]
+    snapshot = Snapshot(data, max_bitmap_bytes=limit)
+    for user in ("u0", "u1", "u2", "u3", "u0"):
+        assert len(snapshot.carriers(("user", user))) in {99, 100}
+        assert snapshot._kept_bytes == sum(size for _, _, size in snapshot._kept.values()) <= limit
+    assert len(snapshot._kept) == 2
+    nothing = Snapshot(data, max_bitmap_bytes=users["u0"] - 1)
+    for _ in range(2):
+        assert len(nothing.carriers(("user", "u0"))) == 99
+    assert not nothing._kept
 
 
 def test_how_a_bitmap_came_about_does_not_show() -> None:
@@ -483,6 +513,30 @@ def test_a_text_may_have_remarks() -> None:
     line = format_route(TWO[0])
     text = f"# the table of Monday\n\n{line}\n".encode()
     assert len(read_snapshot(text)) == 1
+
+
+@pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_named(mark: str) -> None:
+    with pytest.raises(SnapshotError, match="byte order mark: save it as UTF-8 without one"):
+        read_snapshot(format_route(TWO[0]).encode(mark))
+
+
+def test_a_list_is_no_table() -> None:
+    with pytest.raises(SnapshotError, match="a line of JSON for each route, no list"):
+        read_snapshot(b"\n [" + format_route(TWO[0]).encode() + b"]")
+
+
+@pytest.mark.parametrize("blank", [b"", b"\n", b" \n\t\n"])
+def test_an_empty_text_is_no_table_unless_it_says_so(blank: bytes) -> None:
+    with pytest.raises(SnapshotError, match=r"it is empty; .*'#'"):
+        read_snapshot(blank)
+    assert len(read_snapshot(blank + b"# nobody\n")) == 0
+
+
+def test_a_text_may_begin_with_blank_lines() -> None:
+    assert len(read_snapshot(b"\n" * 99 + format_route(TWO[0]).encode())) == 1
+    with pytest.raises(SnapshotError, match="it is empty"):
+        read_snapshot(b"\n" * 99)
 
 
 ID = format_id(rid(1))
