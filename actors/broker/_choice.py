@@ -7,13 +7,25 @@ import logging
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias, overload
+from typing import Final, TypeAlias, cast, overload
 
-from ...protocol.broker import Balancer, Entry, Placement, RoutingType, Sharding, Sticky, TagList
+from ...protocol.broker import (
+    Balancer,
+    Candidate,
+    Entry,
+    Placement,
+    RoutingType,
+    Sharding,
+    Sticky,
+    TagList,
+)
 from ._route import BrokerRoute
 from ._selector import Ask, Selector
 
-__all__ = ["Candidates", "Choice"]
+__all__ = ["Candidates", "Choice", "next_free"]
+
+MAX_PROBES: Final = 16
+"""Destinations looked at for one that keeps up, before a busy one is taken."""
 
 _logger = logging.getLogger("onward.actors.broker")
 
@@ -24,13 +36,13 @@ Candidates: TypeAlias = tuple[Entry[BrokerRoute], ...]
 class _Routes(Sequence[BrokerRoute]):
     """Candidates as a balancer looks at them. Nothing is copied: most look at two of them."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("entries",)
 
     def __init__(self, entries: Candidates) -> None:
-        self._entries = entries
+        self.entries = entries
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     @overload
     def __getitem__(self, at: int) -> BrokerRoute: ...
@@ -38,11 +50,37 @@ class _Routes(Sequence[BrokerRoute]):
     def __getitem__(self, at: slice) -> Sequence[BrokerRoute]: ...
     def __getitem__(self, at: int | slice) -> BrokerRoute | Sequence[BrokerRoute]:
         if isinstance(at, slice):
-            return _Routes(self._entries[at])
-        return self._entries[at].target
+            return _Routes(self.entries[at])
+        return self.entries[at].target
 
     def __iter__(self) -> Iterator[BrokerRoute]:
-        return (entry.target for entry in self._entries)
+        return (entry.target for entry in self.entries)
+
+
+def next_free(candidates: Candidates, turn: int) -> int | None:
+    """Return the index of the next in turn that keeps up, of those looked at."""
+    for number in range(1, min(len(candidates), MAX_PROBES)):
+        at = (turn + number) % len(candidates)
+        if not candidates[at].target.busy:
+            return at
+    return None
+
+
+class _KeepingUp(Balancer):
+    """Has a new sticky key begin with one that keeps up, if its method names one that is busy."""
+
+    __slots__ = ("_balancer",)
+
+    def __init__(self, balancer: Balancer) -> None:
+        self._balancer = balancer
+
+    def pick(self, candidates: Sequence[Candidate], now: float, random: Callable[[], float]) -> int:
+        at = self._balancer.pick(candidates, now, random)
+        entries = cast("_Routes", candidates).entries
+        if not entries[_checked(at, entries)].target.busy:
+            return at
+        free = next_free(entries, at)
+        return at if free is None else free
 
 
 class _Placed:
@@ -167,7 +205,7 @@ class Choice:
     ) -> int:
         kept = self._sticky.get(selector)
         if kept is None:
-            kept = self._sticky[selector] = _Stuck(Sticky(balancer, self._max_sticky))
+            kept = self._sticky[selector] = _Stuck(Sticky(_KeepingUp(balancer), self._max_sticky))
         self._sticky.move_to_end(selector)
         before = len(kept.sticky)
         try:

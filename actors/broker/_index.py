@@ -28,7 +28,7 @@ from ...protocol.broker import (
 from .._policy import Mailbox
 from .._timer import Timer
 from .._worker import Worker
-from ._choice import Candidates, Choice
+from ._choice import Candidates, Choice, next_free
 from ._events import BrokerEvent, EventKind, Events
 from ._exchange import (
     ALL_BUSY,
@@ -51,9 +51,6 @@ from ._unicast import Unicast
 from ._waiting import Place, Waiter, Waiters, WaitingStatistics
 
 __all__ = ["TagIndexWorker"]
-
-MAX_PROBES: Final = 16
-"""Destinations looked at for one that keeps up, before a busy one is taken."""
 
 UNICAST: Final = RoutingType.UNICAST
 MULTICAST: Final = RoutingType.MULTICAST
@@ -215,7 +212,7 @@ class TagIndexWorker(Worker):
         """Choose a destination among those that carry the tags asked for.
 
         One that cannot keep up is passed over if another can; a shard's is not, as no other
-        is responsible.
+        is responsible, nor is one that a sticky key stays with, as no other had it before.
 
         Args:
             ask: What is asked for.
@@ -236,8 +233,9 @@ class TagIndexWorker(Worker):
                 return None
             at = picked
         route: BrokerRoute = candidates[at].target
-        if len(candidates) > 1 and route.busy and ask.routing is UNICAST:
-            route = self._next_free(candidates, at) or route
+        if len(candidates) > 1 and route.busy and ask.routing is UNICAST and not ask.sticky:
+            free = next_free(candidates, at)
+            route = route if free is None else candidates[free].target
         # As `route.choose` does, without the call: each request comes by here.
         route.requests += 1
         if exchange is not None:
@@ -263,15 +261,6 @@ class TagIndexWorker(Worker):
         candidates = self.candidates(ask)
         at = self.choice.preview(ask, candidates) if candidates else None
         return None if at is None else candidates[at].target
-
-    @staticmethod
-    def _next_free(candidates: Candidates, turn: int) -> BrokerRoute | None:
-        """Return the next in turn that keeps up, of those looked at."""
-        for number in range(1, min(len(candidates), MAX_PROBES)):
-            route: BrokerRoute = candidates[(turn + number) % len(candidates)].target
-            if not route.busy:
-                return route
-        return None
 
     def handle_message(self, message: Message) -> None:
         """Resolve a message that was sent on another thread."""

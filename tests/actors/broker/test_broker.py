@@ -298,6 +298,34 @@ async def test_a_busy_destination_is_passed_over_while_another_keeps_up() -> Non
         assert len(workers[0].messages) == 2
 
 
+async def test_a_sticky_key_stays_with_a_destination_that_is_busy() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        busy = [False, False]
+        workers = [Recorder(), Recorder()]
+        for number, worker in enumerate(workers):
+            at = await node.start(partial(itself, worker))
+            joins = RouteSetup(UUID(int=number).bytes, "a")
+            broker.connect(joins, at, peer="x", evict=print, busy=partial(busy.__getitem__, number))
+
+        async def ask(user: int, first: int, second: int) -> None:
+            node.send(f"32#@sticky=user service=a user={user}", b"x")
+            await eventually(lambda: [len(each.messages) for each in workers] == [first, second])
+
+        await ask(1, 1, 0)
+        busy[0] = True
+        await ask(1, 2, 0)
+        # One that is new does not begin there, and stays where it began.
+        await ask(2, 2, 1)
+        await ask(3, 2, 2)
+        busy[:] = [False, True]
+        await ask(3, 2, 3)
+        busy[0] = True
+        for user in (4, 5):  # if all are busy, any
+            node.send(f"32#@sticky=user service=a user={user}", b"x")
+        await eventually(lambda: sum(len(each.messages) for each in workers) == 7)
+
+
 async def test_a_broker_that_tells_nothing_about_itself() -> None:
     async with Node() as node:
         broker = await Broker.attach(node, BrokerOptions(no_route_timeout=0, management=False))
