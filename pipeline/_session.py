@@ -26,7 +26,10 @@ CONF: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
 )
-"""What holds wherever the pipeline runs. What `spark-submit` or the cluster has set stays."""
+"""What holds wherever the pipeline runs. What `spark-submit` or the cluster has set stays, but for
+the time zone: days and hours are those of UTC, whatever others are used to."""
+
+_TIME_ZONE: Final = "spark.sql.session.timeZone"
 
 LOCAL: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -63,7 +66,7 @@ def build_session(
 
     Args:
         application: The name that Spark shows.
-        conf: Settings that take the place of ours.
+        conf: Settings that take the place of ours, but not of the time zone, which is UTC.
         remote: Where a Spark Connect server is: `sc://host:port`. It needs no Java here.
 
     Raises:
@@ -86,6 +89,7 @@ def build_session(
         if not kept.contains(key):
             builder = builder.config(key, value)
     session = builder.getOrCreate()
+    session.conf.set(_TIME_ZONE, CONF[_TIME_ZONE])
     register(session)
     return session
 
@@ -95,5 +99,6 @@ def _remote(application: str, remote: str, conf: Mapping[str, str]) -> SparkSess
     for key, value in conf.items():
         if key.startswith("spark.sql.") and session.conf.isModifiable(key):
             session.conf.set(key, value)
+    session.conf.set(_TIME_ZONE, CONF[_TIME_ZONE])
     register(session)
     return session

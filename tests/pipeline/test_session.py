@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from onward.pipeline import (
@@ -13,7 +14,10 @@ from onward.pipeline import (
     LAKE_TABLES,
     PARTITIONS,
     REPORT_TABLES,
+    TEST,
     JavaMissing,
+    _session,
+    build_session,
     find_java,
 )
 
@@ -71,6 +75,45 @@ def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(JavaMissing, match="no java was found"):
         find_java()
+
+
+@pytest.mark.spark
+def test_the_session_keeps_utc_whatever_is_set(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = "spark.sql.session.timeZone"
+    spark.conf.set(zone, "Asia/Kolkata")
+    # What spark-submit finds in spark-defaults.conf comes as properties of the process.
+    monkeypatch.setattr(SparkConf, "contains", lambda _, key: key in {zone, "spark.master"})
+    session = build_session("onward-tests", {**TEST, zone: "Asia/Kolkata"})
+    assert session.conf.get(zone) == "UTC"
+
+
+def test_a_remote_session_keeps_utc_whatever_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    conf: dict[str, str] = {}
+
+    class Conf:
+        set = conf.__setitem__
+
+        @staticmethod
+        def isModifiable(key: str) -> bool:  # noqa: N802 - Spark's name
+            return key != "spark.sql.warehouse.dir"
+
+    class Builder:
+        def __getattr__(self, _: str) -> object:
+            return lambda *_: self
+
+        conf = Conf()
+
+    monkeypatch.setattr(SparkSession, "builder", Builder())
+    monkeypatch.setattr(_session, "register", lambda _: None)
+    monkeypatch.setattr(Builder, "getOrCreate", lambda self: self, raising=False)
+
+    given = {"spark.sql.session.timeZone": "Asia/Kolkata", "spark.sql.warehouse.dir": "x"}
+    build_session("onward-tests", given, remote="sc://nowhere:1")
+
+    assert conf["spark.sql.session.timeZone"] == "UTC"
+    assert "spark.sql.warehouse.dir" not in conf
 
 
 @pytest.mark.spark
