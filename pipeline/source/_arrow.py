@@ -8,7 +8,22 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Column", "arrow_schema", "constant", "integers", "maps", "times"]
+__all__ = [
+    "FIRST_TIME",
+    "LAST_TIME",
+    "Column",
+    "arrow_schema",
+    "constant",
+    "integers",
+    "maps",
+    "times",
+]
+
+FIRST_TIME: Final = 0
+"""The first microsecond that an event can be of: 1970."""
+
+LAST_TIME: Final = 7_258_118_400_000_000
+"""The first microsecond that none can be of: 2200. What is outside is damage, and no clock."""
 
 Column = Any
 """A `pyarrow.Array`, which has no annotations."""

@@ -32,7 +32,7 @@ from ...protocol.eventlog import (
 )
 from .._errors import SegmentDamaged
 from .._schema import EVENT_TABLES
-from ._arrow import Column, arrow_schema, constant, integers, maps, times
+from ._arrow import FIRST_TIME, LAST_TIME, Column, arrow_schema, constant, integers, maps, times
 from ._options import columns_of
 
 __all__ = ["MAX_ROWS", "decode", "decode_batches"]
@@ -125,7 +125,8 @@ def decode_batches(
         max_rows: Most rows of a batch; `None` for one batch. Blocks are not split.
 
     Raises:
-        SegmentDamaged: A record refers to what is not there, or is out of order.
+        SegmentDamaged: A record refers to what is not there, or is out of order, or has a time
+            outside 1970 to 2200, or a count that Spark has no number for.
     """
     if table in ("hops", "flows"):
         layout, when = (_HOP_RECORD, "ts_us") if table == "hops" else (_FLOW_RECORD, "window_us")
@@ -135,10 +136,15 @@ def decode_batches(
         for chunk in _chunks(bodies, max_rows and max_rows * layout.itemsize):
             rows: Any = np.frombuffer(chunk, dtype=layout)
             last = _check_order(rows["seq"], last, path)
+            _check_times(rows[when], path)
+            if table == "flows":
+                _check_counts(rows, path)
             rows = _within(rows, rows[when], since, until)
             if len(rows):
                 yield _records(rows, columns, segment, ids, path)
         return
+    if table == "route_events":
+        _check_times(np.array([event.ts_us for event in segment.events], dtype=np.int64), path)
     batch = _DIMENSIONS[table](columns, segment, since, until)
     if batch.num_rows:
         yield batch
@@ -164,6 +170,17 @@ def _check_order(seqs: Any, last: int, path: str) -> int:
     if int(seqs[0]) <= last or bool((seqs[1:] <= seqs[:-1]).any()):
         raise SegmentDamaged(path, "records whose numbers do not rise")
     return int(seqs[-1])
+
+
+def _check_times(when: Any, path: str) -> None:
+    if len(when) and (int(when.min()) < FIRST_TIME or int(when.max()) >= LAST_TIME):
+        raise SegmentDamaged(path, "a record with a time outside 1970 to 2200")
+
+
+def _check_counts(rows: Any, path: str) -> None:
+    # As signed numbers they would be below 0.
+    if max(int(rows["frames"].max(initial=0)), int(rows["bytes"].max(initial=0))) >= 1 << 63:
+        raise SegmentDamaged(path, "a flow of more than 2**63 frames or bytes")
 
 
 def _within(rows: Any, when: Any, since: int | None, until: int | None) -> Any:

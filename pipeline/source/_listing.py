@@ -30,6 +30,7 @@ from .._errors import (
     SegmentDamaged,
     SegmentGone,
 )
+from ._arrow import FIRST_TIME, LAST_TIME
 
 __all__ = ["SegmentInfo", "brokers_in", "describe", "refusal", "sealed_in", "segments_in"]
 
@@ -129,6 +130,7 @@ def describe(log: Path, broker: str, name: str, *, skip_damaged: bool = False) -
         raise SegmentGone(str(path)) from None
     try:
         header, footer = read_header(head), read_footer(tail)
+        _check_times(header, footer)
     except EventLogError as error:
         refused = refusal(str(path), error)
         if not (skip_damaged and isinstance(refused, SegmentDamaged)):
@@ -148,6 +150,12 @@ def refusal(path: str, error: EventLogError) -> LogError:
     if isinstance(error, SegmentNewer):
         return NewerSegment(path, error.version)
     return SegmentDamaged(path, str(error))
+
+
+def _check_times(header: SegmentHeader, footer: SegmentFooter) -> None:
+    for what, when in (("begun", header.started_us), ("sealed", footer.ended_us)):
+        if not FIRST_TIME <= when < LAST_TIME:
+            raise EventLogError(f"{what} at a time outside 1970 to 2200: {when} us")
 
 
 def _ends(path: Path) -> tuple[bytes, bytes, int]:

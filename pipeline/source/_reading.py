@@ -40,6 +40,8 @@ _REFERENCES: Final[Mapping[str, str]] = dict.fromkeys(
     ("origin_node", "dest_node", "route_id", "tagset_id"), "bigint"
 )
 
+_NUMBERS: Final[Mapping[str, str]] = {"seq": "bigint"}
+
 
 class Segments(InputPartition):
     """Some segments, by their paths from the directory of logs."""
@@ -155,6 +157,8 @@ def _checked(info: SegmentInfo, options: Options) -> SegmentInfo:
         for table in ("hops", "flows"):
             for _ in decode_batches(table, _REFERENCES, segment, str(path)):
                 pass
+        for _ in decode_batches("route_events", _NUMBERS, segment, str(path)):
+            pass
     except SegmentDamaged as error:
         if not options.skip_damaged:
             raise

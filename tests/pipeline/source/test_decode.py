@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,12 @@ from onward.pipeline.source import columns_of, decode
 from onward.pipeline.source._decode import decode_batches
 from onward.protocol.eventlog import (
     Asked,
+    EventName,
+    Flow,
     Hop,
+    Kind,
+    Outcome,
+    RouteEvent,
     Segment,
     SegmentHeader,
     asked_tags_text,
@@ -189,6 +195,10 @@ def a_hop(seq: int, origin: int = 0) -> Hop:
     return Hop(seq, START_US, 1, 0, 2, 3, 0, 0, origin, 0, 0, 0, 10, 10, 1)
 
 
+def a_flow(window: int) -> Flow:
+    return Flow(1, window, 10_000, 0, 0, 0, 0, Kind.RESPONSE, Outcome.RECEIVED, 5, 50)
+
+
 @pytest.mark.parametrize(
     ("hops", "said"),
     [
@@ -203,3 +213,33 @@ def test_records_that_make_no_sense_are_damage(hops: list[Hop], said: str, tmp_p
     with pytest.raises(SegmentDamaged, match=said) as raised:
         decode("hops", None, read_segment(written.path.read_bytes()), "b1/x.seg")
     assert "b1/x.seg" in str(raised.value)
+
+
+@pytest.mark.parametrize("mad", [2**62, -1, 7_258_118_400_000_000])
+@pytest.mark.parametrize("table", ["hops", "flows", "route_events"])
+def test_times_that_no_clock_shows_are_damage(table: str, mad: int, tmp_path: Path) -> None:
+    header = SegmentHeader("b1", log_id_of("b1"), 1, 1, START_US, 0.01)
+    hops = [replace(a_hop(1), ts_us=mad)] if table == "hops" else []
+    flows = [a_flow(mad)] if table == "flows" else []
+    events = [RouteEvent(1, mad, EventName.IDLE, None, "", (), "")]
+    written = write_segment(
+        tmp_path,
+        header,
+        hops=hops,
+        flows=flows,
+        events=events if table == "route_events" else [],
+        ended_us=START_US,
+    )
+    with pytest.raises(SegmentDamaged, match=r"b1/x.seg: .* outside 1970 to 2200"):
+        decode(table, None, read_segment(written.path.read_bytes()), "b1/x.seg")
+
+
+@pytest.mark.parametrize(("frames", "size"), [(2**63, 1), (1, 2**63)])
+def test_counts_that_spark_has_no_number_for_are_damage(
+    frames: int, size: int, tmp_path: Path
+) -> None:
+    header = SegmentHeader("b1", log_id_of("b1"), 1, 1, START_US, 0.01)
+    flow = replace(a_flow(START_US), frames=frames, bytes=size)
+    written = write_segment(tmp_path, header, flows=[flow])
+    with pytest.raises(SegmentDamaged, match="more than"):
+        decode("flows", None, read_segment(written.path.read_bytes()), "b1/x.seg")

@@ -294,6 +294,18 @@ def test_a_segment_of_a_later_format_asks_for_an_upgrade(tmp_path: Path) -> None
             latest(stream(tmp_path, **options), {})
 
 
+@pytest.mark.parametrize(("begun", "sealed"), [(2**62, START_US), (START_US, 2**62), (-1, 0)])
+def test_a_segment_of_a_time_that_no_clock_shows_is_damage(
+    begun: int, sealed: int, tmp_path: Path
+) -> None:
+    header = SegmentHeader("b1", log_id_of("b1"), 1, 1, begun, 1.0)
+    path = write_segment(tmp_path, header, ended_us=sealed).path
+    with pytest.raises(SegmentDamaged, match=f"{path.name}: .*outside 1970 to 2200"):
+        latest(stream(tmp_path), {})
+    reader = stream(tmp_path, skipCorrupt="true")
+    assert len(names(reader, {}, latest(reader, {}))) == 1
+
+
 def test_every_error_is_one_line(tmp_path: Path) -> None:
     # Spark hands errors on as text; the line of ours must be whole.
     assert "\n" not in str(PipelineError("two\n  lines"))
