@@ -10,6 +10,7 @@ it can: an event `LOST`.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections import Counter
@@ -17,13 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import log
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ...protocol.broker import TagList
 from ...protocol.eventlog import (
     FLOW,
     HOP,
-    MAX_NAME,
     Asked,
     EventName,
     RouteEvent,
@@ -37,11 +37,13 @@ from ...protocol.eventlog import (
     threshold_of,
     weight_of_rate,
 )
-from ._flows import FlowTable
+from .._log import SeldomLogger, shown
+from ._flows import FlowRow, FlowTable
 from ._messages import MessageLog
-from ._numbers import Numbers
+from ._numbers import PIECE, Numbers
 from ._options import LogOptions
 from ._requests import RequestLog
+from ._texts import MAX_ASKED, clean, clean_asked, clean_tags, size_of, size_of_asked, size_of_tags
 
 if TYPE_CHECKING:
     from ._differences import Differences
@@ -57,15 +59,24 @@ FLOWS_A_BLOCK: Final = 1024
 EVENTS_A_BLOCK: Final = 256
 """Most route events that are kept before they are written."""
 
-EVENT_BYTES: Final = 256 * 1024
+EVENT_BYTES: Final = 64 * 1024
 """Bytes of tags and reasons that events are kept with before they are written."""
 
-MAX_ASKED: Final = 4096
-"""Most characters of the tags of a tag set; one that has more has no number."""
+MAX_EVENT: Final = 1024 * 1024
+"""Most bytes of the tags of one event; one that has more is told without them."""
+
+MAX_REASON: Final = 1024
+"""Most bytes of the reason of an event; the rest is cut off."""
 
 MAX_CLOCK_STEP: Final = 1_000_000
 """Microseconds by which the clock may differ from what has passed before that is an event."""
 
+TURN: Final = 256 * 1024
+"""Bytes after which the rest of the flows has to wait for the loop's next turn."""
+
+T = TypeVar("T", str, bytes, Asked)
+
+_logger: Final = logging.getLogger("onward.actors.eventlog")
 _pack_flow: Final = FLOW.pack
 _HOP_SIZE: Final = HOP.size
 _NEVER: Final = 1 << 62
@@ -75,6 +86,8 @@ _FLOWS: Final = 1
 _EVENTS: Final = 2
 
 CLOSED: Final = "the log is closed"
+BROKEN: Final = "a defect: it could not be packed"
+"""Why what cannot be written is dropped; it is logged as well."""
 BEHIND: Final = "the disk does not keep up"
 
 
@@ -156,6 +169,7 @@ class Recorder:
         "_at",
         "_began",
         "_block",
+        "_broken",
         "_clock",
         "_closed",
         "_dropped",
@@ -173,12 +187,12 @@ class Recorder:
         "_routes",
         "_segment",
         "_segments",
+        "_seldom",
         "_seq",
         "_sink",
         "_size",
         "_skew",
         "_tagsets",
-        "_too_long",
         "_total",
         "_window",
         "chance",
@@ -222,9 +236,9 @@ class Recorder:
         self._log_id: Final = log_id
         self._clock: Final = clock
         self.weight: Final = weight_of_rate(options.sample_rate)
-        self._names: Final = Numbers[str](options.max_names, names_block)
-        self._routes: Final = Numbers[bytes](options.max_routes, routes_block)
-        self._tagsets: Final = Numbers[Asked](options.max_tagsets, tagsets_block)
+        self._names: Final = Numbers[str](options.max_names, names_block, size_of)
+        self._routes: Final = Numbers[bytes](options.max_routes, routes_block, _size_of_route)
+        self._tagsets: Final = Numbers[Asked](options.max_tagsets, tagsets_block, size_of_asked)
         self._ids: Final = random.Random(int(chance() * 2**53) ^ time.time_ns())  # noqa: S311
         self._block: Final = bytearray(BLOCK_SIZE)
         self._pack: Final = partial(HOP.pack_into, self._block)
@@ -235,6 +249,8 @@ class Recorder:
         self._dropped: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
         self._failed_at: float | None = None
+        self._broken = False
+        self._seldom: Final = SeldomLogger(_logger, now)
         self._closed = True
         self._segments = 0
         self._segment = [0, 0, 0]  # hops, flows, events in this segment
@@ -243,7 +259,6 @@ class Recorder:
         self._began = 0.0
         self._window = 0
         self._skew = 0
-        self._too_long = 0
         self._rejects_until = float("-inf")
         self._rejects_left = 0
         self._rejects_left_out = 0
@@ -269,24 +284,31 @@ class Recorder:
         """Record a hop, as of now. Numbers are those of this segment: see `generation`."""
         at = self._at
         self._seq = seq = self._seq + 1
-        self._pack(
-            at,
-            seq,
-            self._clock() // 1000,
-            trace_id,
-            shard_hash,
-            kind,
-            outcome,
-            hop,
-            flags,
-            origin,
-            dest,
-            route,
-            tagset,
-            latency_us,
-            size,
-            weight,
-        )
+        try:
+            self._pack(
+                at,
+                seq,
+                self._clock() // 1000,
+                trace_id,
+                shard_hash,
+                kind,
+                outcome,
+                hop,
+                flags,
+                origin,
+                dest,
+                route,
+                tagset,
+                latency_us,
+                size,
+                weight,
+            )
+        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+            # The next one is packed to the same place.
+            self._total[_HOPS] += 1
+            self._drop(1, BROKEN)
+            self._log(error)
+            return
         self._at = at = at + _HOP_SIZE
         if at == BLOCK_SIZE:
             self._write_hops()
@@ -324,11 +346,11 @@ class Recorder:
             return number
         if not text:
             return 0
-        return self._names.add(clip_name(text) if 4 * len(text) > MAX_NAME else text)
+        return self._number(self._names, text, clip_name)
 
     def route(self, route_id: bytes | None) -> int:
         """Return the number of a route in this segment; 0 for none, or if there is no room."""
-        return 0 if route_id is None else self._routes.add(route_id)
+        return 0 if route_id is None else self._number(self._routes, route_id, bytes)
 
     def tagset(self, asked: Asked | None) -> int:
         """Return the number of a tag set in this segment; 0 for none, or if there is no room."""
@@ -337,10 +359,22 @@ class Recorder:
         number = self._tagsets.get(asked)
         if number is not None:
             return number
-        if sum(_length(key) + _length(value) for key, value in asked.tags) > MAX_ASKED:
-            self._too_long += 1
+        if size_of_asked(asked) > MAX_ASKED:
+            self._tagsets.refused += 1
             return 0
-        return self._tagsets.add(asked)
+        return self._number(self._tagsets, asked, clean_asked)
+
+    def _number(self, numbers: Numbers[T], thing: T, made: Callable[[T], T]) -> int:
+        """Return a number for something new, once it is made fit for the log."""
+        try:
+            number = numbers.add(made(thing))
+        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+            self._failed(error)
+            return 0
+        if numbers.waiting >= PIECE and not self._broken and self._failed_at is None:
+            # At once: with all that a block of hops needs, the loop would stand still.
+            self._guarded(self._define)
+        return number
 
     # --- route events ---------------------------------------------------------------------
 
@@ -355,10 +389,18 @@ class Recorder:
         """Record that something has happened, as of now."""
         self._seq += 1
         at = self._clock() // 1000
+        try:
+            size = size_of_tags(tags)
+            if size > MAX_EVENT:
+                reason, tags, size = f"{reason} ({size} bytes of tags are left out)", (), 0
+            node, reason, tags = clip_name(node), clean(reason, MAX_REASON), clean_tags(tags)
+        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+            self._total[_EVENTS] += 1
+            self._drop(1, BROKEN)
+            self._log(error)
+            return
         self._events.append(RouteEvent(self._seq, at, name, route_id, node, tags, reason))
-        self._event_bytes += len(reason) + len(node)
-        for key, value in tags:
-            self._event_bytes += _length(key) + _length(value)
+        self._event_bytes += size + len(reason) + len(node)
         if len(self._events) >= EVENTS_A_BLOCK or self._event_bytes >= EVENT_BYTES:
             self._write_events()
 
@@ -388,61 +430,106 @@ class Recorder:
         """Do what is due: write what is kept, end the window, end the segment."""
         if self._closed:
             return
-        self._look_at_clock()
-        self._end_window()
-        self._tell_lost()
-        self._write_hops()
-        self._write_events()
+        if self._broken:
+            self._guarded(self._turn_over)
+        for step in (
+            self._look_at_clock,
+            self._end_window,
+            self._tell_lost,
+            self._write_hops,
+            self._write_events,
+            self._turn_over,
+        ):
+            self._guarded(step)
+
+    def _turn_over(self) -> None:
+        """Begin another segment, if this one is old, large, or takes nothing more."""
         now = self.now()
         failed = self._failed_at
         if (
             now - self._began >= self.options.seal_seconds
             or self._size >= self.options.seal_bytes
             or (failed is not None and now - failed >= self.options.retry_seconds)
+            or self._broken
         ):
             self._end_segment()
             self._begin_segment()
 
     def write_flows(self) -> bool:
-        """Write a block of the flows of windows that are over; say whether there are more."""
+        """Write a block of the flows of windows that are over; say whether there are more.
+
+        What cannot be written now stays, and is written later: see `FlowTable.rows`.
+        """
         rows = self.flows.rows
-        name, route, tagset = self.name, self.route, self.tagset
+        taken: list[FlowRow] = []
         packed: list[bytes] = []
-        while rows and len(packed) < FLOWS_A_BLOCK:
-            start, length, origin, dest, to, asked, kind, outcome, frames, size = rows.popleft()
-            self._seq += 1
-            packed.append(
-                _pack_flow(
-                    self._seq,
-                    start,
-                    length,
-                    name(origin),
-                    name(dest),
-                    route(to),
-                    tagset(asked),
-                    kind,
-                    outcome,
-                    0,
-                    frames,
-                    size,
-                )
-            )
-        if packed:
-            self._put(_FLOWS, len(packed), b"F", b"".join(packed))
-        return bool(rows)
+        seq, segment = self._seq, self.generation
+        size = self._size
+        try:
+            while rows and len(packed) < FLOWS_A_BLOCK and self._size - size < TURN:
+                taken.append(rows.popleft())
+                packed.append(self._packed(taken[-1], seq + len(taken)))
+        except Exception as error:  # noqa: BLE001 - the loop is not to fail with us
+            self._failed(error)
+            # Without names it fits; else nothing does.
+            row = taken.pop()
+            if any(row[2:6]):
+                rows.appendleft((*row[:2], "", "", None, None, *row[6:]))
+            else:
+                self._total[_FLOWS] += 1
+                self._drop(1, BROKEN)
+        if not taken:
+            return bool(rows)
+        self._seq = seq + len(taken)
+        if self.generation == segment and self._try(_FLOWS, len(taken), b"F", b"".join(packed)):
+            return bool(rows)
+        # Nothing else has taken a number meanwhile.
+        self._seq = seq
+        rows.extendleft(reversed(taken))
+        return False
+
+    def _packed(self, row: FlowRow, seq: int) -> bytes:
+        start, length, origin, dest, to, asked, kind, outcome, frames, size = row
+        return _pack_flow(
+            seq,
+            start,
+            length,
+            self.name(origin),
+            self.name(dest),
+            self.route(to),
+            self.tagset(asked),
+            kind,
+            outcome,
+            0,
+            frames,
+            size,
+        )
 
     def close(self) -> None:
         """Write all there is and end the segment; what is recorded from now on is dropped."""
         if self._closed:
             return
-        self._window = self._close_window()
+        for step in (
+            self._close_window,
+            self._write_all_flows,
+            self._tell_lost,
+            self._write_hops,
+            self._write_events,
+            self._end_segment,
+        ):
+            self._guarded(step)
+        self._closed = True
+
+    def _write_all_flows(self) -> None:
         while self.write_flows():
             pass
-        self._tell_lost()
-        self._write_hops()
-        self._write_events()
-        self._end_segment()
-        self._closed = True
+        rows = self.flows.rows
+        if rows:
+            # There will be no other time.
+            self._seq += len(rows)
+            self._total[_FLOWS] += len(rows)
+            self._drop(len(rows), self._sink.trouble() or BEHIND)
+            rows.clear()
 
     def _begin_segment(self) -> None:
         self.generation += 1
@@ -452,6 +539,7 @@ class Recorder:
         self._size = 0
         self._began = self.now()
         self._failed_at = None
+        self._broken = False
         self._segments += 1
         first = self._seq + 1
         options = self.options
@@ -473,8 +561,8 @@ class Recorder:
 
     def _look_at_size(self) -> None:
         if self._size >= self.options.seal_bytes and not self._closed:
-            self._end_segment()
-            self._begin_segment()
+            self._guarded(self._end_segment)
+            self._guarded(self._begin_segment)
 
     # --- blocks ---------------------------------------------------------------------------
 
@@ -490,19 +578,55 @@ class Recorder:
         if events:
             self._events = []
             self._event_bytes = 0
-            self._put(_EVENTS, len(events), events_block(events), None)
+            self._put(_EVENTS, len(events), partial(events_block, events), None)
 
-    def _put(self, which: int, count: int, made: bytes, body: bytes | None) -> None:
+    def _put(
+        self, which: int, count: int, made: bytes | Callable[[], bytes], body: bytes | None
+    ) -> None:
         """Write a block with so many events, after what it refers to; or drop it, and count."""
-        self._total[which] += count
-        if self._closed:
-            self._drop(count, CLOSED)
-        elif self._define() and self._append(made, body):
+        if not self._try(which, count, made, body):
+            self._total[which] += count
+            reason = CLOSED if self._closed else self._sink.trouble() or BEHIND
+            self._drop(count, BROKEN if self._broken else reason)
+
+    def _try(
+        self, which: int, count: int, made: bytes | Callable[[], bytes], body: bytes | None = None
+    ) -> bool:
+        """Write a block with so many events, after what it refers to; say whether that went well.
+
+        This is the one place where what is made of names and tags of strangers is handed on.
+        Whatever goes wrong there costs this block, and what follows in the segment.
+        """
+        if self._closed or self._broken:
+            return False
+        try:
+            block = made if isinstance(made, bytes) else made()
+            written = self._define() and self._append(block, body)
+        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+            self._failed(error)
+            return False
+        if written:
             self._segment[which] += count
-        else:
-            if self._failed_at is None:
-                self._failed_at = self.now()
-            self._drop(count, self._sink.trouble() or BEHIND)
+            self._total[which] += count
+        elif self._failed_at is None:
+            self._failed_at = self.now()
+        return written
+
+    def _failed(self, error: Exception) -> None:
+        """Note a defect: nothing more goes into this segment, and the next tick begins another."""
+        self._broken = True
+        self._log(error)
+
+    def _log(self, error: Exception) -> None:
+        text = "the event log %s could not pack something: %s"
+        self._seldom.log(logging.ERROR, "packing", text, self.options.name, shown(repr(error)))
+
+    def _guarded(self, step: Callable[[], object]) -> None:
+        """Do something that must not fail with whoever routes, whatever goes wrong."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - that is what this is for
+            self._failed(error)
 
     def _define(self) -> bool:
         """Write the names, routes and tag sets that are new; say whether all are written."""
@@ -574,11 +698,10 @@ class Recorder:
             segments=self._segments,
             dropped=dict(self._dropped),
             rejects_left_out=self._rejects_left_out,
-            without_number=sum(refused) + self._too_long,
+            without_number=sum(refused),
             folded=self.flows.folded,
         )
 
 
-def _length(part: str | int | None) -> int:
-    """Return how long a key or value is, in characters; a number counts as one."""
-    return len(part) if isinstance(part, str) else 1
+def _size_of_route(route: bytes) -> int:
+    return len(route) + 1

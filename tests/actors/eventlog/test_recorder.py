@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
 from onward.actors.eventlog import Recorder
 from onward.actors.eventlog._flows import Cell
-from onward.actors.eventlog._numbers import CHUNK
+from onward.actors.eventlog._numbers import MAX_BYTES, PIECE
+from onward.actors.eventlog._recorder import BROKEN
 from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
 from tests.actors.eventlog.recording import Flowed, Recording, recording
 
@@ -115,11 +117,11 @@ def test_long_names_are_clipped_and_long_tag_sets_left_out() -> None:
 
 def test_many_new_names_are_defined_in_several_blocks() -> None:
     made = recording()
-    for number in range(CHUNK + 5):
+    for number in range(PIECE // 8):
         made.recorder.name(f"name {number}")
     a_hop(made.recorder)
     (segment,) = made.read()
-    assert len(segment.names) == CHUNK + 7
+    assert len(segment.names) == PIECE // 8 + 2
 
 
 # --- flows ------------------------------------------------------------------------------------
@@ -269,6 +271,148 @@ def test_what_is_recorded_after_the_end_is_dropped_and_counted(
         record(made.recorder)
     assert made.recorder.statistics().dropped == {"the log is closed": A_BLOCK}
     assert len(made.read()) == 1
+
+
+# --- what cannot be packed --------------------------------------------------------------------
+
+
+def huge(number: int) -> Asked:
+    """Return a tag set of just under the limit, nearly all of it outside ASCII."""
+    tags = tuple((chr(0x1F300 + each), "\U0001f600" * 30) for each in range(28))
+    return Asked((*tags, ("u", str(number))))
+
+
+def test_tag_sets_of_strangers_fill_no_block_and_hold_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = recording()
+    blocks: list[int] = []
+    append = made.sink.append
+
+    def noted(block: bytes, body: bytes | None = None) -> bool:
+        blocks.append(len(block if body is None else body))
+        return append(block, body)
+
+    monkeypatch.setattr(made.sink, "append", noted)
+    for number in range(1500):
+        made.recorder.flows.cell(MESSAGE, DELIVER, asked=huge(number)).add(1)
+    for number in range(A_BLOCK):
+        a_hop(made.recorder, number + 1)
+        made.recorder.tagset(huge(10_000 + number))
+    made.seconds += 10
+    made.recorder.tick()
+    turns = []
+    while made.recorder.write_flows():
+        turns.append(sum(blocks))
+    assert max(blocks) < 2 * PIECE
+    assert max(after - before for before, after in pairwise(turns)) < 512 * 1024
+    assert sum(made.flows().values()) == 1500
+    assert len(made.hops()) == A_BLOCK
+    assert made.recorder.statistics().dropped == {}
+
+
+def test_definitions_are_bounded_by_bytes() -> None:
+    made = recording()
+    numbers = [made.recorder.tagset(huge(number)) for number in range(5000)]
+    assert 0 in numbers
+    assert sum(map(bool, numbers)) * 3500 < MAX_BYTES
+    assert made.recorder.statistics().without_number == numbers.count(0)
+    assert len(made.read()) == 1
+
+
+def test_what_utf_8_cannot_write_is_cleaned() -> None:
+    made = recording()
+    recorder = made.recorder
+    asked = Asked((("k\ud800", "v\udfff"), (5, None)), method="m\ud800")
+    recorder.hop(
+        1,
+        0,
+        MESSAGE,
+        DELIVER,
+        0,
+        0,
+        recorder.name("n\ud800"),
+        0,
+        0,
+        recorder.tagset(asked),
+        1,
+        1,
+        1,
+    )
+    recorder.event(EventName.UP, None, "n\ud800", asked.tags, "r\ud800" * 1000)
+    recorder.flows.cell(MESSAGE, DELIVER, origin="o\ud800", asked=asked).add(1)
+    (hop,) = made.hops()
+    assert (hop.origin, hop.asked) == ("n?", Asked((("k?", "v?"), (5, None)), method="m?"))
+    (event,) = made.events()
+    assert (event.node, event.tags) == ("n?", (("k?", "v?"), (5, None)))
+    assert len(event.reason) == 1024
+    assert [flow.origin for flow in made.flows()] == ["o?"]
+
+
+def test_an_event_with_too_many_tags_is_told_without_them() -> None:
+    made = recording()
+    made.recorder.event(EventName.UP, tags=(("k", "v" * 2_000_000),), reason="why")
+    (event,) = made.events()
+    assert event.tags == ()
+    assert event.reason.startswith("why (2")
+
+
+@pytest.mark.parametrize("what", ["names_block", "events_block", "_pack_flow", "clip_name"])
+def test_a_failure_in_packing_is_counted_and_never_reaches_who_routes(
+    what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise RuntimeError("a defect")
+
+    made = recording()
+    recorder = made.recorder
+    a_hop(recorder)
+    recorder.event(EventName.UP)
+    recorder.flows.cell(MESSAGE, DELIVER, dest="there").add(1)
+    recorder.tick()
+    with monkeypatch.context() as patched:
+        patched.setattr(f"onward.actors.eventlog._recorder.{what}", broken)
+        patched.setattr(recorder._names, "_write", broken)
+        for number in range(2 * A_BLOCK):
+            a_hop(recorder, dest=f"new {number}")
+        recorder.event(EventName.DOWN)
+        made.seconds += 10
+        recorder.tick()
+        recorder.write_flows()
+        recorder.tick()
+    made.seconds += 1
+    recorder.tick()
+    a_hop(recorder, 77, dest="after")
+    recorder.event(EventName.RETAG)
+    assert [hop.dest for hop in made.hops() if hop.raw.trace_id == 77] == ["after"]
+    names = [event.name for event in made.events()]
+    assert {EventName.UP, EventName.LOST, EventName.RETAG} <= set(names)
+    assert recorder.statistics().dropped[BROKEN] > 0
+    assert sum(made.flows().values()) == 1
+    lines = [record for record in caplog.records if "could not pack" in record.message]
+    assert len(lines) == 1
+
+
+def test_a_hop_that_does_not_fit_is_dropped_alone() -> None:
+    made = recording()
+    a_hop(made.recorder, 1 << 64)
+    made.recorder.tick()
+    a_hop(made.recorder, 5)
+    assert [hop.raw.trace_id for hop in made.hops()] == [5]
+    assert lost(made) == [f"1 events: {BROKEN}"]
+
+
+def test_the_end_comes_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RuntimeError("a defect")
+
+    made = recording()
+    a_hop(made.recorder)
+    made.recorder.flows.before_window.append(broken)
+    made.seconds += 10
+    made.recorder.tick()
+    made.recorder.close()
+    assert len(made.sink.sealed) >= 1
 
 
 # --- what is lost -----------------------------------------------------------------------------
