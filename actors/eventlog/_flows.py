@@ -11,9 +11,15 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ...protocol.eventlog import Asked
+from ...protocol.eventlog import Asked, Kind, Outcome
 
 __all__ = ["Cell", "FlowRow", "FlowTable"]
+
+MAX_PAIRS: Final = len(Kind) * len(Outcome)
+"""Most rows without names of one time: one for each kind and outcome."""
+
+MAX_LENGTH: Final = (1 << 32) - 1
+"""Most milliseconds that a row is of."""
 
 Key: TypeAlias = "tuple[str, str, bytes | None, Asked | None, int, int]"
 
@@ -61,7 +67,8 @@ class FlowTable:
             outcome only, so that the totals stay right.
 
     Attributes:
-        rows: Rows to be written, oldest first.
+        rows: Rows to be written, oldest first. If they are not, there are no more than `limit` of
+            them: further ones are added up by kind and outcome, so the totals stay right.
         folded: Cells there was no room for, since the start.
         full: Whether there is no room for another cell in this window.
         before_window: Called before a window ends, and before totals are told: who counts by
@@ -156,11 +163,42 @@ class FlowTable:
         for (kind, outcome), frames in rest.items():
             row = ("", "", None, None, kind, outcome, frames, rest_bytes[kind, outcome])
             self.rows.append((start_us, length_ms, *row))
+        self._fold_rows()
         self._dirty.clear()
         self._cells.clear()
         self.full = False
         for tell in self.on_window:
             tell()
+
+    def keep(self, rows: list[FlowRow]) -> None:
+        """Take rows back that could not be written."""
+        self.rows.extendleft(reversed(rows))
+        self._fold_rows()
+
+    def _fold_rows(self) -> None:
+        """Add up the oldest rows, if there are too many: one for each kind and outcome is left.
+
+        It is of the time from the first window that is in it to the end of the last.
+        """
+        more = len(self.rows) - self._limit - MAX_PAIRS
+        if more <= 0:
+            return
+        rest: dict[tuple[int, int], FlowRow] = {}
+        for _ in range(more + MAX_PAIRS):
+            start, length, origin, dest, to, asked, kind, outcome, frames, size = (
+                self.rows.popleft()
+            )
+            found = rest.get((kind, outcome))
+            if origin or dest or to or asked:
+                self.folded += 1
+            if found is not None:
+                first = min(found[0], start)
+                end = max(found[0] + found[1] * 1000, start + length * 1000)
+                start, length = first, min((end - first) // 1000, MAX_LENGTH)
+                frames += found[8]
+                size += found[9]
+            rest[kind, outcome] = (start, length, "", "", None, None, kind, outcome, frames, size)
+        self.rows.extendleft(rest.values())
 
     def totals(self) -> dict[tuple[int, int], int]:
         """Return how many were counted since the start, by kind and outcome."""

@@ -86,6 +86,7 @@ _FLOWS: Final = 1
 _EVENTS: Final = 2
 
 CLOSED: Final = "the log is closed"
+FAILED: Final = "the disk failed"
 BROKEN: Final = "a defect: it could not be packed"
 """Why what cannot be written is dropped; it is logged as well."""
 BEHIND: Final = "the disk does not keep up"
@@ -108,6 +109,34 @@ class Sink(Protocol):
 
     def trouble(self) -> str | None:
         """Say what is wrong, if anything is."""
+        ...
+
+    def statistics(self) -> Figures:
+        """Return what became of blocks after they were taken."""
+        ...
+
+
+class Figures(Protocol):
+    """What became of blocks after they were taken: a `LogWriterStatistics`."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes that wait."""
+        ...
+
+    @property
+    def lost_hops(self) -> int:
+        """Hops that were taken and then not written."""
+        ...
+
+    @property
+    def lost_flows(self) -> int:
+        """Flows likewise."""
+        ...
+
+    @property
+    def lost_events(self) -> int:
+        """Route events likewise."""
         ...
 
 
@@ -176,9 +205,13 @@ class Recorder:
         "_event_bytes",
         "_events",
         "_failed_at",
+        "_flight",
+        "_flight_end",
+        "_handed",
         "_ids",
         "_log_id",
         "_lost",
+        "_lost_later",
         "_names",
         "_pack",
         "_rejects_left",
@@ -193,6 +226,8 @@ class Recorder:
         "_size",
         "_skew",
         "_tagsets",
+        "_told",
+        "_told_end",
         "_total",
         "_window",
         "chance",
@@ -248,6 +283,15 @@ class Recorder:
         self._event_bytes = 0
         self._dropped: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
+        self._lost_later = (0, 0, 0)
+        # Bytes of all blocks that were taken. Of those no more can wait than came after a block
+        # once that has been dealt with.
+        self._handed = 0
+        # What said what was lost, and may be lost itself yet; and flows that may be.
+        self._told: Counter[str] = Counter()
+        self._told_end = 0
+        self._flight: list[FlowRow] = []
+        self._flight_end = 0
         self._failed_at: float | None = None
         self._broken = False
         self._seldom: Final = SeldomLogger(_logger, now)
@@ -461,6 +505,8 @@ class Recorder:
         What cannot be written now stays, and is written later: see `FlowTable.rows`.
         """
         rows = self.flows.rows
+        if len(self._flight) >= self.options.max_flows:
+            return False
         taken: list[FlowRow] = []
         packed: list[bytes] = []
         seq, segment = self._seq, self.generation
@@ -482,10 +528,12 @@ class Recorder:
             return bool(rows)
         self._seq = seq + len(taken)
         if self.generation == segment and self._try(_FLOWS, len(taken), b"F", b"".join(packed)):
+            self._flight += taken
+            self._flight_end = self._handed
             return bool(rows)
         # Nothing else has taken a number meanwhile.
         self._seq = seq
-        rows.extendleft(reversed(taken))
+        self.flows.keep(taken)
         return False
 
     def _packed(self, row: FlowRow, seq: int) -> bytes:
@@ -521,8 +569,9 @@ class Recorder:
         self._closed = True
 
     def _write_all_flows(self) -> None:
+        self._flight.clear()
         while self.write_flows():
-            pass
+            self._flight.clear()
         rows = self.flows.rows
         if rows:
             # There will be no other time.
@@ -640,26 +689,51 @@ class Recorder:
         # Of a block that has a body apart the writer's thread makes the check.
         if not self._sink.append(made, body):
             return False
-        self._size += len(made if body is None else body)
+        size = len(made if body is None else body)
+        self._size += size
+        self._handed += size
         return True
 
     def _drop(self, count: int, reason: str) -> None:
         self._dropped[reason] += count
         self._lost[reason] += count
 
+    def _look_at_losses(self) -> None:
+        """Count what was taken and not written, and take back the flows among it."""
+        figures = self._sink.statistics()
+        flight = self._flight
+        lost = figures.lost_hops, figures.lost_flows, figures.lost_events
+        more = [now - then for now, then in zip(lost, self._lost_later, strict=True)]
+        self._lost_later = lost
+        if any(more):
+            self._drop(sum(more), self._sink.trouble() or FAILED)
+        # Once a segment has failed it takes nothing more: the last ones are those that are lost.
+        if flight and more[_FLOWS]:
+            self.flows.keep(flight[-more[_FLOWS] :])
+            del flight[-more[_FLOWS] :]
+        if self._told and more[_EVENTS]:
+            self._lost.update(self._told)
+        if figures.pending <= self._handed - self._flight_end:
+            flight.clear()
+        if figures.pending <= self._handed - self._told_end:
+            self._told.clear()
+
     def _tell_lost(self) -> None:
-        """Have the log say what it has lost. If that is lost, it is said with what follows."""
+        """Have the log say what it has lost. If that is lost, it is said with what follows.
+
+        What said so counts as well then: its number is missing like the others.
+        """
+        self._look_at_losses()
         lost, self._lost = self._lost, Counter()
         for reason, count in lost.items():
             self.event(EventName.LOST, reason=f"{count} events: {reason}")
         if lost:
             self._write_events()
             if self._lost:
-                # Not those that said so: what they said is counted again instead.
-                for reason in self._lost:
-                    self._lost[reason] = max(0, self._lost[reason] - len(lost))
                 self._lost.update(lost)
-                self._lost = +self._lost
+            else:
+                self._told = lost
+                self._told_end = self._handed
 
     # --- clocks ---------------------------------------------------------------------------
 

@@ -32,17 +32,29 @@ OPTIONS = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
 ENDS = frozenset(Outcome) - {Outcome.RECEIVED, Outcome.FORWARD, Outcome.RETURN}
 
 
+@dataclass(slots=True)
+class Later:
+    """What became of blocks after they were taken."""
+
+    pending: int = 0
+    lost_hops: int = 0
+    lost_flows: int = 0
+    lost_events: int = 0
+
+
 class MemorySink:
     """Keeps segments in memory.
 
     Attributes:
         room: Whether blocks are taken.
         why: What `trouble` says.
+        later: What became of blocks after they were taken, as a test has it.
     """
 
     def __init__(self) -> None:
         self.room = True
         self.why: str | None = None
+        self.later = Later()
         self.sealed: list[bytes] = []
         self._open = bytearray()
 
@@ -62,6 +74,9 @@ class MemorySink:
 
     def trouble(self) -> str | None:
         return self.why
+
+    def statistics(self) -> Later:
+        return self.later
 
     def segments(self) -> list[Segment]:
         return [read_segment(each) for each in self.sealed]
