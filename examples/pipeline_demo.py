@@ -6,8 +6,9 @@ a shop that is killed with requests in hand, messages in a circle, and a node th
 Spark: their logs go into a lake, one more shop is rehearsed over the traffic, reports of the day
 are made and put on a page, and the audit has to add up to nothing missing.
 
-All that is left is in `build/pipeline`, or the folder that is named on the command line. Every wait
-has a limit. The last line is `pipeline: ok`, or what failed, with exit status 1.
+All that is left is in `build/pipeline`, or the folder that is named on the command line: one that
+the demo made before, which it empties, or one that is empty or not there. Every wait has a limit.
+The last line is `pipeline: ok`, or what failed, with exit status 1.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from onward.pipeline import JavaMissing, find_java
 from onward.protocol import OnwardError
 
 FOLDER = Path(__file__).resolve().parent.parent / "build" / "pipeline"
+
+MARKER = ".onward-pipeline-demo"
+"""The file by which the demo knows a folder as its own. No other is ever emptied."""
 
 TRAFFIC = 180.0
 """Seconds the traffic may take; without haste it is 20."""
@@ -109,12 +113,31 @@ def stderr_in(path: Path) -> Generator[None]:
             os.dup2(ours, 2)
 
 
+def begin_anew(folder: Path) -> None:
+    """Make the demo's folder, or empty it if it is the demo's.
+
+    Raises:
+        DemoFailed: Something else is there; it is left as it is.
+    """
+    if folder.exists():
+        if not folder.is_dir():
+            raise DemoFailed(f"{folder} is no folder")
+        if (folder / MARKER).is_file():
+            shutil.rmtree(folder)
+        elif any(folder.iterdir()):
+            raise DemoFailed(
+                f"{folder} has something in it that is not this demo's: name a folder that is "
+                "empty or not there"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MARKER).write_text("The demo of the pipeline empties this folder when it runs.\n")
+
+
 def run(folder: Path) -> int:
     """Run the demo and return its exit status."""
     try:
         find_java()
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        begin_anew(folder)
         day = datetime.now(UTC).date()
         asyncio.run(main(folder))
         if datetime.now(UTC).date() != day:

@@ -53,6 +53,29 @@ def test_it_records_ingests_reports_and_adds_up(tmp_path: Path) -> None:
     assert "Audit: it all adds up" in page.read_text()
 
 
+def test_a_folder_that_is_not_its_own_is_left_as_it_is(tmp_path: Path) -> None:
+    precious = tmp_path / "thesis" / "chapter.txt"
+    precious.parent.mkdir()
+    precious.write_text("x")
+    # Whether there is Java is asked first: any folder with this program in it will do.
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    java.chmod(0o755)
+    for folder in (precious.parent, precious):
+        done = subprocess.run(
+            [sys.executable, str(DEMO), str(folder)],
+            env={**os.environ, "JAVA_HOME": str(tmp_path / "java")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 1
+        assert f"pipeline: FAILED: {folder} " in done.stdout
+        assert precious.read_text() == "x"
+
+
 def test_without_java_it_says_so_before_anything_starts(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(DEMO), str(tmp_path / "demo")],
