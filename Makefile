@@ -49,7 +49,9 @@ demo: $(VENV)/.base
 
 # Java first: what is set up is large, and of no use without.
 java:
-	@test -n "$(PYTHON)" && "$(PYTHON)" tools/check_java.py
+	@test -n "$(PYTHON)" || \
+		{ echo 'Onward needs Python 3.11 or newer: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@"$(PYTHON)" tools/check_java.py
 
 pipeline: java
 	@$(MAKE) --no-print-directory $(VENV)/.pipeline
