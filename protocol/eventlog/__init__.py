@@ -41,7 +41,7 @@ from ._header import (
     read_header,
 )
 from ._ids import asked_tags_text, asked_text, name_id, route_key, tagset_id
-from ._mark import MAX_LOG_HOP, MAX_LOG_WEIGHT, LogMark, log_mark_of, with_log_mark
+from ._mark import LOG_KEY, MAX_LOG_HOP, MAX_LOG_WEIGHT, LogMark, log_mark_of, with_log_mark
 from ._records import FLOW, HOP, Asked, EventName, Flag, Flow, Hop, Kind, Outcome, RouteEvent
 from ._recover import Recovered, recover
 from ._sampling import sampled, threshold_of, weight_of_rate
@@ -61,6 +61,7 @@ __all__ = [
     "FLOW",
     "HOP",
     "LOG_ID_SIZE",
+    "LOG_KEY",
     "MAGIC",
     "MAX_BLOCK",
     "MAX_EPOCH",

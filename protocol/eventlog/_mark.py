@@ -18,7 +18,7 @@ from typing import Final
 
 from .._tracing import write_tracing
 
-__all__ = ["MAX_LOG_HOP", "MAX_LOG_WEIGHT", "LogMark", "log_mark_of", "with_log_mark"]
+__all__ = ["LOG_KEY", "MAX_LOG_HOP", "MAX_LOG_WEIGHT", "LogMark", "log_mark_of", "with_log_mark"]
 
 MAX_LOG_HOP: Final = 255
 """Most hops that a mark counts; it stays there."""
@@ -28,6 +28,8 @@ MAX_LOG_WEIGHT: Final = 1_000_000
 a mark, and it is not to drown what others count."""
 
 LOG_KEY: Final = "onward.log"
+"""The field of a tracing text that the mark is in."""
+
 _MARK: Final = re.compile(r"([0-9a-f]{16})-([0-9]{1,3})-([0-9]{1,10})")
 
 
