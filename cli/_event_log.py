@@ -52,6 +52,11 @@ def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> 
         "count them all in any case (default %(default)g)",
     )
     group.add_argument(
+        "--event-log-arrivals",
+        action="store_true",
+        help="sample messages that come over links as well: for nodes whose peers keep no log",
+    )
+    group.add_argument(
         "--event-log-seal",
         metavar="SECONDS",
         type=_some_seconds,
@@ -98,6 +103,7 @@ def words(arguments: argparse.Namespace) -> list[str]:
     return [
         *("--event-log", arguments.event_log),
         *("--event-log-sample", repr(arguments.event_log_sample)),
+        *(["--event-log-arrivals"] if arguments.event_log_arrivals else []),
         *("--event-log-seal", repr(arguments.event_log_seal)),
         *("--event-log-max-bytes", str(arguments.event_log_max_bytes)),
         *("--event-log-max-age", repr(arguments.event_log_max_age)),
@@ -126,6 +132,7 @@ async def attach(node: Node, arguments: argparse.Namespace, name: str | None = N
             Path(arguments.event_log),
             called,
             sample_rate=arguments.event_log_sample,
+            sample_arrivals=arguments.event_log_arrivals,
             seal_seconds=arguments.event_log_seal,
             max_bytes=arguments.event_log_max_bytes,
             max_age_seconds=arguments.event_log_max_age,

@@ -202,7 +202,7 @@ class Link(Worker):
         self.arrived += len(messages)
         recorder = self.node.recorder
         if recorder is not None:
-            messages = recorder.messages.arrive(messages)
+            messages = recorder.messages.arrive(messages, self.node.is_ephemeral)
         if self._arrivals:
             self._keep(messages)
             return

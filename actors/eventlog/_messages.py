@@ -1,8 +1,13 @@
 """What a node records of messages that carry the log's mark; all others cost it nothing.
 
-A message that enters the node is marked at the sampling rate, unless it has a tracing text:
-then whoever wrote that has decided. From then on each worker that handles it is a hop, on every
-node that records. So is its end: an answer that reaches the request that asked, or a dead letter.
+A message that is sent at the node is marked at the sampling rate, unless it has a tracing text:
+then whoever wrote that has decided. One that comes over a link is not, unless the options say
+so: where it was sent it was decided, and of a message all hops are recorded or none. From then
+on each worker that handles it is a hop, on every node that records. So is its end: an answer
+that reaches the request that asked, or a dead letter.
+
+Anybody may write a mark. Those that come over links are believed up to a limit a second, and
+not at all where nothing is sampled; what is not believed goes on without its mark.
 """
 
 from __future__ import annotations
@@ -26,8 +31,10 @@ from ...protocol import (
     UnknownAddressType,
     WorkerFailed,
     read_tracing,
+    write_tracing,
 )
 from ...protocol.eventlog import Kind, LogMark, Outcome, log_mark_of, with_log_mark
+from ...protocol.eventlog._mark import LOG_KEY
 from .._dead_letters import EXPIRED
 from .._losses import words_for
 from .._thread import is_coroutine
@@ -78,14 +85,21 @@ class MessageLog:
     Args:
         recorder: Where hops go.
         node: The node's name.
+
+    Attributes:
+        left_out: Marks that came over links and were taken off, since the start.
     """
 
-    __slots__ = ("_names", "_node", "_recorder")
+    __slots__ = ("_arrivals", "_left", "_names", "_node", "_recorder", "_until", "left_out")
 
     def __init__(self, recorder: Recorder, node: str) -> None:
         self._recorder: Final = recorder
         self._node: Final = node
         self._names: dict[Address | None, str] = {None: node}
+        self._arrivals: Final = recorder.options.sample_arrivals
+        self._until = float("-inf")
+        self._left = 0
+        self.left_out = 0
 
     # --- marks ----------------------------------------------------------------------------
 
@@ -101,25 +115,56 @@ class MessageLog:
         text = with_log_mark({}, LogMark(recorder.sample(), weight=recorder.weight))
         return Context(trace=text) if context is None else context._replace(trace=text)
 
-    def arrive(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return messages that have come over a link, those that are to be sampled marked."""
-        recorder = self._recorder
-        count = len(messages)
-        at = recorder.left - 1
-        if not recorder.skip(count):
-            return messages
-        marked = list(messages)
-        while at < count:
-            message = marked[at]
-            trace = recorder.sample()
+    def arrive(
+        self, messages: Sequence[Message], waits_for: Callable[[Address], bool]
+    ) -> Sequence[Message]:
+        """Return messages that have come over a link, with the marks they are to have here.
+
+        Args:
+            messages: The messages.
+            waits_for: Says whether a request of this node waits for an answer at an address.
+        """
+        made: list[Message] | None = None
+        for index, message in enumerate(messages):
             context = message[4]
             if context is None or context.trace is None:
-                text = with_log_mark({}, LogMark(trace, weight=recorder.weight))
-                context = Context(trace=text) if context is None else context._replace(trace=text)
-                marked[at] = message._replace(context=context)
-            at += recorder.left
-        recorder.left = at - count + 1
-        return marked
+                if not self._arrivals or not self._draws(message, waits_for):
+                    continue
+                other = message._replace(context=self.enters(context))
+            elif not _may_be_marked(context.trace) or self._takes(message, waits_for):
+                continue
+            else:
+                other = message._replace(context=_unmarked(context))
+            if made is None:
+                made = list(messages)
+            made[index] = other
+        return messages if made is None else made
+
+    @staticmethod
+    def _draws(message: Message, waits_for: Callable[[Address], bool]) -> bool:
+        """Say whether a message from elsewhere is one that may be sampled here.
+
+        One that goes on from here may be an answer to somebody else, and is left alone.
+        """
+        onward = message[0]
+        return len(onward) == 1 and not waits_for(onward[0])
+
+    def _takes(self, message: Message, waits_for: Callable[[Address], bool]) -> bool:
+        """Say whether the mark of a message from elsewhere is believed."""
+        recorder = self._recorder
+        if recorder.options.sample_rate > 0:
+            onward = message[0]
+            if onward and waits_for(onward[0]):
+                return True  # each request has one answer, so they are bounded by those
+            now = recorder.now()
+            if now >= self._until:
+                self._until = now + 1.0
+                self._left = recorder.options.max_marked_per_second
+            if self._left > 0:
+                self._left -= 1
+                return True
+        self.left_out += mark_of(message[4]) is not None
+        return False
 
     # --- hops -----------------------------------------------------------------------------
 
@@ -258,3 +303,15 @@ def mark_of(context: Context | None) -> LogMark | None:
         return None
     fields = read_tracing(context.trace)
     return None if fields is None else log_mark_of(fields)
+
+
+def _may_be_marked(text: str) -> bool:
+    """Say whether a tracing text may have the log's mark: JSON can write its name with escapes."""
+    return LOG_KEY in text or "\\" in text
+
+
+def _unmarked(context: Context) -> Context:
+    """Return a context without the log's mark, and with all else."""
+    fields = read_tracing(context.trace or "") or {}
+    others = {key: value for key, value in fields.items() if key != LOG_KEY}
+    return context._replace(trace=write_tracing(others) if others else None)

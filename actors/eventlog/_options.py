@@ -47,6 +47,13 @@ class LogOptions:
         max_routes: Route ids in one segment; further ones are recorded as none, and counted.
         max_tagsets: Tag sets in one segment; further ones are recorded as none, and counted.
         max_flows: Flows counted apart in one window; further ones are counted together.
+        sample_arrivals: Whether messages that come over links are sampled too, as those are that
+            are sent here: for a node whose peers keep no log, or its share of a message's hops
+            would be all there is. Only those that end here, and no answers: others may be part
+            of what was not sampled elsewhere.
+        max_marked_per_second: Messages with a mark that are taken from links, each second; the
+            marks of further ones are taken off, and counted. Anybody may write one. With a
+            `sample_rate` of 0 none is taken. Answers to requests of this node always are.
         max_rejects_per_second: Requests that nobody could take which are recorded as events,
             each second; further ones are only counted.
         close_seconds: How long the end waits for the disk. What is not written then is lost, or
@@ -73,6 +80,8 @@ class LogOptions:
     max_routes: int = MAX_ROUTES
     max_tagsets: int = MAX_TAGSETS
     max_flows: int = 65_535
+    sample_arrivals: bool = False
+    max_marked_per_second: int = 1000
     max_rejects_per_second: int = 100
     close_seconds: float = 10.0
 
@@ -108,5 +117,6 @@ _LIMITS: Final = {
     "max_routes": MAX_ROUTES,
     "max_tagsets": MAX_TAGSETS,
     "max_flows": 1 << 24,
+    "max_marked_per_second": _ANY,
     "max_rejects_per_second": _ANY,
 }

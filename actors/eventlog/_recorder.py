@@ -150,6 +150,8 @@ class RecorderStatistics:
         events: Route events, those about the log itself included.
         segments: Segments begun.
         dropped: What did not get into the log, by reason.
+        marks_left_out: Marks of messages that came over links and were not believed: beyond
+            `max_marked_per_second`, or any at a `sample_rate` of 0.
         rejects_left_out: `REJECT` events beyond `max_rejects_per_second`. Flows count them.
         without_number: Times a name, a route or a tag set got no number, as there were as many
             in the segment as may be, or it was too long.
@@ -161,6 +163,7 @@ class RecorderStatistics:
     events: int
     segments: int
     dropped: dict[str, int]
+    marks_left_out: int
     rejects_left_out: int
     without_number: int
     folded: int
@@ -366,11 +369,6 @@ class Recorder:
     def trace_id(self) -> int:
         """Return a new trace id, 64 bits and not 0."""
         return self._ids.getrandbits(64) or 1
-
-    def skip(self, count: int) -> bool:
-        """Pass over so many that could be samples; return whether one of them is to be one."""
-        self.left -= count
-        return self.left <= 0
 
     def gap(self) -> int:
         """Return after how many calls one is sampled: drawn once, not for each."""
@@ -771,6 +769,7 @@ class Recorder:
             events=self._total[2] + len(self._events),
             segments=self._segments,
             dropped=dict(self._dropped),
+            marks_left_out=self.messages.left_out,
             rejects_left_out=self._rejects_left_out,
             without_number=sum(refused),
             folded=self.flows.folded,

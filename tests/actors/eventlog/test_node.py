@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.actors.eventlog.recording import Flowed, Recording
 from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder
 
 RATE_1 = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
+RARELY = LogOptions(Path("nowhere"), "test", sample_rate=1e-9)
 RATE_0 = LogOptions(Path("nowhere"), "test", sample_rate=0.0)
 MARK = with_log_mark({}, LogMark(7, 3))
 
@@ -260,7 +262,7 @@ async def test_an_end_that_got_nothing_says_so() -> None:
 
 
 async def test_a_trace_goes_on_at_the_other_node() -> None:
-    async with recorded("b", RATE_0) as (far, theirs):
+    async with recorded("b", RARELY) as (far, theirs):
         await far.start(Echo, address="echo")
         listener = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
         async with recorded("a") as (near, ours):
@@ -271,22 +273,81 @@ async def test_a_trace_goes_on_at_the_other_node() -> None:
     assert [hop.hop for hop in theirs.hops()] == [1, 2]
 
 
-async def test_messages_that_come_over_a_link_are_sampled() -> None:
-    half = LogOptions(Path("nowhere"), "test", sample_rate=0.5)
-    seen = Recorder()
+async def test_of_a_message_all_hops_are_recorded_or_none() -> None:
+    some = LogOptions(Path("nowhere"), "test", sample_rate=0.05)
+    async with recorded("b", some) as (far, theirs):
+        await far.start(Echo, address="echo")
+        listener = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
+        async with recorded("a", some) as (near, ours):
+            link = await near.connect(listener.uri)
+            for _ in range(2000):
+                await near.request((link, *near.route_of("echo")), b"x")
+    here, there = ours.hops(), theirs.hops()
+    traces = {hop.raw.trace_id for hop in here}
+    # The recorders draw by a fixed seed.
+    assert 60 < len(traces) < 140
+    assert {hop.raw.trace_id for hop in here if hop.outcome == Outcome.RETURN} == traces
+    delivered = [hop for hop in there if hop.outcome == Outcome.DELIVER]
+    assert [hop.dest for hop in delivered] == ["b/0#echo"] * len(traces)
+    assert {hop.raw.trace_id for hop in there} == traces
+    assert abs(sum(hop.raw.weight for hop in delivered) - 2000) < 4 * 20 * 10
+
+
+async def test_arrivals_are_sampled_where_peers_keep_no_log_and_only_those_that_end_here() -> None:
+    half = LogOptions(Path("nowhere"), "test", sample_rate=0.5, sample_arrivals=True)
     async with recorded("b", half) as (far, theirs):
-        await far.start(lambda: seen, address="seen")
-        listener = await far.listen("tcp://127.0.0.1:0", expose=["seen"])
+        await far.start(Echo, address="echo")
+        await far.start(Forwarder, address="by")
+        listener = await far.listen("tcp://127.0.0.1:0", expose=["echo", "by"])
         async with Node("a") as near:
             link = await near.connect(listener.uri)
             for _ in range(400):
-                near.send((link, *near.route_of("seen")), b"x")
-            async with asyncio.timeout(10):
-                while len(seen.messages) < 400:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-    marked = sum(message.context is not None for message in seen.messages)
-    assert 140 < len(theirs.hops()) == marked < 260
-    assert list(crossed(theirs).values()) == [400]
+                await near.request((link, *near.route_of("echo")), b"x")
+            for _ in range(40):
+                await near.request((link, *near.route_of("by => echo")), b"x")
+    ends = Counter(hop.dest for hop in theirs.hops() if hop.outcome == Outcome.DELIVER)
+    assert list(ends) == ["b/0#echo"]
+    assert 140 < ends["b/0#echo"] < 260
+    assert 440 in crossed(theirs).values()
+
+
+async def test_answers_that_were_not_marked_are_not_marked_on_their_way_back() -> None:
+    async with (
+        recorded("a", replace(RATE_1, sample_arrivals=True)) as (near, ours),
+        Node("b") as far,
+    ):
+        await far.start(Echo, address="echo")
+        listener = await far.listen("tcp://127.0.0.1:0", expose=["echo"])
+        link = await near.connect(listener.uri)
+        ours.recorder.left = 1 << 60
+        for _ in range(20):
+            await near.request((link, *near.route_of("echo")), b"x")
+    assert ours.hops() == []
+
+
+@pytest.mark.parametrize(("rate", "believed"), [(0.0, 0), (1e-9, 5)])
+async def test_marks_of_strangers_are_believed_up_to_a_limit(rate: float, believed: int) -> None:
+    options = LogOptions(Path("nowhere"), "test", sample_rate=rate, max_marked_per_second=5)
+    seen = Recorder()
+    other = '{"onward.log": "00000000000000ff-0-9", "traceparent": "x"}'
+    hidden = '{"onward\\u002elog": "00000000000000ff-0-9"}'
+    async with recorded("victim", options) as (victim, made):
+        made.recorder.now = lambda: 1.0  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+        await victim.start(lambda: seen, address="seen")
+        await victim.start(Echo, address="echo")
+        listener = await victim.listen("tcp://127.0.0.1:0", expose=["seen", "echo"])
+        async with Node("stranger") as stranger:
+            link = await stranger.connect(listener.uri)
+            for trace in [other] * 10 + [hidden]:
+                near = Context(trace=trace)
+                stranger.send((link, *stranger.route_of("seen")), b"x", context=near)
+            # Messages on one link come in order.
+            await stranger.request((link, *stranger.route_of("echo")), b"x")
+            await victim.stop_worker("seen")
+    assert len(made.hops()) == believed
+    assert made.recorder.statistics().marks_left_out == 11 - believed
+    left = [message.context.trace for message in seen.messages if message.context][believed:]
+    assert left == [*(['{"traceparent":"x"}'] * (10 - believed)), None]
 
 
 async def test_what_a_link_could_not_send_is_dropped() -> None:
