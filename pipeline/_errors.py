@@ -13,11 +13,14 @@ PipelineError
 │   └── DuplicateBroker   two logs under one name
 ├── TableUnreadable       a routing table cannot be read where it is needed
 ├── BadMethod             a method of choosing that nobody knows
+├── SinkError             rows were not taken: see `onward.pipeline.sink`
 └── LakeError             the lake, or what belongs to it, is not what it should be
     ├── NotALake          something else is in the directory
     ├── NewerLake         a newer version of Onward wrote it
     ├── NoCommit          there is no lake, or nothing was ever written into it
     ├── CheckpointLost    the query's checkpoint is gone, or is older than the lake
+    ├── LakeLost          the lake is older than the checkpoint
+    ├── CheckpointRefused the checkpoint's directory is none
     ├── OtherQuery        lake and checkpoint are not of each other
     ├── DayOpen           a day cannot be compacted yet
     ├── LakeBusy          another process writes it
@@ -31,16 +34,19 @@ one of ours in it.
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Final
 
 __all__ = [
     "BadMethod",
     "BadOption",
     "CheckpointLost",
+    "CheckpointRefused",
     "DayOpen",
     "DuplicateBroker",
     "LakeBusy",
     "LakeError",
+    "LakeLost",
     "LogError",
     "NeedsClassic",
     "NewerLake",
@@ -210,6 +216,28 @@ class CheckpointLost(LakeError):
         )
 
 
+class LakeLost(LakeError):
+    """The lake is older than the checkpoint."""
+
+    def __init__(self, lake: str, checkpoint: str, has: int, follows: int) -> None:
+        had = f"ends with batch {has}" if has >= 0 else "has no batch at all"
+        super().__init__(
+            f"{lake} {had}, but the next one of {checkpoint} is {follows}: the lake was set back, "
+            "or its _commits were deleted. Put it back as it was; or go on with a new checkpoint "
+            "(--rebuild), which adds what the lake does not have of the segments still there"
+        )
+
+
+class CheckpointRefused(LakeError):
+    """The checkpoint's directory is none."""
+
+    def __init__(self, checkpoint: str, reason: str) -> None:
+        super().__init__(
+            f"{checkpoint} is no checkpoint of this lake: {reason}. Name the checkpoint that the "
+            "lake was written with, or a new directory beside the lake; nothing was moved"
+        )
+
+
 class OtherQuery(LakeError):
     """Lake and checkpoint are not of each other."""
 
@@ -251,7 +279,9 @@ class NeedsClassic(LakeError):
         )
 
 
-_OURS: Final = re.compile(r"\bonward\.pipeline\._errors\.(?P<name>\w+): (?P<text>[^\n]+)")
+_OURS: Final = re.compile(
+    r"\b(?P<module>onward\.pipeline\.(?:sink\.)?_errors)\.(?P<name>\w+): (?P<text>[^\n]+)"
+)
 
 
 def known_error(error: BaseException | str) -> PipelineError | None:
@@ -262,7 +292,8 @@ def known_error(error: BaseException | str) -> PipelineError | None:
     if not told:
         return None
     found = told[-1]
-    kind = globals().get(found["name"])
+    # Those of the sink may not be there yet: it is tasks that have raised them.
+    kind = getattr(import_module(found["module"]), found["name"], None)
     if not (isinstance(kind, type) and issubclass(kind, PipelineError)):
         return None
     # Its own arguments are not in the text, which is all that it says.

@@ -48,6 +48,10 @@ def read_json(path: Path) -> dict[str, Any] | None:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise NotALake(str(path.parent), "it is a file, or under one") from None
+    except UnicodeDecodeError:
+        text = ""
     with suppress(ValueError):
         plain = json.loads(text)
         if isinstance(plain, dict):

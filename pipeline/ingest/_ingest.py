@@ -20,11 +20,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .._errors import CheckpointLost, NeedsClassic, known_error
+from .._errors import CheckpointLost, LakeLost, NeedsClassic, known_error
 from ..source import register
 from ._acks import acknowledge
 from ._files import LOCK_SECONDS, locked
-from ._opening import Opened, open_lake
+from ._opening import Opened, check_apart, open_lake
 from ._parts import LakeFiles
 from ._plan import Batch, SegmentRow, plan
 from ._state import LakeState
@@ -115,6 +115,7 @@ def ingest(
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise NeedsClassic("ingest")
     log, lake, checkpoint = log.absolute(), lake.absolute(), checkpoint.absolute()
+    check_apart(log, lake, checkpoint)
     register(spark)
     with locked(lake / "_ingest.lock"):
         opened = open_lake(lake, checkpoint, rebuild=rebuild)
@@ -217,9 +218,12 @@ class _Sink:
         elif number == state.batch + 1:
             with locked(self.files.path / "_write.lock", wait=LOCK_SECONDS):
                 state = self._add(frame.sparkSession, rows, paths, state)
+        elif number > state.batch:
+            raise LakeLost(str(self.files.path), str(self._checkpoint), state.batch, number)
         else:
-            behind = "is older than the lake" if number <= state.batch else "is ahead of the lake"
-            reason = f"{behind}: its next batch is {number}, the lake has {state.batch}"
+            reason = (
+                f"is older than the lake: its next batch is {number}, the lake has {state.batch}"
+            )
             raise CheckpointLost(str(self._checkpoint), str(self.files.path), reason)
         acknowledge(self._log, self._opened.query, state)
         self._tell(f"batch {number}: done")

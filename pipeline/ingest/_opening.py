@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from .._errors import CheckpointLost, NewerLake, NotALake, OtherQuery
+from .._errors import CheckpointLost, CheckpointRefused, NewerLake, NotALake, OtherQuery
 from ._files import read_json, write_json
 from ._lake import FORMAT
 from ._parts import LakeFiles
 
-__all__ = ["Opened", "open_lake"]
+__all__ = ["Opened", "check_apart", "open_lake"]
 
 _LAKE = "_lake.json"
 _CHECKPOINT = "onward.json"
@@ -42,9 +42,10 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
     Args:
         lake: The lake's directory.
         checkpoint: The checkpoint's directory.
-        rebuild: Go on with a new checkpoint, whatever there is; the old one is moved aside.
+        rebuild: Go on with a new checkpoint; the old one, if it is of this lake, is moved aside.
 
     Raises:
+        CheckpointRefused: It is to be rebuilt, and something else is in the directory.
         NotALake: Something else is in the directory.
         NewerLake: A newer version of Onward wrote the lake.
         CheckpointLost: The checkpoint is gone, or is older than the lake.
@@ -53,6 +54,7 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
     plain = _identity(lake)
     state = LakeFiles(lake).state()
     if rebuild:
+        _check_ours(checkpoint, lake, str(plain["id"]))
         _move_aside(checkpoint)
         plain["base"] = state.batch + 1
         write_json(lake / _LAKE, plain)
@@ -73,6 +75,45 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
     if state.batch >= base and not _is_used(checkpoint):
         raise CheckpointLost(str(checkpoint), str(lake), "is empty")
     return Opened(query, base)
+
+
+def check_apart(log: Path, lake: Path, checkpoint: Path) -> None:
+    """Check that none of three directories is a file, or the checkpoint mixed up with another.
+
+    Raises:
+        NotALake: The lake is a file, or under one.
+        CheckpointRefused: The checkpoint is a file, or is, or is in, or has in it, another.
+    """
+    if (file := _file_of(lake)) is not None:
+        raise NotALake(str(lake), f"{file} is a file")
+    if (file := _file_of(checkpoint)) is not None:
+        raise CheckpointRefused(str(checkpoint), f"{file} is a file")
+    ours = checkpoint.resolve()
+    for what, other in (("log", log.resolve()), ("lake", lake.resolve())):
+        if ours == other:
+            raise CheckpointRefused(str(checkpoint), f"it is the {what} itself")
+        if ours.is_relative_to(other):
+            raise CheckpointRefused(str(checkpoint), f"it is inside the {what}, {other}")
+        if other.is_relative_to(ours):
+            raise CheckpointRefused(str(checkpoint), f"the {what} is inside it, {other}")
+
+
+def _file_of(path: Path) -> Path | None:
+    """The first of a path and the folders around it that is there, if it is no folder."""
+    there = next((each for each in (path, *path.parents) if each.exists()), None)
+    return None if there is None or there.is_dir() else there
+
+
+def _check_ours(checkpoint: Path, lake: Path, query: str) -> None:
+    if not checkpoint.exists() or not any(checkpoint.iterdir()):
+        return
+    theirs = read_json(checkpoint / _CHECKPOINT)
+    if theirs is None:
+        raise CheckpointRefused(
+            str(checkpoint), f"there are files in it, and no {_CHECKPOINT} that says whose"
+        )
+    if theirs.get("lake") != query:
+        raise OtherQuery(str(checkpoint), str(lake))
 
 
 def _identity(lake: Path) -> dict[str, Any]:

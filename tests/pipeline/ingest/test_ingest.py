@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 from onward.pipeline import LAKE_TABLES
 from onward.pipeline._errors import (
     CheckpointLost,
+    CheckpointRefused,
     DayOpen,
     DuplicateBroker,
+    LakeLost,
     NeedsClassic,
     NewerSegment,
     SegmentDamaged,
@@ -146,6 +148,30 @@ def test_after_a_lost_checkpoint_nothing_is_lost_and_nothing_twice(place: Place)
     assert (summary.segments, summary.duplicates) == (1, 3)
     assert place.rows("hops") == decoded("hops", truth, more)
     assert place.ingest().batches == 0
+
+
+@pytest.mark.spark
+def test_a_lake_that_was_set_back_is_told_with_what_to_do(place: Place) -> None:
+    truth = write_log(place.log, segments=1)
+    place.ingest()
+    shutil.rmtree(place.path / "_commits")
+    write_log(place.log, segments=1, first_seq=truth.segments[-1].last_seq + 1)
+
+    with pytest.raises(LakeLost, match=r"has no batch at all.*--rebuild"):
+        place.ingest()
+
+    assert place.ingest(rebuild=True).segments == 2
+
+
+@pytest.mark.spark
+def test_a_checkpoint_that_is_the_log_is_refused_before_anything_is_touched(place: Place) -> None:
+    write_log(place.log, segments=1)
+    before = sorted(place.log.rglob("*"))
+    for rebuild in (False, True):
+        with pytest.raises(CheckpointRefused, match="the log itself"):
+            ingest(place.spark, place.log, place.path, place.log, rebuild=rebuild)
+    assert sorted(place.log.rglob("*")) == before
+    assert not place.path.exists()
 
 
 @pytest.mark.spark

@@ -13,6 +13,7 @@ import pytest
 from onward.pipeline._errors import (
     BadOption,
     CheckpointLost,
+    CheckpointRefused,
     LakeBusy,
     NewerLake,
     NoCommit,
@@ -21,7 +22,7 @@ from onward.pipeline._errors import (
 )
 from onward.pipeline.ingest import KEPT_COMMITS, Lake, LakeState
 from onward.pipeline.ingest._files import locked, read_json, write_json
-from onward.pipeline.ingest._opening import open_lake
+from onward.pipeline.ingest._opening import check_apart, open_lake
 from onward.pipeline.ingest._parts import LakeFiles
 
 
@@ -99,6 +100,60 @@ def test_the_checkpoint_of_another_lake_is_refused(tmp_path: Path, lake: Path) -
     with pytest.raises(OtherQuery):
         open_lake(tmp_path / "new-lake", tmp_path / "two", rebuild=False)
     assert not (tmp_path / "new-lake").exists()
+
+
+def test_rebuilding_moves_nothing_but_a_checkpoint_of_the_lake(
+    tmp_path: Path, lake: Path, checkpoint: Path
+) -> None:
+    begin(lake, checkpoint)
+    begin(tmp_path / "other-lake", tmp_path / "other")
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("much work")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(CheckpointRefused, match="there are files in it"):
+        open_lake(lake, precious, rebuild=True)
+    with pytest.raises(OtherQuery):
+        open_lake(lake, tmp_path / "other", rebuild=True)
+    assert sorted(tmp_path.iterdir()) == before
+    assert open_lake(lake, checkpoint, rebuild=False).base == 0
+
+    (tmp_path / "empty").mkdir()
+    assert open_lake(lake, tmp_path / "empty", rebuild=True).base == 1
+    assert open_lake(lake, tmp_path / "new", rebuild=True).base == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("log", "it is the log itself"),
+        ("log/b1", "it is inside the log"),
+        ("data/lake", "it is the lake itself"),
+        ("data/lake/checkpoint", "it is inside the lake"),
+        ("data", "the lake is inside it"),
+        ("link", "it is the lake itself"),
+        ("file", "file is a file"),
+        ("file/below", "file is a file"),
+    ],
+)
+def test_a_checkpoint_is_apart_from_log_and_lake(where: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "log" / "b1").mkdir(parents=True)
+    (tmp_path / "data" / "lake").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "data" / "lake")
+    (tmp_path / "file").write_text("much work")
+    log, lake = tmp_path / "log", tmp_path / "data" / "lake"
+    with pytest.raises(CheckpointRefused, match=said):
+        check_apart(log, lake, tmp_path / where)
+    check_apart(log, lake, tmp_path / "data" / "checkpoint")
+
+
+@pytest.mark.parametrize("where", ["file", "file/below"])
+def test_a_file_is_no_lake(where: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("much work")
+    with pytest.raises(NotALake, match="file is a file"):
+        check_apart(tmp_path / "log", tmp_path / where, tmp_path / "checkpoint")
+    with pytest.raises(NotALake, match="it is a file"):
+        Lake(tmp_path / where).state()
 
 
 def test_a_directory_with_other_things_is_no_lake(lake: Path, checkpoint: Path) -> None:
