@@ -210,7 +210,7 @@ def _latency(sources: Sources) -> Latency:
         sf.floor(sf.unix_seconds("minute") / (interval * 60)) * (interval * 60)
     )
     over_time = _quantiles(sources, drawn, start)
-    all_day = _quantiles(sources, drawn, sf.date_trunc("day", "minute"))
+    all_day = _quantiles(sources, drawn, sf.lit(ends.first))
     day = {row.dest_node: row for row in all_day}
     name = sources.names.nodes(dests, none="(to several)")
     return Latency(

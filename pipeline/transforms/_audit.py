@@ -9,16 +9,20 @@ In one window neither need hold: what is taken in one window ends in a later one
 `duplicated` are running totals, from the first window there is to the end of the row's, and those
 of the last window are what counts. They are kept for each kind of request and each run of a
 broker, where they cannot make up for one another, and then added up.
+
+Where a day ends there is always something in hand. What comes after it tells what has become of
+it: of what is in hand at midnight no more can be lost than what is open at any later time.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from ._columns import is_asked, is_outcome, total_where, with_columns_of
+from ._columns import is_asked, is_outcome, start_of, total_where, with_columns_of
 
 __all__ = ["AUDIT_SECONDS", "audit", "audit_totals"]
 
@@ -37,7 +41,10 @@ _ROW: Final = ("window_start", "src", "dst")
 
 
 def audit(
-    flows: DataFrame, nodes: DataFrame | None = None, window_seconds: int = AUDIT_SECONDS
+    flows: DataFrame,
+    nodes: DataFrame | None = None,
+    window_seconds: int = AUDIT_SECONDS,
+    until: datetime | None = None,
 ) -> DataFrame:
     """Set what was taken against what became of it.
 
@@ -56,6 +63,9 @@ def audit(
             hand. What was in hand at its start shows as duplicated, at its end as missing.
         nodes: The table `dim_node`, for the names of links; without it they are numbers in hex.
         window_seconds: How long a window is; a flow counts in the one it began in.
+        until: Return the windows that begin before this. Flows from then on do not count as sent or
+            ended; what they show to have ended of what was in hand in a series' last window before
+            is neither missing nor duplicated there.
 
     Returns:
         The report `audit`. The counts are those of the window; `missing` and `duplicated` are
@@ -66,11 +76,9 @@ def audit(
     """
     if window_seconds < 1:
         raise ValueError(f"window_seconds is {window_seconds}: it has to be at least 1")
-    second = sf.unix_seconds("window_start")
-    begin = sf.timestamp_seconds(second - sf.pmod(second, sf.lit(window_seconds)))
-    windows = flows.withColumn("window_start", begin)
+    windows = flows.withColumn("window_start", start_of("window_start", window_seconds))
     counts = _brokers(windows).unionByName(_links(windows, nodes))
-    return with_columns_of(_balanced(counts), "audit")
+    return with_columns_of(_balanced(counts, until), "audit")
 
 
 def _brokers(flows: DataFrame) -> DataFrame:
@@ -142,7 +150,7 @@ def _links(flows: DataFrame, nodes: DataFrame | None) -> DataFrame:
     )
 
 
-def _balanced(counts: DataFrame) -> DataFrame:
+def _balanced(counts: DataFrame, until: datetime | None) -> DataFrame:
     """Add up what is open in each series, and then the series of a row, window by window.
 
     A series has no row for a window in which nothing was counted. What it adds to the total is
@@ -150,6 +158,8 @@ def _balanced(counts: DataFrame) -> DataFrame:
     """
     so_far = Window.partitionBy("src", "dst", "series").orderBy("window_start")
     running = counts.withColumn("running", sf.sum("open").over(so_far))
+    if until is not None:
+        running = _settled(running, until)
     missing = sf.greatest(sf.col("running"), sf.lit(0))
     duplicated = sf.greatest(-sf.col("running"), sf.lit(0))
     changes = (
@@ -165,6 +175,24 @@ def _balanced(counts: DataFrame) -> DataFrame:
         *_COUNTED,
         sf.sum("m").over(rows).alias("missing"),
         sf.sum("d").over(rows).alias("duplicated"),
+    )
+
+
+def _settled(running: DataFrame, until: datetime) -> DataFrame:
+    """Leave the windows before a time; the last of each series knows what came after."""
+    series = Window.partitionBy("src", "dst", "series").orderBy("window_start")
+    later = series.rowsBetween(0, Window.unboundedFollowing)
+    is_before = sf.col("window_start") < sf.lit(until)
+    is_last = sf.coalesce(sf.lead("window_start").over(series) >= sf.lit(until), sf.lit(True))
+    least, most = sf.min("running").over(later), sf.max("running").over(later)
+    settled = sf.when(sf.col("running") > 0, sf.greatest(least, sf.lit(0))).otherwise(
+        sf.least(most, sf.lit(0))
+    )
+    return (
+        running.withColumn("settled", sf.when(is_last, settled).otherwise(sf.col("running")))
+        .filter(is_before)
+        .withColumn("running", sf.col("settled"))
+        .drop("settled")
     )
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "is_asked",
     "is_outcome",
     "minute_of",
+    "start_of",
     "total_where",
     "with_columns_of",
 ]
@@ -50,14 +51,23 @@ def total_where(condition: Column, column: str) -> Column:
     return sf.sum(sf.when(condition, sf.col(column)).otherwise(0))
 
 
+def start_of(column: str, seconds: int) -> Column:
+    """Return when so many seconds began that a time is in, counted in UTC.
+
+    `date_trunc` would count in the session's time zone, and there are some with half hours.
+    """
+    second = sf.unix_seconds(column)
+    return sf.timestamp_seconds(second - sf.pmod(second, sf.lit(seconds)))
+
+
 def minute_of(column: str) -> Column:
     """Return the start of the minute that a time is in."""
-    return sf.date_trunc("minute", sf.col(column))
+    return start_of(column, 60)
 
 
 def hour_of(column: str) -> Column:
-    """Return the start of the hour that a time is in."""
-    return sf.date_trunc("hour", sf.col(column))
+    """Return the start of the hour, UTC, that a time is in."""
+    return start_of(column, 3600)
 
 
 def with_columns_of(frame: DataFrame, report: str) -> DataFrame:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
 
 from pyspark.sql import DataFrame, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from ._columns import is_outcome, minute_of, with_columns_of
+from ._columns import is_outcome, minute_of, start_of, with_columns_of
 from ._histogram import bucket_column, with_quantiles
 
 __all__ = ["latency_histogram", "latency_quantiles", "merge_latency"]
+
+_SECONDS: Final[Mapping[str, int]] = MappingProxyType({"minute": 60, "hour": 3_600, "day": 86_400})
 
 
 def latency_histogram(hops: DataFrame) -> DataFrame:
@@ -50,13 +54,13 @@ def merge_latency(
 
     Args:
         histogram: The report `latency_hist`.
-        unit: Over what.
+        unit: Over what; a day is UTC.
 
     Returns:
         The same columns; `minute` is the start of the unit.
     """
     merged = (
-        histogram.withColumn("minute", sf.date_trunc(unit, sf.col("minute")))
+        histogram.withColumn("minute", start_of("minute", _SECONDS[unit]))
         .groupBy("minute", "dest_node", "tagset_id", "bucket")
         .agg(sf.sum("n").alias("n"))
     )

@@ -4,10 +4,14 @@ Each hop of a message was recorded where it happened, with its depth: how many h
 before it. All hops of a trace come to one place by a single exchange, are cut down to distinct
 places there, so that a trace id used again and again cannot grow without end, and are put in the
 order of their depth. Clocks of different nodes are not compared for that.
+
+A message belongs to the day of its first hop. So hops of some minutes before and after a day are
+read along with its own, and what is cut off at either end is not judged.
 """
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, functions as sf
@@ -16,7 +20,26 @@ from ...protocol.eventlog import Kind, Outcome
 from ._columns import with_columns_of
 from ._histogram import bucket_column, with_quantiles
 
-__all__ = ["MAX_PATH", "MAX_PATHS", "MAX_PLACES", "path_anomalies", "paths"]
+__all__ = [
+    "LOOK_AROUND",
+    "MAX_PATH",
+    "MAX_PATHS",
+    "MAX_PLACES",
+    "SETTLED",
+    "TEMPORARY",
+    "path_anomalies",
+    "paths",
+]
+
+LOOK_AROUND: Final = timedelta(minutes=5)
+"""How far before and after a day hops are read, for messages under way at midnight."""
+
+SETTLED: Final = timedelta(seconds=10)
+"""A message whose last hop is nearer to the end of what is known may still be under way."""
+
+TEMPORARY: Final = r"^(.*/)(?:[0-9]+#)?[0-9a-f]{32,}$"
+"""Names of workers whose address is 32 or more hexadecimal digits: what `random_address` makes for
+a mailbox that waits for one answer, or a child without a name. All of a node are one place."""
 
 MAX_PATH: Final = 64
 """Places of a path that are shown, from its start."""
@@ -31,7 +54,13 @@ _LAST_DEPTH: Final = 255
 """Deeper hops are recorded as this."""
 
 
-def paths(hops: DataFrame, top: int = 1_000) -> DataFrame:
+def paths(
+    hops: DataFrame,
+    top: int = 1_000,
+    *,
+    nodes: DataFrame | None = None,
+    between: tuple[datetime, datetime] | None = None,
+) -> DataFrame:
     """Tell which ways messages took, how many each, and how long it took them.
 
     A path is the workers that had the message in hand, there and back, by the depth of their
@@ -42,6 +71,10 @@ def paths(hops: DataFrame, top: int = 1_000) -> DataFrame:
         hops: The table `hops`. Only messages to workers count: what a broker is asked takes one
             step, which is in the traffic matrix.
         top: How many paths: those that most messages took. At most `MAX_PATHS`.
+        nodes: The table `dim_node`. With it temporary addresses (`TEMPORARY`) of one node are one
+            place, that which was seen first; without it each is another.
+        between: Messages whose first hop is from the one time until before the other. Give hops
+            from `LOOK_AROUND` before to `LOOK_AROUND` after. All messages by default.
 
     Returns:
         The report `paths`: `traces` adds up weights; `p95_us` is off by at most `MAX_ERROR`.
@@ -52,14 +85,20 @@ def paths(hops: DataFrame, top: int = 1_000) -> DataFrame:
     if not 1 <= top <= MAX_PATHS:
         raise ValueError(f"top is {top}: it has to be from 1 to {MAX_PATHS}")
     took = sf.col("ended") - sf.col("began")
-    counted = _stitched(hops).select(
+    counted = _stitched(hops, nodes, between).select(
         _path().alias("path"), bucket_column(took).alias("bucket"), sf.col("weight").alias("n")
     )
     read = with_quantiles(counted, ("path",), p95_us=0.95).withColumnRenamed("n", "traces")
     return with_columns_of(read.orderBy(sf.desc("traces"), "path").limit(top), "paths")
 
 
-def path_anomalies(hops: DataFrame) -> DataFrame:
+def path_anomalies(
+    hops: DataFrame,
+    *,
+    nodes: DataFrame | None = None,
+    between: tuple[datetime, datetime] | None = None,
+    known_until: datetime | None = None,
+) -> DataFrame:
     """Name the messages whose way was not as it should be.
 
     - `loop`: on its way there, up to the first worker it ended at, it came to one worker
@@ -71,14 +110,22 @@ def path_anomalies(hops: DataFrame) -> DataFrame:
 
     Args:
         hops: The table `hops`.
+        nodes: As for `paths`; loops are looked for between workers as they are.
+        between: As for `paths`.
+        known_until: Until when all logs are known. A message whose last hop is less than `SETTLED`
+            before is no black hole: what follows is not there yet. By default all are judged.
 
     Returns:
         The report `path_anomalies`: a row for each trace and kind.
     """
-    stitched = _stitched(hops)
+    stitched = _stitched(hops, nodes, between)
+    lost = _is_black_hole()
+    if known_until is not None:
+        lost = lost & (sf.col("ended") <= sf.unix_micros(sf.lit(known_until - SETTLED)))
     order = stitched.select(
         "trace_id",
         "places",
+        "ended",
         _path().alias("path"),
         sf.transform(sf.col("places"), lambda place: place["depth"]).alias("depths"),
         sf.sort_array(_dests(sf.col("places"))).alias("workers"),
@@ -87,7 +134,7 @@ def path_anomalies(hops: DataFrame) -> DataFrame:
     kinds = sf.array_compact(
         sf.array(
             sf.when(_is_loop(), sf.lit("loop")),
-            sf.when(_is_black_hole(), sf.lit("black_hole")),
+            sf.when(lost, sf.lit("black_hole")),
             sf.when(_is_asymmetric(), sf.lit("return_asymmetry")),
         )
     )
@@ -95,12 +142,19 @@ def path_anomalies(hops: DataFrame) -> DataFrame:
     return with_columns_of(told, "path_anomalies")
 
 
-def _stitched(hops: DataFrame) -> DataFrame:
+def _stitched(
+    hops: DataFrame, nodes: DataFrame | None, between: tuple[datetime, datetime] | None
+) -> DataFrame:
     """Return a row for each trace: its places in order, when it began and ended, its weight.
 
-    A place is (`depth`, `dest`, `outcomes`, `log`): a worker at a depth, the outcomes there as a
-    set of bits, and the hash of the log that says so.
+    A place is (`depth`, `dest`, `outcomes`, `log`, `shown`): a worker at a depth, the outcomes
+    there as a set of bits, the hash of the log that says so, and what the worker is shown as.
     """
+    if nodes is not None:
+        hops = hops.join(_temporary(nodes), hops["dest_node"] == sf.col("temporary"), "left")
+        shown = sf.coalesce("stands_for", "dest_node")
+    else:
+        shown = sf.col("dest_node")
     ended = sf.unix_micros("ts")
     places = (
         # What workers handle asks for no tags; a message to a tag query is a request.
@@ -109,6 +163,7 @@ def _stitched(hops: DataFrame) -> DataFrame:
             "trace_id",
             sf.col("hop").alias("depth"),
             sf.col("dest_node").alias("dest"),
+            shown.alias("shown"),
             sf.call_function("shiftleft", sf.lit(1), sf.col("outcome").cast("int")).alias(
                 "outcome"
             ),
@@ -123,23 +178,57 @@ def _stitched(hops: DataFrame) -> DataFrame:
         .agg(
             sf.bit_or("outcome").alias("outcomes"),
             sf.max("log").alias("log"),
+            sf.min("shown").alias("shown"),
+            sf.min("ended").alias("first"),
             sf.min("began").alias("began"),
             sf.max("ended").alias("ended"),
             sf.max("weight").alias("weight"),
         )
     )
     by_depth = Window.partitionBy("trace_id").orderBy("depth", "dest")
-    return (
+    stitched = (
         places.withColumn("rank", sf.row_number().over(by_depth))
         .filter(sf.col("rank") <= MAX_PLACES)
         .groupBy("trace_id")
         .agg(
-            sf.collect_list(sf.struct("depth", "dest", "outcomes", "log")).alias("places"),
+            sf.collect_list(sf.struct("depth", "dest", "outcomes", "log", "shown")).alias("places"),
+            sf.min("first").alias("first"),
             sf.min("began").alias("began"),
             sf.max("ended").alias("ended"),
             sf.max("weight").alias("weight"),
         )
         .withColumn("places", sf.sort_array("places"))
+    )
+    return stitched if between is None else stitched.filter(_began_between(*between))
+
+
+def _began_between(begin: datetime, end: datetime) -> Column:
+    """Tell the messages of a day.
+
+    One that began before is of the day before, unless it goes on for longer than that day looks
+    ahead: a trace id that is used again and again belongs to each day.
+    """
+
+    def at(moment: datetime) -> Column:
+        return sf.unix_micros(sf.lit(moment))
+
+    first, last = sf.col("first"), sf.col("ended")
+    return (first < at(end)) & ((first >= at(begin)) | (last >= at(begin + LOOK_AROUND)))
+
+
+def _temporary(nodes: DataFrame) -> DataFrame:
+    """Return temporary addresses, and for each the first of its node, which stands for all."""
+    named = nodes.filter(sf.col("name").rlike(TEMPORARY)).select(
+        sf.col("node").alias("temporary"),
+        sf.regexp_extract("name", TEMPORARY, 1).alias("of"),
+        "first_seen",
+    )
+    first = sf.min(sf.struct("first_seen", "temporary")).over(Window.partitionBy("of"))
+    # One row for each, also where a name came from several logs.
+    return (
+        named.groupBy("temporary", "of")
+        .agg(sf.min("first_seen").alias("first_seen"))
+        .select("temporary", first["temporary"].alias("stands_for"))
     )
 
 
@@ -157,7 +246,8 @@ def _dests(places: Column) -> Column:
 
 
 def _path() -> Column:
-    return sf.slice(_dests(sf.col("places")), 1, MAX_PATH)
+    with_worker = sf.filter(sf.col("places"), lambda place: place["dest"] != 0)
+    return sf.slice(sf.transform(with_worker, lambda place: place["shown"]), 1, MAX_PATH)
 
 
 def _is_loop() -> Column:

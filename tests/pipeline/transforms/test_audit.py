@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from onward.pipeline.transforms import audit, audit_totals
+from onward.pipeline.transforms import audit, audit_totals, traffic_matrix, unroutable
 from onward.protocol.eventlog import Kind, Outcome, name_id
 from tests.pipeline.transforms.rows import flow, frame
 from tests.support.traffic import SECOND, START, Row, time_of
@@ -153,3 +153,60 @@ def test_windows_are_as_long_as_asked_for(spark: SparkSession) -> None:
     ]
     with pytest.raises(ValueError, match="at least 1"):
         audit(flows, window_seconds=0)
+
+
+def test_what_is_in_hand_at_the_end_of_a_day_is_settled_by_what_comes_after(
+    spark: SparkSession,
+) -> None:
+    flows = frame(
+        spark,
+        "flows",
+        [
+            flow(Outcome.RECEIVED, 50, 10),
+            flow(Outcome.DELIVER, 50, 7),
+            # After the end: two have ended, and others are taken.
+            flow(Outcome.DELIVER, 60, 2),
+            flow(Outcome.RECEIVED, 120, 4),
+            # Another run, of which nothing more is known.
+            flow(Outcome.RECEIVED, 50, 5, epoch=2),
+        ],
+    )
+    until = time_of(START + 60 * SECOND)
+
+    made = audit(flows, until=until).collect()
+
+    assert [(row.sent, row.delivered, row.missing, row.duplicated) for row in made] == [
+        (15, 7, 1 + 5, 0)
+    ]
+
+
+def test_what_ended_in_the_day_and_was_counted_as_taken_after_it_is_settled_too(
+    spark: SparkSession,
+) -> None:
+    # The clocks of a link's two ends differ.
+    flows = frame(
+        spark, "flows", [link(Outcome.RECEIVED, 59, 3, "b"), link(Outcome.FORWARD, 61, 3, "a")]
+    )
+    made = audit(flows, until=time_of(START + 60 * SECOND)).collect()
+    assert [(row.missing, row.duplicated) for row in made] == [(0, 0)]
+
+
+def test_reports_are_of_utc_hours_and_minutes_wherever_the_session_is(spark: SparkSession) -> None:
+    kolkata = spark.newSession()
+    kolkata.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    flows = [flow(Outcome.UNROUTABLE, 600), flow(Outcome.RECEIVED, 3000)]
+
+    def starts(session: SparkSession) -> set[object]:
+        made = frame(session, "flows", flows)
+        return {
+            *(row.minute for row in traffic_matrix(made).collect()),
+            *(row.window_start for row in audit(made).collect()),
+            *(
+                row.hour
+                for row in unroutable(
+                    made, frame(session, "dim_tagset", []), frame(session, "route_events", [])
+                ).collect()
+            ),
+        }
+
+    assert starts(kolkata) == starts(spark)

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from onward.pipeline.transforms import MAX_PATH, MAX_PATHS, MAX_PLACES, path_anomalies, paths
 from onward.protocol.eventlog import Kind, Outcome
 from tests.pipeline.transforms.rows import frame, hop
-from tests.support.traffic import Row
+from tests.support.traffic import SECOND, START, Row, time_of
 
 pytestmark = pytest.mark.spark
 
@@ -110,3 +110,56 @@ def test_there_is_a_limit_to_paths(spark: SparkSession) -> None:
     for top in (0, MAX_PATHS + 1):
         with pytest.raises(ValueError, match=f"from 1 to {MAX_PATHS}"):
             paths(hops, top)
+
+
+def test_a_message_under_way_at_midnight_is_of_the_day_it_began_in(spark: SparkSession) -> None:
+    rows = [
+        # Midnight is 100 s after the start.
+        hop(1, 0, 1, FORWARD, at=99.95),
+        hop(1, 1, 2, DELIVER, at=100.05),
+        hop(2, 0, 1, FORWARD, at=99.9),
+        hop(3, 0, 3, DELIVER, at=100.2),
+    ]
+    hops = frame(spark, "hops", rows)
+    start, midnight, end = (time_of(START + at * SECOND) for at in (0, 100, 500))
+
+    before, after = (start, midnight), (midnight, end)
+    assert {tuple(row.path) for row in paths(hops, between=before).collect()} == {(1, 2), (1,)}
+    assert {tuple(row.path) for row in paths(hops, between=after).collect()} == {(3,)}
+    wrong = path_anomalies(hops, between=before, known_until=end).collect()
+    assert [(row.trace_id, row.kind) for row in wrong] == [(2, "black_hole")]
+    assert path_anomalies(hops, between=after, known_until=end).count() == 0
+
+
+def test_a_message_at_the_end_of_what_is_known_is_not_judged(spark: SparkSession) -> None:
+    hops = frame(spark, "hops", [hop(1, 0, 1, FORWARD, at=5)])
+    for seconds, lost in ((14, 0), (15, 1)):
+        known = time_of(START + seconds * SECOND)
+        assert path_anomalies(hops, known_until=known).count() == lost
+
+
+def test_a_trace_id_that_is_used_for_ever_belongs_to_each_day(spark: SparkSession) -> None:
+    hops = frame(spark, "hops", [hop(1, 0, 1, DELIVER, at=at) for at in (0, 100, 500)])
+    days = [
+        (time_of(START + begin * SECOND), time_of(START + (begin + 100) * SECOND))
+        for begin in (0, 100)
+    ]
+    assert [paths(hops, between=day).count() for day in days] == [1, 1]
+
+
+def test_temporary_addresses_of_a_node_are_one_place_in_a_path_and_no_loop(
+    spark: SparkSession,
+) -> None:
+    names = {1: "near/relay", 2: f"near/0#{'ab' * 16}", 3: f"near/0#{'cd' * 16}", 4: "near/abcd"}
+    seen = {1: 0, 2: 2, 3: 1, 4: 0}
+    nodes = [(node, name, time_of(START + seen[node])) for node, name in names.items()]
+    # Of two logs.
+    nodes += nodes[1:3]
+    rows = [*chain(7, [1, 4, 2], RETURN), *chain(8, [1, 4, 3], RETURN)]
+    rows += chain(9, [2, 1, 3], RETURN)
+    hops, known = frame(spark, "hops", rows), frame(spark, "dim_node", nodes)
+
+    found = {tuple(row.path): row.traces for row in paths(hops, nodes=known).collect()}
+
+    assert found == {(1, 4, 3): 2, (3, 1, 3): 1}
+    assert path_anomalies(hops, nodes=known).filter("kind = 'loop'").count() == 0
