@@ -21,9 +21,19 @@ from ._histogram import (
     bucket_column,
     bucket_of,
 )
+from ._holes import MAX_REASONS, log_holes
 from ._latency import latency_histogram, latency_quantiles, merge_latency
 from ._objectives import MAX_OBJECTIVES, Objective, slo_burn
-from ._paths import MAX_PATH, MAX_PATHS, MAX_PLACES, path_anomalies, paths
+from ._paths import (
+    LOOK_AROUND,
+    MAX_PATH,
+    MAX_PATHS,
+    MAX_PLACES,
+    SETTLED,
+    TEMPORARY,
+    path_anomalies,
+    paths,
+)
 from ._shards import MAX_HOT_KEYS, hot_keys, shard_load
 from ._traffic import traffic_matrix
 from ._unroutable import MAX_CANDIDATES, MAX_SEARCHED, unroutable
@@ -31,6 +41,7 @@ from ._unroutable import MAX_CANDIDATES, MAX_SEARCHED, unroutable
 __all__ = [
     "AUDIT_SECONDS",
     "FLAP_SECONDS",
+    "LOOK_AROUND",
     "MAX_CANDIDATES",
     "MAX_ERROR",
     "MAX_HOT_KEYS",
@@ -39,7 +50,10 @@ __all__ = [
     "MAX_PATH",
     "MAX_PATHS",
     "MAX_PLACES",
+    "MAX_REASONS",
     "MAX_SEARCHED",
+    "SETTLED",
+    "TEMPORARY",
     "Objective",
     "audit",
     "audit_totals",
@@ -49,6 +63,7 @@ __all__ = [
     "hot_keys",
     "latency_histogram",
     "latency_quantiles",
+    "log_holes",
     "merge_latency",
     "path_anomalies",
     "paths",
