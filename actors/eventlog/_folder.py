@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...protocol.eventlog import (
     LOG_ID_SIZE,
@@ -42,7 +42,7 @@ from ._counts import Counts
 from ._errors import LogInUse
 from ._files import FileInfo, Files
 
-__all__ = ["LogFolder"]
+__all__ = ["LeftOpen", "LogFolder"]
 
 _logger: Final = logging.getLogger("onward.actors.eventlog")
 
@@ -52,6 +52,10 @@ _LOG: Final = "log"
 _EPOCH: Final = "epoch"
 _NEW: Final = ".new"
 _MAX_EPOCH_TEXT: Final = 20
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+
+MAX_UNFINISHED: Final = 64
+"""Most files of earlier runs that are told of; there is more than one only if starts failed."""
 
 
 def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
@@ -62,6 +66,25 @@ def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
         return parse_segment_name(name)
     except EventLogError:
         return None
+
+
+class LeftOpen(NamedTuple):
+    """What an earlier run left: it did not end, but was ended.
+
+    Attributes:
+        epoch: Which run.
+        lost: Bytes at the end of its last segment of which no block could be made.
+        aside: What its file is called now if it was set aside whole; else empty.
+    """
+
+    epoch: int
+    lost: int
+    aside: str
+
+
+def is_full(error: OSError) -> bool:
+    """Say whether it is the disk that fails, which may pass, and not the folder that is wrong."""
+    return error.errno in _FULL
 
 
 class LogFolder:
@@ -86,30 +109,77 @@ class LogFolder:
         self._count = count
         self._random = random
         self._lock: int | None = None
+        self._identity_stored = False
+        self._alone = True
+        """Whether nobody else can have had the folder since the epoch was chosen."""
+        self.settled = False
+        """Whether the epoch has begun: see `settle`."""
         self.log_id = b""
         self.epoch = 0
+        self.unfinished: dict[str, LeftOpen] = {}
+        """What earlier runs had left open, until somebody takes it out to tell it."""
 
     # --- taking hold of it ----------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the folder, seal what an earlier run left open, and begin an epoch.
+        """Take the folder, and choose identity and epoch; nothing is written: see `settle`.
+
+        If there is no room for so much as the folder or its lock, it is taken later: `check`
+        says that it is not there.
 
         Raises:
             LogInUse: Another process has it.
             OSError: It cannot be done; the folder is let go.
         """
-        self._files.make_folder(self.path)
-        self._lock = self._files.lock(self.path / _LOCK)
+        self.settled = self._identity_stored = False
         try:
-            found = self._files.list(self.path)
+            self._files.make_folder(self.path)
+            self._lock = self._files.lock(self.path / _LOCK)
+        except OSError as error:
+            if not is_full(error):
+                raise
+        self._alone = self._lock is not None
+        try:
+            found = self._look()
             self.log_id = self._identity(found)
-            # First: what is sealed later must sort behind it.
-            self._recover(found)
             self.epoch = self._next_epoch(found)
-            self._store(_EPOCH, str(self.epoch).encode())
         except BaseException:
             self.close()
             raise
+
+    def settle(self) -> None:
+        """Seal what an earlier run left open, and begin the epoch; once that is done, nothing.
+
+        Raises:
+            LogInUse: Another process had the folder before it could be taken.
+            OSError: It cannot be done; it may be tried again.
+        """
+        if self.settled:
+            return
+        found = self._files.list(self.path)
+        if not self._alone and self._next_epoch(found) != self.epoch:
+            raise LogInUse(str(self.path))
+        self._alone = True
+        if not self._identity_stored:
+            self._store(_LOG, self.log_id)
+            self._identity_stored = True
+        # First: what is sealed later must sort behind it.
+        self._recover(found)
+        self._store(_EPOCH, str(self.epoch).encode())
+        self.settled = True
+
+    @property
+    def held(self) -> bool:
+        """Whether the folder is taken."""
+        return self._lock is not None
+
+    def _look(self) -> list[FileInfo]:
+        try:
+            return self._files.list(self.path)
+        except FileNotFoundError:
+            if self._lock is not None:
+                raise
+            return []
 
     def check(self) -> None:
         """Check that the folder is still the one that was taken.
@@ -135,8 +205,9 @@ class LogFolder:
             names = {info.name for info in self._files.list(self.path)}
             if _LOG in names and self._files.read(self.path / _LOG) != self.log_id:
                 raise LogInUse(str(self.path))
-            self._store(_EPOCH, str(self.epoch).encode())
-            self._store(_LOG, self.log_id)
+            if self.settled:
+                self._store(_EPOCH, str(self.epoch).encode())
+                self._store(_LOG, self.log_id)
         except BaseException:
             self.close()
             raise
@@ -162,11 +233,10 @@ class LogFolder:
         if any(info.name == _LOG for info in found):
             log_id = self._files.read(self.path / _LOG)
             if len(log_id) == LOG_ID_SIZE:
+                self._identity_stored = True
                 return log_id
             _logger.warning("%s: the file %s is damaged, and made again", self.path, _LOG)
-        log_id = self._identity_of_segments(found) or self._random(LOG_ID_SIZE)
-        self._store(_LOG, log_id)
-        return log_id
+        return self._identity_of_segments(found) or self._random(LOG_ID_SIZE)
 
     def _identity_of_segments(self, found: list[FileInfo]) -> bytes | None:
         for name in sorted((info.name for info in found), reverse=True):
@@ -223,8 +293,11 @@ class LogFolder:
                 or path.with_suffix(SEALED).name in names
             ):
                 reason = recovered.reason or "it is not of this log, or is there already"
-                self.set_aside(path, reason)
+                aside = self.set_aside(path, reason)
+                self._found_open(name, LeftOpen(segment[0], 0, aside))
                 continue
+            # Before, and by name: if the disk fails amid, it may not look so next time.
+            self._found_open(name, LeftOpen(segment[0], recovered.lost, ""))
             self.complete(path, recovered)
             self._count.recovered += 1
             self._count.recovered_lost_bytes += recovered.lost
@@ -236,8 +309,15 @@ class LogFolder:
                     recovered.reason,
                 )
 
-    def set_aside(self, path: Path, reason: str) -> None:
+    def _found_open(self, name: str, left: LeftOpen) -> None:
+        if len(self.unfinished) < MAX_UNFINISHED:
+            self.unfinished[name] = left
+
+    def set_aside(self, path: Path, reason: str) -> str:
         """Rename a file that cannot be read, for a person to look at, and say so.
+
+        Returns:
+            What it is called now.
 
         Raises:
             OSError: It cannot be done.
@@ -251,6 +331,7 @@ class LogFolder:
         self._files.fsync_folder(self.path)
         self._count.bad += 1
         _logger.error("%s: set aside as %s: %s", self.path, name, shown(reason))
+        return name
 
     def complete(
         self, path: Path, recovered: Recovered, *, last_seq: int = 0, ended_us: int | None = None

@@ -1,5 +1,10 @@
 """Deletes segments that are too old or too many, those that were read before the others.
 
+A clock that is set wrong must not delete a log, so age is time that has passed while the log was
+kept, by a clock that nobody sets. How old the segments are that a start finds is told by the
+times of their files, up to that of the newest or the wall clock, whichever is earlier: it takes
+both to be wrong. So the time in which nobody wrote the log counts from the next start on.
+
 Who reads a log says how far in `.acks/<reader>.json`: `{"segment": "<name of a file>"}`. As
 segments are read in the order of their names, the oldest are those that were read. The newest
 sealed segment stays in any case: it says what the log is, and where it has come to.
@@ -12,11 +17,11 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from ...protocol.eventlog import SEALED
 from ._counts import Counts
-from ._files import FileInfo, Files
+from ._files import Files
 from ._folder import LogFolder, segment_of
 from ._options import LogOptions
 
@@ -29,6 +34,14 @@ MAX_ACKS: Final = 256
 """Most readers whose acknowledgements are looked at; the first by name."""
 
 
+class _Kept(NamedTuple):
+    """A sealed segment, and when it was that, by the clock that nobody sets."""
+
+    name: str
+    size: int
+    since: float
+
+
 class Janitor:
     """Keeps a log within its limits of bytes and age.
 
@@ -37,7 +50,8 @@ class Janitor:
         folder: The log's folder, opened.
         options: The limits.
         count: Where to count.
-        wall_clock: What tells the time, in seconds since the Unix epoch.
+        clock: What tells the time, in seconds; nobody sets it.
+        wall_clock: What tells the time, in seconds since the Unix epoch. Looked at once.
     """
 
     def __init__(
@@ -46,6 +60,7 @@ class Janitor:
         folder: LogFolder,
         options: LogOptions,
         count: Counts,
+        clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
         self._files = files
@@ -53,8 +68,9 @@ class Janitor:
         self._max_bytes = options.max_bytes
         self._max_age = options.max_age_seconds
         self._count = count
+        self._clock = clock
         self._wall_clock = wall_clock
-        self._segments: deque[FileInfo] = deque()
+        self._segments: deque[_Kept] = deque()
         self._bytes = 0
         self._told = False
 
@@ -64,23 +80,34 @@ class Janitor:
         Raises:
             OSError: The folder cannot be read.
         """
-        self._segments = deque(self._folder.sealed())
-        self._bytes = sum(info.size for info in self._segments)
+        known = {kept.name: kept.since for kept in self._segments}
+        found = self._folder.sealed()
+        self._segments = deque()
+        self._bytes = 0
+        if not found:
+            return
+        since = now = self._clock()
+        latest = min(self._wall_clock(), found[-1].changed)
+        # None is younger than one that follows it, whatever its time says.
+        for name, size, changed in reversed(found):
+            since = min(since, known.get(name, now - (latest - changed)))
+            self._segments.appendleft(_Kept(name, size, since))
+            self._bytes += size
 
     def add(self, name: str, size: int) -> None:
         """Take note of a segment that was just sealed."""
-        self._segments.append(FileInfo(name, size, self._wall_clock()))
+        self._segments.append(_Kept(name, size, self._clock()))
         self._bytes += size
 
     def clean(self) -> None:
         """Delete what is over the limits. What cannot be deleted is tried again next time."""
         acknowledged: str | None = None
         asked = False
-        oldest = self._wall_clock() - self._max_age
+        oldest = self._clock() - self._max_age
         while len(self._segments) > 1:
             info = self._segments[0]
             by_bytes = self._bytes > self._max_bytes
-            if not by_bytes and info.changed >= oldest:
+            if not by_bytes and info.since >= oldest:
                 return
             if not asked:
                 acknowledged, asked = self._acknowledged(), True
@@ -93,7 +120,7 @@ class Janitor:
             if acknowledged is not None and info.name > acknowledged:
                 self._count_unread(info.name)
 
-    def _delete(self, info: FileInfo) -> bool:
+    def _delete(self, info: _Kept) -> bool:
         try:
             self._files.unlink(self._folder.path / info.name)
         except FileNotFoundError:

@@ -27,10 +27,11 @@ from ...protocol.eventlog import (
     recover,
     segment_name,
 )
+from .._log import SeldomLogger
 from ._counts import Counts
 from ._errors import LogInUse
 from ._files import Chunk, Files
-from ._folder import LogFolder
+from ._folder import LogFolder, is_full
 from ._options import LogOptions
 
 __all__ = ["Segments"]
@@ -50,6 +51,7 @@ class Segments:
         count: Where to count.
         clock: What tells the time for retries, in seconds.
         sealed: Told of each segment that is sealed: its name and its bytes.
+        settled: Told that what earlier runs had left open is sealed.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Segments:
         count: Counts,
         clock: Callable[[], float],
         sealed: Callable[[str, int], None],
+        settled: Callable[[], None],
     ) -> None:
         self._files = files
         self._folder = folder
@@ -68,6 +71,8 @@ class Segments:
         self._count = count
         self._clock = clock
         self._sealed = sealed
+        self._settled = settled
+        self._seldom = SeldomLogger(_logger)
         self._path: Path | None = None
         """The segment that is written, or broke off."""
         self._handle: int | None = None
@@ -83,6 +88,27 @@ class Segments:
 
     # --- what a caller does ---------------------------------------------------------------
 
+    def settle(self) -> None:
+        """Begin the epoch, as far as the disk lets it; if it is full, that is done later.
+
+        Raises:
+            LogInUse: Another process has the folder.
+            OSError: The folder cannot be written, and not because the disk is full or fails.
+        """
+        try:
+            if not self._folder.held:
+                self._folder.restore()
+            self._settle()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._fail(error)
+
+    def _settle(self) -> None:
+        if not self._folder.settled:
+            self._folder.settle()
+            self._settled()
+
     def begin(self, header: bytes, first_seq: int) -> bool:
         """Begin a segment; what went before is sealed, if it is not.
 
@@ -93,7 +119,10 @@ class Segments:
             return False
         parsed = read_header(header)
         try:
+            if not self._folder.held:
+                self._folder.restore()
             self._folder.check()
+            self._settle()
             self._finish_last(first_seq - 1, parsed.started_us)
             if first_seq > self._next_seq:
                 self._tell_gap(parsed, first_seq - 1)
@@ -102,7 +131,7 @@ class Segments:
             self._fail(error)
             self._make_again()
             return False
-        except OSError as error:
+        except (OSError, LogInUse) as error:
             self._fail(error)
             return False
         self._recovered_from_trouble()
@@ -285,7 +314,9 @@ class Segments:
         self._retry_at = self._clock() + self._retry_seconds
         text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         if self.trouble is None:
-            _logger.error(
+            self._seldom.log(
+                logging.ERROR,
+                "trouble",
                 "%s: cannot write: %s; events are dropped and counted, and it is tried again "
                 "after %g seconds",
                 self._folder.path,
@@ -298,7 +329,9 @@ class Segments:
         self._retry_at = None
         if self.trouble is not None:
             self.trouble = None
-            _logger.warning("%s: events are written again", self._folder.path)
+            self._seldom.log(
+                logging.WARNING, "again", "%s: events are written again", self._folder.path
+            )
 
     def _lose(self, kind: bytes, records: int) -> None:
         self._count.lost_blocks += 1

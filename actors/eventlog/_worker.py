@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from ...protocol.eventlog import EventName
 from .._errors import LimitReached
 from .._worker import Worker
 from ._counts import LogWriterStatistics
@@ -100,13 +101,20 @@ class EventLog(Worker):
             now=node.loop.time,
         )
         recorder.begin()
+        self._tell_unfinished()
         recorder.links = Differences(recorder, node)
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
         node.recorder = recorder
         self.every(self.options.flush_seconds, self._tick)
 
+    def _tell_unfinished(self) -> None:
+        """Have the log say that the run before did not end, and what of it is not there."""
+        for reason in self._writer.unfinished():
+            self.recorder.event(EventName.LOST, reason=reason)
+
     async def _tick(self) -> None:
         recorder = self.recorder
+        self._tell_unfinished()
         recorder.tick()
         # In parts: there may be many flows, and others are to have their turn in between.
         while recorder.write_flows():  # noqa: ASYNC110 - it does something each time

@@ -22,8 +22,9 @@ from ...protocol.eventlog import (
     record_count,
 )
 from ._counts import Counts, LogWriterStatistics
+from ._errors import LogInUse
 from ._files import Chunk, DiskFiles, Files
-from ._folder import LogFolder
+from ._folder import LeftOpen, LogFolder
 from ._janitor import Janitor
 from ._options import LogOptions
 from ._segments import Segments
@@ -84,9 +85,15 @@ class LogWriter:
         self._count = Counts()
         disk = DiskFiles() if files is None else files
         self._folder = LogFolder(disk, options.directory / options.name, self._count)
-        self._janitor = Janitor(disk, self._folder, options, self._count, wall_clock)
+        self._janitor = Janitor(disk, self._folder, options, self._count, clock, wall_clock)
         self._segments = Segments(
-            disk, self._folder, options, self._count, clock, self._janitor.add
+            disk,
+            self._folder,
+            options,
+            self._count,
+            clock,
+            self._janitor.add,
+            self._janitor.look,
         )
         self._queue: SimpleQueue[_Begin | _Append | _Seal | Event | None] = SimpleQueue()
         self._thread: Thread | None = None
@@ -105,19 +112,26 @@ class LogWriter:
     def open(self) -> int:
         """Take the log's folder, seal what an earlier run left open, and start the thread.
 
+        If the disk is full, or fails, the log is open all the same and in `trouble`: what is
+        given is dropped and counted, and with the segments that are begun it is tried again,
+        every `retry_seconds` at most. What is too old or too much is deleted before.
+
         Returns:
             The epoch of this run.
 
         Raises:
             LogInUse: Another process writes this log.
-            OSError: The disk cannot do it. It may be tried again.
+            OSError: The folder cannot be written, whatever room there is. It may be tried again.
         """
         if self._thread is not None:
             raise RuntimeError("the log was opened before")
         self._folder.open()
         try:
-            self._janitor.look()
-        except OSError:
+            if self._folder.held:
+                self._janitor.look()
+                self._janitor.clean()
+            self._segments.settle()
+        except (OSError, LogInUse):
             self._folder.close()
             raise
         self.log_id = self._folder.log_id
@@ -151,10 +165,9 @@ class LogWriter:
             body: In that case its body, which may not be changed any more.
 
         Returns:
-            Whether it was taken; if not, too many bytes wait, it is over `MAX_BLOCK`, or the segment
-            has `failed`. What is
-            refused is not written later. If that was a block of names, routes or tag sets, the
-            segment has failed.
+            Whether it was taken; if not, too many bytes wait, it is over `MAX_BLOCK`, or the
+            segment has `failed`. What is refused is not written later. If that was a block of
+            names, routes or tag sets, the segment has failed.
         """
         framed = body is None
         if body is None:
@@ -204,6 +217,28 @@ class LogWriter:
     def trouble(self) -> str | None:
         """Return what keeps the log from being written; `None` if nothing does."""
         return self._unclosed or self._segments.trouble
+
+    def unfinished(self) -> list[str]:
+        """Return what is to be told of earlier runs that did not end, each once.
+
+        Nothing as long as nothing can be written: who records it is to be heard.
+        """
+        left = self._folder.unfinished
+        if not left or self.failed or not self._folder.settled or self._segments.trouble:
+            return []
+        found = [self._told(each) for each in left.values()]
+        left.clear()
+        return found
+
+    def _told(self, left: LeftOpen) -> str:
+        what = f"the run before (epoch {left.epoch}) ended without closing; "
+        if left.aside:
+            return f"{what}its last segment could not be read, and is now {left.aside}"
+        options = self._options
+        return (
+            f"{what}{left.lost} bytes cut; counters of at most {options.window_seconds:g} seconds "
+            f"and records of at most {options.flush_seconds:g} seconds are not there"
+        )
 
     def statistics(self) -> LogWriterStatistics:
         """Return what the writer has done so far."""
@@ -280,6 +315,8 @@ class LogWriter:
             self._done += len(task.header)
             if not begun:
                 self._failed_number = task.number
+                # What is too old goes even if nothing can be sealed: that may make the room.
+                self._janitor.clean()
 
     def _write(self, task: _Append) -> None:
         kind, body, framed = task

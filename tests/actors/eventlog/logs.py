@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onward.actors.eventlog import LogOptions
+from onward.actors.eventlog import LogInUse, LogOptions
 from onward.actors.eventlog._counts import Counts
 from onward.actors.eventlog._folder import LogFolder
 from onward.actors.eventlog._janitor import Janitor
@@ -60,6 +60,7 @@ class Log:
 
     disk: SimulatedDisk
     options: LogOptions = field(default_factory=options_of)
+    identity: bytes = b"i"
     seq: int = 1
     sealed: list[tuple[int, int]] = field(default_factory=list)
     """Epoch and number of the records of segments that were sealed."""
@@ -70,17 +71,25 @@ class Log:
     def __post_init__(self) -> None:
         self.count = Counts()
         clock = lambda: self.disk.now  # noqa: E731
-        self.folder = LogFolder(self.disk, FOLDER, self.count, lambda size: b"i" * size)
-        self.janitor = Janitor(self.disk, self.folder, self.options, self.count, clock)
+        self.folder = LogFolder(self.disk, FOLDER, self.count, lambda size: self.identity * size)
+        self.janitor = Janitor(self.disk, self.folder, self.options, self.count, clock, clock)
         self.segments = Segments(
-            self.disk, self.folder, self.options, self.count, clock, self.janitor.add
+            self.disk,
+            self.folder,
+            self.options,
+            self.count,
+            clock,
+            self.janitor.add,
+            self.janitor.look,
         )
 
     def open(self) -> None:
         self.folder.open()
         try:
-            self.janitor.look()
-        except OSError:
+            if self.folder.held:
+                self.janitor.look()
+            self.segments.settle()
+        except (OSError, LogInUse):
             self.folder.close()
             raise
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 
-from onward.actors.eventlog import Fsync, LogInUse
-from onward.actors.eventlog._folder import LogFolder
+from onward.actors.eventlog import Fsync, LogInUse, LogWriter
 from onward.protocol.eventlog import block
 from tests.actors.eventlog.logs import FOLDER, PER_SEGMENT, Log, options_of, records_on, sealed_on
 from tests.support.log_disk import Fault, Moment, SimulatedDisk, disk_full
@@ -143,6 +143,116 @@ def test_a_start_that_fails_lets_the_folder_go_and_may_be_tried_again(moment: Mo
     assert number > 10
 
 
+# --- a start on a full disk ---------------------------------------------------------------
+
+
+def left_open(disk: SimulatedDisk) -> Log:
+    """A run that was killed: three segments that are sealed, and one that is not."""
+    log = Log(disk)
+    log.open()
+    for _ in range(3):
+        log.segment()
+    log.begin()
+    log.write()
+    log.folder.close()
+    disk.operations.clear()
+    return log
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
+@pytest.mark.parametrize("number", range(24))
+def test_a_start_on_a_full_disk_begins_in_trouble_and_goes_on_when_there_is_room(
+    number: int, code: int
+) -> None:
+    disk = SimulatedDisk()
+    before = left_open(disk)
+    disk.fault = full_from(number, 1 << 30, Moment.AMID, code)
+    log = Log(disk)
+    log.open()
+    assert log.folder.epoch == 2
+    if not log.folder.settled:
+        assert log.segments.trouble is not None
+    log.segment()
+    assert lost(log) == PER_SEGMENT
+    disk.now += AFTERWARDS
+    log.segment()
+    disk.fault = full_from(0, 0, Moment.AMID)
+    disk.now += AFTERWARDS
+    log.segment()
+    assert log.segments.trouble is None
+    assert records_on(disk) == sorted(before.written + log.sealed)
+    assert len(log.sealed) == PER_SEGMENT
+    assert lost(log) == 2 * PER_SEGMENT
+    assert [left.epoch for left in log.folder.unfinished.values()] == [1]
+    log.close()
+
+
+def test_a_first_start_on_a_disk_without_room_for_a_folder_makes_it_later() -> None:
+    disk = SimulatedDisk()
+    full = lambda at, name: None if name in {"list", "read"} else disk_full(Moment.BEFORE)  # noqa: E731
+    disk.fault = full
+    log = Log(disk)
+    log.open()
+    assert log.segments.trouble == f"cannot write {FOLDER}: No space left on device"
+    disk.now += AFTERWARDS
+    log.segment()
+    disk.fault = full_from(0, 0, Moment.AMID)
+    disk.now += AFTERWARDS
+    log.segment()
+    assert log.segments.trouble is None
+    assert records_on(disk) == log.sealed
+    assert len(log.sealed) == PER_SEGMENT
+    assert lost(log) == PER_SEGMENT
+    log.close()
+    assert disk.open_handles == 0
+
+
+def test_who_took_the_folder_meanwhile_keeps_it() -> None:
+    disk = SimulatedDisk()
+    left_open(disk)
+    no_lock = lambda at, name: disk_full(Moment.BEFORE) if name == "lock" else None  # noqa: E731
+    disk.fault = no_lock
+    log = Log(disk)
+    log.open()
+    assert (log.folder.held, log.folder.epoch) == (False, 2)
+    disk.fault = full_from(0, 0, Moment.AMID)
+    other = Log(disk)
+    other.open()
+    other.segment()
+    other.close()
+    for _ in range(3):
+        disk.now += AFTERWARDS
+        log.segment()
+    assert log.segments.trouble is not None
+    assert "another process writes the event log" in log.segments.trouble
+    assert log.sealed == []
+    log.close()
+
+
+@pytest.mark.parametrize("name", ["make_folder", "lock", "create", "rename"])
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOTDIR])
+def test_a_folder_that_cannot_be_written_at_all_is_an_error_at_the_start(
+    name: str, code: int
+) -> None:
+    disk = SimulatedDisk()
+    disk.fault = lambda at, done: disk_full(code=code) if done == name else None
+    with pytest.raises(OSError, match=os.strerror(code)):
+        Log(disk).open()
+    assert disk.open_handles == 0
+
+
+def test_what_is_too_old_is_deleted_before_anything_is_written() -> None:
+    disk = SimulatedDisk()
+    left_open(disk)
+    disk.fault = full_from(1, 1 << 30, Moment.AMID)
+    writer = LogWriter(options_of(max_bytes=1), files=disk, wall_clock=lambda: disk.now)
+    assert writer.open() == 2
+    assert writer.trouble() is not None
+    assert writer.statistics().deleted_by_bytes == 2
+    disk.fault = full_from(0, 0, Moment.AMID)
+    writer.close(30.0)
+
+
 # --- the folder is removed ----------------------------------------------------------------
 
 
@@ -192,8 +302,7 @@ def test_a_folder_that_somebody_else_made_again_is_left_to_them() -> None:
     log.open()
     log.segment()
     disk.remove_folder(FOLDER)
-    other = Log(disk)
-    other.folder = LogFolder(disk, FOLDER, other.count, lambda size: b"o" * size)
+    other = Log(disk, identity=b"o")
     other.open()
     files = set(disk.contents(FOLDER))
     for _ in range(2):

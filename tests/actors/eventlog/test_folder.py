@@ -128,6 +128,7 @@ def test_an_identity_is_made_once() -> None:
     for _ in range(3):
         folder = LogFolder(disk, FOLDER, Counts(), lambda size: next(made))
         folder.open()
+        folder.settle()
         assert folder.log_id == b"1" * 16
         folder.close()
 
@@ -145,6 +146,7 @@ def test_an_identity_that_is_damaged_is_that_of_the_segments(damage: bytes | Non
     disk.put(FOLDER / "00000009-0000000000000001.seg", b"nothing of ours")
     folder = LogFolder(disk, FOLDER, Counts(), lambda size: b"n" * size)
     folder.open()
+    folder.settle()
     assert folder.log_id == b"i" * 16
     assert disk.contents(FOLDER)["log"] == b"i" * 16
 
@@ -169,6 +171,7 @@ def test_a_folder_on_this_machine(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "b"
     folder = LogFolder(DiskFiles(), path, Counts())
     folder.open()
+    folder.settle()
     with pytest.raises(LogInUse):
         LogFolder(DiskFiles(), path, Counts()).open()
     assert len(folder.log_id) == 16
@@ -181,6 +184,7 @@ def test_a_folder_on_this_machine(tmp_path: Path) -> None:
     folder.close()
     again = LogFolder(DiskFiles(), path, Counts())
     again.open()
+    again.settle()
     assert (again.log_id, again.epoch) == (folder.log_id, 6)
     sealed = path / "00000005-0000000000000001.seg"
     assert read_segment(sealed.read_bytes()).footer.last_seq == PER_SEGMENT

@@ -58,8 +58,77 @@ def test_segments_that_are_too_old_are_deleted_but_for_the_newest() -> None:
     disk.now += 1e6
     again = log_of(disk, max_age_seconds=100.0)
     again.janitor.clean()
+    # Time in which nobody wrote does not count: it is known by the wall clock alone.
+    assert len(names(disk)) == 2
+    disk.now += 41.0
+    again.janitor.clean()
     assert names(disk) == ["00000001-000000000000000d.seg"]
     assert again.count.deleted_by_age == 1
+
+
+WEEK = 7 * 24 * 3600.0
+
+
+class Clocks:
+    """A log with a clock that nobody sets, and one that somebody does."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.wall = 0.0
+        self.log = Log(disk, options_of(max_age_seconds=WEEK))
+        self.log.janitor._wall_clock = lambda: disk.now + self.wall
+        self.log.open()
+
+
+def test_a_clock_that_is_ahead_for_a_while_deletes_nothing() -> None:
+    disk = SimulatedDisk()
+    clocks = Clocks(disk)
+    for _ in range(3):
+        clocks.log.segment()
+        disk.now += 60.0
+    clocks.wall = 8 * 24 * 3600.0
+    clocks.log.segment()
+    clocks.wall = 0.0
+    clocks.log.segment()
+    clocks.log.janitor.look()
+    clocks.log.janitor.clean()
+    assert len(names(disk)) == 5
+    assert clocks.log.count.deleted_by_age == 0
+
+
+@pytest.mark.parametrize("ahead", [8 * 24 * 3600.0, -8 * 24 * 3600.0])
+def test_a_start_with_a_clock_that_is_wrong_deletes_nothing(ahead: float) -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk, max_age_seconds=WEEK)
+    for _ in range(3):
+        log.segment()
+        disk.now += 60.0
+    log.close()
+    again = Clocks(disk)
+    again.wall = ahead
+    again.log.janitor.look()
+    again.log.janitor.clean()
+    assert len(names(disk)) == 3
+    disk.now += WEEK + 1.0
+    again.log.janitor.clean()
+    assert len(names(disk)) == 1
+
+
+def test_a_file_whose_time_is_wrong_is_no_younger_than_those_behind_it() -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk, max_age_seconds=100.0)
+    for number in range(4):
+        log.segment()
+        disk._names[FOLDER / names(disk)[-1]].changed += 1e6 if number == 1 else 0.0
+        disk.now += 10.0
+    log.close()
+    again = log_of(disk, max_age_seconds=100.0)
+    again.segment()
+    disk.now += 75.0
+    again.janitor.clean()
+    assert len(names(disk)) == 4
+    disk.now += 16.0
+    again.janitor.clean()
+    assert len(names(disk)) == 2
 
 
 def test_the_newest_segment_stays_however_large_it_is() -> None:
