@@ -8,6 +8,9 @@ rows ──▶ a buffer for each destination ──▶ batches, numbered by thei
 A batch that overtakes the one before it is refused by the receiver (`GAP`) and sent again once that
 is done. A receiver that refuses one though all before it were done has forgotten them, or is
 another one: the task fails, and is run again from its first row.
+
+That a receiver does not keep up is no failure: see `Flow`. A task waits for it up to `timeout`
+after the last batch that was taken; `retries` count what else went wrong.
 """
 
 from __future__ import annotations
@@ -16,23 +19,34 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from ...protocol import AddressError, InDoubt, NotDelivered, OnwardError
+from ...actors import Refused
+from ...protocol import (
+    AddressError,
+    InDoubt,
+    MailboxFull,
+    NotDelivered,
+    OnwardError,
+    RequestTimeout,
+)
 from ...protocol.batches import (
     Batch,
     BatchAnswer,
     BatchTooBig,
     Reason,
+    Status,
     decode_answer,
     encode_batch,
 )
+from ...transports.client import RequestRejected
 from ._errors import RowRefused, RowsInDoubt, RowsNotDelivered, SinkError
+from ._flow import Flow
 from ._options import SinkOptions
 from ._ways import Way
 
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Sender"]
 
 FIRST_PAUSE: Final = 0.05
-"""Seconds before a batch is sent again for the first time; then twice as long each time."""
+"""Seconds before a batch that failed is sent again for the first time; then twice as long."""
 
 LONGEST_PAUSE: Final = 5.0
 """Seconds that such a pause is at most."""
@@ -48,7 +62,7 @@ _HOPELESS: Final = {
     "number of partitions)",
 }
 _TEMPORARY: Final = {
-    Reason.BUSY: "it is busy",
+    Reason.BUSY: "it has more in hand than it may",
     Reason.FAILED: "what handles the rows there has failed; its log says why",
 }
 
@@ -56,10 +70,11 @@ _TEMPORARY: Final = {
 class _Stream:
     """What goes to one destination."""
 
-    __slots__ = ("first", "previous", "rows", "size", "to")
+    __slots__ = ("first", "flow", "previous", "rows", "size", "to")
 
-    def __init__(self, to: str) -> None:
+    def __init__(self, to: str, window: int) -> None:
         self.to = to
+        self.flow = Flow(window)
         self.first = 0
         self.rows: list[bytes] = []
         self.size = 0
@@ -78,13 +93,15 @@ class Sender:
     Attributes:
         rows: Rows that were added.
         batches: Batches that were made of them.
-        again: Batches that were sent again.
+        again: How often a batch was sent again.
+        duplicates: Rows of batches whose rows had all been taken before this task sent them.
     """
 
     def __init__(self, way: Way, options: SinkOptions, partition: int, attempt: int) -> None:
         self.rows = 0
         self.batches = 0
         self.again = 0
+        self.duplicates = 0
         self._way = way
         self._options = options
         self._partition = partition
@@ -141,7 +158,7 @@ class Sender:
                 f"row {self.rows} of partition {self._partition}: {to[:100]!r} is no "
                 f"{self._options.column}: {error}"
             ) from None
-        stream = self._streams[to] = _Stream(to)
+        stream = self._streams[to] = _Stream(to, self._options.window)
         return stream
 
     async def finish(self) -> None:
@@ -191,7 +208,9 @@ class Sender:
         self._buffered -= stream.size
         stream.first, stream.rows, stream.size = batch.end, [], 0
         self.batches += 1
-        task = asyncio.ensure_future(self._deliver(batch, payload, stream.previous))
+        task = asyncio.ensure_future(
+            self._deliver(stream, batch, payload, stream.previous, self.batches)
+        )
         stream.previous = task
         self._out.add(task)
         task.add_done_callback(self._done)
@@ -203,36 +222,58 @@ class Sender:
             self._error = self._error or task.exception()
 
     async def _deliver(
-        self, batch: Batch, payload: bytes, previous: asyncio.Task[None] | None
+        self,
+        stream: _Stream,
+        batch: Batch,
+        payload: bytes,
+        previous: asyncio.Task[None] | None,
+        number: int,
     ) -> None:
-        tries, doubt = 0, False
+        asked, tries, doubt = 0, 0, False
+        flow = stream.flow
         while True:
-            settled = previous is None or previous.done()
-            trouble = ""
+            await flow.enter(number)
+            settled, taken = previous is None or previous.done(), flow.taken
+            asked += 1
+            self.again += asked > 1
             try:
                 answer = decode_answer(await self._way.ask(batch.to, payload))
                 if answer.done:
+                    flow.progress()
+                    if answer.status is Status.DUPLICATE and not doubt:
+                        self.duplicates += len(batch.rows)
                     return
-                if answer.reason is Reason.GAP and not settled and previous is not None:
-                    await asyncio.wait((previous,))
-                    if self._error is not None:
-                        return  # which is what the task fails with
-                    continue
-                trouble = self._trouble(batch, answer)
+                slow = answer.reason is Reason.BUSY
+                overtook = answer.reason is Reason.GAP and not settled
+                trouble = "" if overtook else self._trouble(batch, answer)
             except NotDelivered as error:
+                slow, overtook = _not_now(error), False
                 trouble = str(error)
             except InDoubt as error:
-                trouble, doubt = str(error), True
+                # Others were answered meanwhile: it is slow, and not gone.
+                slow = isinstance(error, RequestTimeout) and flow.taken > taken
+                trouble, overtook, doubt = str(error), False, True
             except OnwardError as error:
                 raise RowRefused(
                     f"{self._rows(batch)}: what is there takes no batches ({error}). Give the "
                     "route of a BatchWorker, or tags of a service with serve_batches"
                 ) from None
-            if tries >= self._options.retries:
-                raise self._given_up(batch, trouble, tries, doubt=doubt)
-            await asyncio.sleep(min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE))
-            tries += 1
-            self.again += 1
+            finally:
+                flow.leave()
+            if overtook and previous is not None:
+                await asyncio.wait((previous,))
+                if self._error is not None:
+                    return  # which is what the task fails with
+            elif slow:
+                waited = flow.push_back()
+                if waited >= self._options.timeout:
+                    trouble += f". None was taken for {waited:.0f} s (timeout)"
+                    raise self._given_up(batch, trouble, asked, doubt=doubt)
+            else:
+                if tries >= self._options.retries:
+                    raise self._given_up(batch, trouble, asked, doubt=doubt)
+                await asyncio.sleep(min(FIRST_PAUSE * 2**tries, LONGEST_PAUSE))
+                tries += 1
 
     def _trouble(self, batch: Batch, answer: BatchAnswer) -> str:
         """Return why a batch that was refused may be taken if it is sent again.
@@ -251,25 +292,35 @@ class Sender:
             )
         raise RowRefused(f"{self._rows(batch)} were refused: {_HOPELESS[reason]}")
 
-    def _given_up(self, batch: Batch, trouble: str, tries: int, *, doubt: bool) -> SinkError:
+    def _given_up(self, batch: Batch, trouble: str, asked: int, *, doubt: bool) -> SinkError:
         kind, what = (
             (RowsInDoubt, "may or may not have been taken")
             if doubt
             else (RowsNotDelivered, "were not taken")
         )
         return kind(
-            f"{self._rows(batch)} {what}: {trouble}. Sent {tries + 1} times. They can be sent "
+            f"{self._rows(batch)} {what}: {trouble}. Sent {asked} times. They can be sent "
             "again with the same id and epoch: what was taken is known again"
         )
 
     def _rows(self, batch: Batch) -> str:
-        rows = (
-            f"row {batch.first}" if len(batch.rows) == 1 else f"rows {batch.first} to {batch.end}"
-        )
+        if not batch.rows:
+            rows = f"the end, after {batch.first} rows,"
+        elif len(batch.rows) == 1:
+            rows = f"row {batch.first}"
+        else:
+            rows = f"rows {batch.first} to {batch.end - 1}"
         return (
             f"{rows} of partition {batch.partition}, epoch {batch.epoch}, for {batch.to[:100]!r} "
             f"at {self._options.uri}"
         )
+
+
+def _not_now(error: NotDelivered) -> bool:
+    """Say whether who is to take a batch does not keep up, or is not there just now."""
+    if isinstance(error, Refused):  # by a node on the way, which says why
+        return error.detail == MailboxFull.reason
+    return isinstance(error, RequestRejected | MailboxFull)
 
 
 def _fitting(rows: Sequence[bytes], room: int) -> tuple[Sequence[bytes], int]:

@@ -86,10 +86,12 @@ class Services:
         rows: What each service keeps.
     """
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], max_waiting: int = 256) -> None:
         self.uri = ""
         self.rows = {name: Rows() for name in names}
-        self.takers = {name: BatchTaker(rows) for name, rows in self.rows.items()}
+        self.takers = {
+            name: BatchTaker(rows, max_waiting=max_waiting) for name, rows in self.rows.items()
+        }
         self._loop = Loop()
         self._node = Node("edge")
         self._clients: dict[str, Client] = {}
@@ -123,8 +125,8 @@ class Services:
 
 
 @contextmanager
-def services(*names: str) -> Generator[Services]:
-    made = Services(names)
+def services(*names: str, max_waiting: int = 256) -> Generator[Services]:
+    made = Services(names, max_waiting)
     made.run(made.start())
     try:
         yield made

@@ -9,11 +9,13 @@ from random import Random
 import pytest
 from pyspark.sql.types import BinaryType, StructType
 
+from onward.actors import Refused
 from onward.pipeline.sink import (
     RowRefused,
     RowsInDoubt,
     RowsNotDelivered,
     SinkOptions,
+    _flow,
     _sender,
     read_options,
 )
@@ -22,6 +24,7 @@ from onward.pipeline.sink._ways import BrokerWay, Way
 from onward.protocol import (
     AddressError,
     LinkLost,
+    MailboxFull,
     NoRoute,
     OnwardError,
     RequestTimeout,
@@ -36,16 +39,17 @@ from onward.protocol.batches import (
     decode_batch,
     encode_answer,
 )
-from onward.transports.client import connect
+from onward.transports.client import RequestRejected, connect
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_sender, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(_flow, "FIRST_PAUSE", 0.0)
 
 
 def options(**given: object) -> SinkOptions:
-    asked = {"uri": "tcp://h:1", "route": "rows", "id": "q"}
+    asked = {"uri": "tcp://h:1", "route": "rows", "id": "q", "epoch": "0"}
     asked.update({key: str(value) for key, value in given.items()})
     return read_options(asked, StructType().add("payload", BinaryType()))
 
@@ -89,13 +93,15 @@ class Receiving(Way):
 class Refusing(Receiving):
     """A way whose end refuses all."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, how: Reason | OnwardError) -> None:
         super().__init__()
-        self.reason = reason
+        self.how = how
 
     def answer(self, batch: Batch) -> bytes:
         self.came.append(batch)
-        return encode_answer(self.receiver.refuse(self.reason))
+        if isinstance(self.how, OnwardError):
+            raise self.how
+        return encode_answer(self.receiver.refuse(self.how))
 
 
 async def send(way: Way, given: SinkOptions, rows: dict[str, list[bytes]]) -> Sender:
@@ -204,12 +210,88 @@ async def test_a_receiver_that_has_forgotten_is_no_reason_to_go_on() -> None:
         await send(way, options(chunkRows=10, window=1), {"rows": ROWS})
 
 
-@pytest.mark.parametrize("reason", [Reason.BUSY, Reason.FAILED])
-async def test_a_receiver_that_may_do_it_later_is_asked_again(reason: Reason) -> None:
-    way = Refusing(reason)
+async def test_a_receiver_that_fails_is_asked_again_as_often_as_it_may() -> None:
+    way = Refusing(Reason.FAILED)
     with pytest.raises(RowsNotDelivered, match="Sent 4 times"):
         await send(way, options(retries=3), {"rows": ROWS})
     assert len(way.came) == 4
+
+
+SLOW = [
+    RequestRejected(0x202, "does not keep up"),
+    MailboxFull("rows"),
+    Refused("rows", "mailbox full"),
+    Reason.BUSY,
+]
+
+
+class Slow(Refusing):
+    """A way whose end takes one batch in five, and not two at once."""
+
+    asked = 0
+
+    def answer(self, batch: Batch) -> bytes:
+        self.asked += 1
+        takes = self.out == 1 and not self.asked % 5
+        return Receiving.answer(self, batch) if takes else super().answer(batch)
+
+
+@pytest.mark.parametrize("how", SLOW, ids=str)
+async def test_a_receiver_that_is_slower_than_the_sender_gets_all_without_retries(
+    how: OnwardError | Reason,
+) -> None:
+    way = Slow(how)
+    sender = await send(way, options(chunkRows=5, retries=0), {"a": ROWS, "b": ROWS[:20]})
+    assert way.rows == {"a": ROWS, "b": ROWS[:20]}
+    assert sender.again > 0
+
+
+@pytest.mark.parametrize("how", SLOW, ids=str)
+async def test_a_receiver_that_takes_nothing_more_is_waited_for_until_the_timeout(
+    how: OnwardError | Reason,
+) -> None:
+    way = Refusing(how)
+    with pytest.raises(RowsNotDelivered, match=r"None was taken for 0 s \(timeout\). Sent"):
+        await send(way, options(timeout=0.05, retries=0), {"rows": ROWS})
+    assert len(way.came) > 1
+
+
+async def test_no_answer_in_time_is_slowness_while_others_are_answered() -> None:
+    class Late(Receiving):
+        late = True
+
+        def answer(self, batch: Batch) -> bytes:
+            found = super().answer(batch)
+            if batch.first == 5 and self.late:
+                self.late = False
+                raise RequestTimeout("rows")
+            return found
+
+    way = Late()
+    sender = await send(way, options(chunkRows=5, retries=0), {"rows": ROWS})
+    assert way.rows == {"rows": ROWS}
+    assert (sender.again, sender.duplicates) == (1, 0)  # had by this very task
+    way = Late()
+    with pytest.raises(RowsInDoubt, match="rows 5 to 9 of partition 3"):
+        await send(way, options(chunkRows=5, retries=0, window=1), {"rows": ROWS})
+
+
+async def test_rows_that_were_had_before_are_counted() -> None:
+    way = Receiving()
+    first = await send(way, options(), {"rows": ROWS})
+    second = await send(way, options(chunkRows=7), {"rows": ROWS})
+    assert (first.duplicates, second.duplicates) == (0, 100)
+    assert way.rows == {"rows": ROWS}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [(1, "row 0 of"), (50, "rows 0 to 49 of"), (0, "the end, after 50 rows, of")],
+)
+async def test_an_error_says_which_rows(rows: int, said: str) -> None:
+    way = Receiving(lambda batch: NoRoute("rows") if len(batch.rows) == rows else None)
+    with pytest.raises(RowsNotDelivered, match=said):
+        await send(way, options(chunkRows=50, retries=0), {"rows": ROWS[: rows or 50]})
 
 
 @pytest.mark.parametrize(
