@@ -48,14 +48,18 @@ class SinkOptions:
         column: That column: `route` or `query`.
         payload: The column of what is sent, binary or string.
         id: Whose rows these are. Rows of one id, epoch and partition are taken once. By default a
-            random one for each write, which tells its tasks' retries and no more.
+            random one for each write, which tells its tasks' retries and no more. Given with
+            `epoch` or not at all. A query that begins anew, with a new checkpoint, needs a new one.
         epoch: The run: the batch id in `foreachBatch`. Later runs have greater numbers.
         chunk_rows: Most rows of a message.
         chunk_bytes: Bytes of its rows over which no further one is added; a row that is larger
             goes alone.
-        window: Messages of a task that are sent and not answered.
-        timeout: How long to wait for an answer, in seconds.
-        retries: How often a message is sent again. Then the task fails.
+        window: Messages of a task that are sent and not answered. While a receiver does not keep
+            up there are fewer for it, down to one.
+        timeout: How long to wait for an answer, in seconds; and how long for a receiver that does
+            not keep up, since the last message it took. Then the task fails.
+        retries: How often a message that failed is sent again. Then the task fails. That who is to
+            take it does not keep up does not count.
         max_destinations: Different destinations of the rows of a task. One more fails the task.
         max_buffered: Bytes of rows of a task that wait for others to go with. At the limit all are
             sent at once, in messages that are not full.
@@ -153,6 +157,12 @@ def _identity(options: Mapping[str, str]) -> str:
         return uuid.uuid4().hex
     if not 1 <= len(text.encode()) <= MAX_QUERY:
         raise BadOption(f"id has {len(text.encode())} bytes, not 1 to {MAX_QUERY}")
+    if "epoch" not in options:
+        raise BadOption(
+            "id without epoch: a second write of the same id and epoch is dropped as had already. "
+            "Say which run it is with .option('epoch', ...), as foreachBatch has it; or leave both "
+            "out, and each write is one of its own"
+        )
     return text
 
 

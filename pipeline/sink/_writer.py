@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -24,6 +25,17 @@ __all__ = ["BatchWriter", "SentRows"]
 RecordBatch: TypeAlias = Any
 """A `pyarrow.RecordBatch`; the checkers know nothing of it."""
 
+_logger: Final = logging.getLogger("onward.pipeline.sink")
+
+_ALL_HAD: Final = (
+    "all %d rows of %s had been taken before, and were dropped (%d). That is right if this epoch "
+    "is run again. If these are new rows, nobody has got them: a new write, and a query with a new "
+    "checkpoint, needs a new id"
+)
+_SOME_HAD: Final = (
+    "of %d rows of %s, %d had been taken before, and were dropped. That is right if a task or this "
+    "epoch was run again; new rows need an id or an epoch of their own"
+)
 _AT_ONCE: Final = 1000
 """Rows with destinations of their own that are looked at before the loop does other things."""
 
@@ -35,12 +47,14 @@ class SentRows(WriterCommitMessage):
     Attributes:
         rows: Rows.
         batches: Messages they were sent in.
-        again: Messages that were sent more than once.
+        again: How often a message was sent again.
+        duplicates: Rows of messages whose rows had all been taken before this task sent them.
     """
 
     rows: int
     batches: int = 0
     again: int = 0
+    duplicates: int = 0
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -76,6 +90,14 @@ class BatchWriter(DataSourceArrowWriter):
         )
         return asyncio.run(_send_all(self.options, partition, attempt, iterator))
 
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Look at what all tasks have sent: rows that were dropped are not dropped in silence."""
+        sent = [each for each in messages if isinstance(each, SentRows)]
+        rows, duplicates = sum(each.rows for each in sent), sum(each.duplicates for each in sent)
+        if duplicates:
+            which = f"id {self.options.id!r}, epoch {self.options.epoch}"
+            _logger.warning(_ALL_HAD if duplicates == rows else _SOME_HAD, rows, which, duplicates)
+
 
 async def _send_all(
     options: SinkOptions, partition: int, attempt: int, batches: Iterator[RecordBatch]
@@ -102,7 +124,7 @@ async def _send_all(
             finally:
                 batch = await following
         await sender.finish()
-        return SentRows(sender.rows, sender.batches, sender.again)
+        return SentRows(sender.rows, sender.batches, sender.again, sender.duplicates)
 
 
 async def _next(batches: Iterator[RecordBatch]) -> RecordBatch | None:

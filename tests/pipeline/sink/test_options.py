@@ -31,7 +31,7 @@ def test_what_is_not_said_has_a_default() -> None:
 
 def test_each_write_without_an_id_is_a_work_of_its_own() -> None:
     assert read_options(NODE, PAYLOAD).id != read_options(NODE, PAYLOAD).id
-    assert read_options({**NODE, "id": "mine"}, PAYLOAD).id == "mine"
+    assert read_options({**NODE, "id": "mine", "epoch": "7"}, PAYLOAD).id == "mine"
 
 
 def test_names_of_options_have_no_case() -> None:
@@ -58,6 +58,7 @@ def test_each_row_may_say_where_it_goes() -> None:
         ({**NODE, "timeout": "soon"}, PAYLOAD, "timeout is 'soon'"),
         ({**NODE, "timeout": "0"}, PAYLOAD, "timeout is '0'"),
         ({**NODE, "epoch": "3"}, PAYLOAD, "epoch without id"),
+        ({**NODE, "id": "daily"}, PAYLOAD, "id without epoch: a second write .* is dropped"),
         ({**NODE, "id": ""}, PAYLOAD, "id has 0 bytes"),
         ({**NODE, "id": "é" * 51}, PAYLOAD, "id has 102 bytes, not 1 to 100"),
         (NODE, schema(body=BinaryType), "no column 'payload' among body: name the column"),

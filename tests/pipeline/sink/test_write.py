@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructType
 
+from onward.pipeline import known_error
 from onward.pipeline.sink import BatchWriter, RowRefused, RowsNotDelivered, SentRows
 from tests.pipeline.sink.receivers import Rows, a_node, services
 
@@ -23,7 +25,7 @@ PAYLOAD = StructType().add("payload", BinaryType())
 
 
 def writer(uri: str, **given: object) -> BatchWriter:
-    options = {"uri": uri, "route": "rows", "id": "q", "chunkRows": "10"}
+    options = {"uri": uri, "route": "rows", "id": "q", "epoch": "0", "chunkRows": "10"}
     return BatchWriter(PAYLOAD, False, options | {key: str(each) for key, each in given.items()})
 
 
@@ -41,9 +43,42 @@ def test_a_task_sends_its_rows_over_a_real_connection() -> None:
         sent = writer(uri).write(record_batches(ROWS))
         assert sent == SentRows(200, 21, 0)
         assert rows.kept == ROWS
-        writer(uri).write(record_batches(ROWS))
+        assert writer(uri).write(record_batches(ROWS)) == SentRows(200, 21, 0, 200)
         assert worker.statistics().duplicates == 200
     assert rows.kept == ROWS
+
+
+def test_a_write_whose_rows_were_all_had_before_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    made = writer("tcp://127.0.0.1:1", epoch=3)
+    made.commit([SentRows(200, 21), SentRows(0), None])
+    assert caplog.messages == []
+    made.commit([SentRows(200, 21, 0, 200), SentRows(10, 1, 0, 10), SentRows(0)])
+    made.commit([SentRows(200, 21, 0, 0), SentRows(10, 1, 0, 10)])
+    every, some = caplog.messages
+    assert every.startswith(
+        "all 210 rows of id 'q', epoch 3 had been taken before, and were dropped"
+    )
+    assert "needs a new id" in every
+    assert some.startswith("of 210 rows of id 'q', epoch 3, 10 had been taken before")
+
+
+def test_services_that_are_slower_than_four_tasks_get_each_row_once() -> None:
+    rows = [b"%d" % number for number in range(400)]
+    with services("a", "b", max_waiting=1) as there:
+
+        def write(task: int) -> SentRows:
+            given = {"uri": there.uri, "query": "service=rows", "chunkRows": "10", "retries": "0"}
+            some = rows[task * 100 : task * 100 + 100]
+            sent = BatchWriter(PAYLOAD, False, given).write(record_batches(some))
+            assert isinstance(sent, SentRows)
+            return sent
+
+        with ThreadPoolExecutor(4) as pool:
+            sent = list(pool.map(write, range(4)))
+        assert sum(each.again for each in sent) > 0
+        assert sum(each.duplicates for each in sent) == 0
+        kept = there.rows["a"].kept + there.rows["b"].kept
+        assert sorted_numbers(kept) == list(range(400))
 
 
 def test_a_task_without_rows_connects_to_nobody() -> None:
@@ -72,6 +107,7 @@ def test_a_row_that_is_null_is_told_with_its_number() -> None:
 KILLED = """
 import os, signal, sys
 import pyarrow as pa
+from onward.pipeline import known_error
 from onward.pipeline.sink import BatchWriter
 from pyspark.sql.types import BinaryType, StructType
 
@@ -82,6 +118,7 @@ def batches():
     os.kill(os.getpid(), signal.SIGKILL)
 
 options = {"uri": sys.argv[1], "route": "rows", "id": "q", "chunkRows": "10", "window": "1"}
+options["epoch"] = "0"
 BatchWriter(StructType().add("payload", BinaryType()), False, options).write(batches())
 """
 
@@ -101,7 +138,8 @@ def test_a_task_that_is_killed_half_way_and_run_again_sends_each_row_once() -> N
 
 def test_a_service_that_goes_half_way_fails_the_task_and_the_other_gets_all() -> None:
     with services("a", "b") as there:
-        given = {"uri": there.uri, "query": "service=rows", "id": "q", "chunkRows": "10"}
+        given = {"uri": there.uri, "query": "service=rows", "id": "q", "epoch": "0"}
+        given["chunkRows"] = "10"
         first = BatchWriter(PAYLOAD, False, {**given, "retries": "0"})
         for rows in there.rows.values():
             rows.fail_after = 100
@@ -168,9 +206,13 @@ def test_a_write_that_fails_half_way_and_is_run_again_sends_each_row_once(
     rows.fail_after = 1000
     with a_node(rows) as (uri, worker):
         write = frame(spark, 2000, 2).write.format("onward").mode("append").option("uri", uri)
-        write = write.option("route", "rows").option("id", "q").option("retries", 0)
-        with pytest.raises(Exception, match=r"RowsNotDelivered: .*were not taken: what handles"):
+        write = write.option("route", "rows").option("id", "q").option("epoch", 0)
+        write = write.option("retries", 0)
+        with pytest.raises(Exception, match=r"RowsNotDelivered: .*what handles") as raised:
             write.save()
+        known = known_error(raised.value)
+        assert isinstance(known, RowsNotDelivered)
+        assert str(known).startswith("rows ")
         assert 0 < len(rows.kept) <= 2000
         rows.fail_after = None
         write.save()
