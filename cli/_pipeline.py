@@ -24,9 +24,10 @@ written over the one before. The order: ingest, then report and audit, replay an
 
 exit status:
   0  done, and every gate holds
-  1  failed; nothing that was half done counts
-  2  the command line is wrong, or a gate failed: audit out of balance, --fail-if-lost, --max-moved,
-     --max-skew, a table that is not what its log says
+  1  failed, or there is nothing to audit; nothing that was half done counts
+  2  the command line is wrong, or a gate failed: an audit out of balance or of logs that lack
+     something, --fail-if-lost, --max-moved, --max-skew, a table that is not what its log says.
+     The last line of a gate begins with "onward pipeline: gate failed"
 """
 
 _FORMATS: Final = ("parquet", "json", "csv", "table")
@@ -230,6 +231,21 @@ def _add_replay(jobs: Commands) -> None:
         help="exit status 2 if, after the change, the busiest route of a tag set has more than N "
         "times the mean",
     )
+    parser.add_argument(
+        "--max-unknown",
+        metavar="PART",
+        type=ratio,
+        default=0.0,
+        help="exit status 2 if the lake does not know the tags of more (default %(default)g)",
+    )
+    parser.add_argument(
+        "--max-stale",
+        metavar="PART",
+        type=ratio,
+        default=0.0,
+        help="exit status 2 if more was delivered and has no route in --table, which then is old "
+        "or of another broker (default %(default)g)",
+    )
     add_session(parser)
     parser.set_defaults(command=run.replay)
 
@@ -286,8 +302,9 @@ def _add_audit(jobs: Commands) -> None:
         "audit",
         "see whether all that was taken has been accounted for",
         "Set what brokers read, and links were given, against what became of it. Exit status 2 if\n"
-        "it does not add up. What is in hand at --since or --until shows as out of balance, and\n"
-        "so does what running brokers have in hand at the end: see --allow.",
+        "it does not add up, or if a log lacks something, as a balance says nothing then; 1 if\n"
+        "there is nothing to audit. What is in hand at --since shows as duplicated; what is in hand\n"
+        "at --until, or at the end of what there is, as missing, unless the lake has its end.",
     )
     _add_lake(parser)
     parser.add_argument(
@@ -302,6 +319,14 @@ def _add_audit(jobs: Commands) -> None:
         type=count,
         default=0,
         help="how many may be out of balance, as they were in hand at either end (default 0)",
+    )
+    parser.add_argument(
+        "--allow-lost",
+        metavar="N",
+        type=count,
+        default=0,
+        help="how many events may be missing from the lake or not recorded, as when a loss is "
+        "known (default 0)",
     )
     add_session(parser)
     parser.set_defaults(command=run.audit)

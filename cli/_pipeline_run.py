@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,12 +116,19 @@ def audit(arguments: argparse.Namespace) -> None:
         with stage(progress, "audit") as current:
             found = run_audit(spark, Lake(lake), since, until)
             current.says(f"{len(found.rows) + found.more:,} brokers and links")
+    if found.empty:
+        between = " between --since and --until" if since or until else ""
+        raise CommandError(f"nothing to audit: the lake has no flows{between}; see onward events")
     print(_audit_text(found))
-    if abs(found.missing) + abs(found.duplicated) > arguments.allow:
-        raise CommandError(
-            f"it does not add up: {found.missing:,} missing, {found.duplicated:,} duplicated",
-            Status.USAGE,
+    wrong = (
+        list(_not_there(found)) if found.absent + found.unrecorded > arguments.allow_lost else []
+    )
+    if found.missing + found.duplicated > arguments.allow:
+        wrong.append(
+            f"it does not add up: {found.missing:,} missing, {found.duplicated:,} duplicated"
         )
+    if wrong:
+        raise _gate_failed(*wrong)
 
 
 def replay(arguments: argparse.Namespace) -> None:
@@ -144,7 +152,13 @@ def replay(arguments: argparse.Namespace) -> None:
                 arguments.method_old,
                 arguments.method_new,
             ),
-            gates=Gates(arguments.max_moved, arguments.fail_if_lost, arguments.max_skew),
+            gates=Gates(
+                arguments.max_moved,
+                arguments.fail_if_lost,
+                arguments.max_skew,
+                arguments.max_unknown,
+                arguments.max_stale,
+            ),
             brokers=arguments.broker,
             out=arguments.out,
             progress=progress,
@@ -153,13 +167,20 @@ def replay(arguments: argparse.Namespace) -> None:
     print(table(done.tagsets.headings, done.tagsets.rows))
     print(
         f"{totals.frames:,} frames: {totals.moved:,} move ({totals.moved_ratio:.1%}), "
-        f"{totals.lost:,} lose their route, {totals.gained:,} gain one; "
+        f"{totals.lost:,} lose their route, {totals.gained:,} gain one, "
+        f"{totals.nowhere:,} have none; "
         f"skew {totals.skew_old:.2f} before, {totals.skew_new:.2f} after"
     )
-    if totals.unknown:
-        print(f"{totals.unknown:,} frames could not be resolved: the lake does not know their tags")
+    for count, what in (
+        (totals.stale, "were delivered, and have no route in --table"),
+        (totals.unknown, "could not be resolved: the lake does not know their tags"),
+        (totals.failed, "went to any candidate: a plug-in failed"),
+        (totals.own, "were for the broker's own services, and are left out"),
+    ):
+        if count:
+            print(f"{count:,} frames {what}")
     if done.failed:
-        raise CommandError("; ".join(map(str, done.failed)), Status.USAGE)
+        raise _gate_failed(*map(str, done.failed))
 
 
 def build_index(arguments: argparse.Namespace) -> None:
@@ -167,6 +188,7 @@ def build_index(arguments: argparse.Namespace) -> None:
     if arguments.lake is None and (arguments.at is not None or arguments.broker):
         raise CommandError("--at and --broker go with --lake", Status.USAGE)
     if arguments.lake is None:
+        _folder("--out", arguments.out)
         check_first(arguments, [("--routes", arguments.routes)])
     else:
         _lake_first(arguments)
@@ -210,28 +232,46 @@ def verify_index(arguments: argparse.Namespace) -> None:
     for line in drift.shown:
         print(printable(line))
     if drift.differences:
-        raise CommandError(
+        raise _gate_failed(
             f"{drift.missing:,} routes missing, {drift.unexpected:,} unexpected, "
-            f"{drift.other_tags:,} with other tags, {drift.bitmaps:,} bitmaps wrong",
-            Status.USAGE,
+            f"{drift.other_tags:,} with other tags, {drift.bitmaps:,} bitmaps wrong"
         )
     print(f"{drift.routes:,} routes, as the log says")
 
 
+def _gate_failed(*reasons: str) -> CommandError:
+    """Return what says that all was done, and that something does not hold."""
+    return CommandError(f"gate failed: {'; '.join(reasons)}", Status.USAGE)
+
+
 def _local(arguments: argparse.Namespace, *names: str) -> None:
     for name in names:
-        if not is_local(getattr(arguments, name)):
+        path = getattr(arguments, name)
+        if not is_local(path):
             raise CommandError(
                 f"--{name} is a folder that driver and executors see, not a URI: mount the store",
                 Status.USAGE,
             )
+        _folder(f"--{name}", path)
+
+
+def _folder(option: str, path: str | None) -> None:
+    """Check that what is to be a folder is one, or can become one."""
+    if path is None or not is_local(path):
+        return
+    nearest = next(each for each in (Path(path), *Path(path).resolve().parents) if each.exists())
+    if not nearest.is_dir():
+        raise CommandError(f"{option}: {nearest} is a file, not a folder", Status.USAGE)
 
 
 def _lake_first(
     arguments: argparse.Namespace, *others: tuple[str, str], option: str = "--lake"
 ) -> str:
     """Check what `check_first` does, for a command that reads a lake, and return its path."""
-    _local(arguments, "lake")
+    if not is_local(arguments.lake):
+        _local(arguments, "lake")
+    _folder(option, arguments.lake)
+    _folder("--out", getattr(arguments, "out", None))
     check_first(arguments, [(option, arguments.lake), *others])
     return str(arguments.lake)
 
@@ -263,7 +303,28 @@ def _audit_text(found: Audit) -> str:
         for row in found.rows
     ]
     more = f"\nand {found.more:,} more" if found.more else ""
-    return table(("FROM", "LINK", *map(str.upper, figures)), rows) + more
+    lacking = "".join(f"\n{line}" for line in _lacking(found))
+    return table(("FROM", "LINK", *map(str.upper, figures)), rows) + more + lacking
+
+
+def _lacking(found: Audit) -> Iterator[str]:
+    """Say what each log lacks."""
+    for hole in found.holes:
+        log = printable(hole.log)
+        if hole.unrecorded:
+            why = f" ({', '.join(map(printable, hole.reasons))})" if hole.reasons else ""
+            yield f"{log}: {hole.unrecorded:,} events were not recorded{why}"
+        if hole.absent:
+            yield f"{log}: {hole.absent:,} events are missing from the lake"
+    if found.more_holes:
+        yield f"and {found.more_holes:,} more logs that lack something"
+
+
+def _not_there(found: Audit) -> Iterator[str]:
+    if found.unrecorded:
+        yield f"{found.unrecorded:,} events were not recorded"
+    if found.absent:
+        yield f"{found.absent:,} events are missing from the lake"
 
 
 def _figure(value: int | None) -> str:

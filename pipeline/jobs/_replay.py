@@ -39,6 +39,8 @@ class Gates:
     max_moved: float | None = None
     fail_if_lost: bool = False
     max_skew: float | None = None
+    max_unknown: float = 0.0
+    max_stale: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +115,7 @@ def run_replay(
         max_moved=limits.max_moved,
         fail_if_lost=limits.fail_if_lost,
         max_skew=limits.max_skew,
+        max_unknown=limits.max_unknown,
+        max_stale=limits.max_stale,
     )
     return Rehearsed(result.totals, tuple(failed), tagsets)

@@ -12,15 +12,17 @@ with replay(spark, hops, tagsets, "now.onwx", "then.onwx", shard_new="jump") as 
 """
 
 from ._gates import MIN_FRAMES_EACH, GateFailed, ReplayTotals, check_gates
+from ._memo import MAX_PART_BYTES, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_SETS
 from ._questions import MethodSet, Question, read_question
-from ._rehearsal import MAX_REMEMBERED_MEMBERS, MAX_REMEMBERED_SETS, Plan, Rehearsal
+from ._rehearsal import Plan, Rehearsal
 from ._replay import ReplayResult, frames_of, replay
 from ._resolver import Resolver, Standing
 from ._tables import MAX_TABLES, Table, open_table
 from ._turns import turn_of
 
 __all__ = [
-    "MAX_REMEMBERED_MEMBERS",
+    "MAX_PART_BYTES",
+    "MAX_REMEMBERED_BYTES",
     "MAX_REMEMBERED_SETS",
     "MAX_TABLES",
     "MIN_FRAMES_EACH",

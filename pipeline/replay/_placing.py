@@ -7,6 +7,7 @@ or, where groups are small, on all pairs of a frame and a candidate.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "chance",
     "jump",
     "on_ring",
+    "on_rings",
     "remainder",
     "rendezvous",
     "rendezvous_small",
@@ -127,6 +129,28 @@ def _scored(
 def on_ring(keys: Keys, points: npt.NDArray[np.uint64], owners: npt.NDArray[np.int64]) -> Places:
     """Place the frames of one group on a ring on which nobody is full: `BoundedRing`."""
     return owners[np.searchsorted(points, keys, "left") % len(points)]
+
+
+def on_rings(
+    keys: Keys, rings: Iterable[tuple[int, npt.NDArray[np.uint64], npt.NDArray[np.int64]]]
+) -> Places:
+    """Do what `on_ring` does, on a ring that comes in parts.
+
+    Args:
+        keys: Of the frames.
+        rings: Points and owners of some candidates, and the place of the first of those; in the
+            order of the candidates.
+    """
+    placed = np.zeros(len(keys), np.int64)
+    nearest = np.zeros(len(keys), np.uint64)
+    for number, (start, points, owners) in enumerate(rings):
+        at = np.searchsorted(points, keys, "left") % len(points)
+        # How far round the ring; of equal points the first candidate's counts.
+        far = points[at] - keys
+        closer = far < nearest if number else np.ones(len(keys), np.bool_)
+        nearest[closer] = far[closer]
+        placed[closer] = owners[at][closer] + start
+    return placed
 
 
 def weighted(keys: Keys, weights: npt.NDArray[np.float64]) -> Places:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 from ...actors.broker import BrokerOptions
+from ...actors.broker._broker import RESERVED_SERVICES
 from ...actors.broker._methods import Methods
 from ...protocol import AddressError
-from ...protocol.broker import Balancer, Query, RoutingType, Sharding, parse_tag, tag_set
+from ...protocol.broker import (
+    BALANCERS,
+    SHARD_METHODS,
+    Balancer,
+    Query,
+    RoutingType,
+    Sharding,
+    WellKnownKey,
+    parse_tag,
+    tag_set,
+)
 from .._errors import BadMethod
 
-__all__ = ["Code", "MethodSet", "Question", "read_question"]
+__all__ = ["Code", "MethodSet", "Question", "is_own", "read_question"]
 
 DEFAULT_UNICAST: Final = BrokerOptions().method
 DEFAULT_SHARD: Final = BrokerOptions().shard_method
@@ -33,7 +44,7 @@ class Code(IntEnum):
     """`random`; and those that look at two by chance, as if nobody had any load."""
     WEIGHTED = 6
     FOREIGN = 7
-    """A plug-in: frame by frame."""
+    """A plug-in, whatever its name: frame by frame."""
 
 
 _CODES: Final = {
@@ -47,6 +58,7 @@ _CODES: Final = {
     (RoutingType.UNICAST, "peakewma"): Code.CHANCE,
     (RoutingType.UNICAST, "weighted"): Code.WEIGHTED,
 }
+_SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
 _ROUTINGS: Final = {each.name.lower(): each for each in RoutingType}
 
 
@@ -84,6 +96,14 @@ def read_question(text: str, routing: str, method: str) -> Question:
     )
 
 
+def is_own(question: Question) -> bool:
+    """Say whether it is a service of the broker's own that is asked for: no saved table has it."""
+    return any(
+        key == _SERVICE and (value or "").startswith(RESERVED_SERVICES)
+        for key, value in question.query
+    )
+
+
 class MethodSet:
     """The methods of one side of a rehearsal, as a broker with these options would have them.
 
@@ -102,6 +122,7 @@ class MethodSet:
         except ValueError as error:
             name = unicast if f"{unicast!r}" in str(error) else shard
             raise BadMethod(str(name), str(error).rpartition(" of ")[2]) from None
+        self._codes: Final[dict[tuple[RoutingType, str], Code]] = {}
 
     def method(self, question: Question) -> str:
         """Return the name of what chooses: what the question says, if it is known here."""
@@ -114,7 +135,24 @@ class MethodSet:
         """Return how to choose for a question."""
         if question.routing is RoutingType.MULTICAST:
             return Code.ALL
-        return _CODES.get((question.routing, self.method(question)), Code.FOREIGN)
+        key = question.routing, self.method(question)
+        code = self._codes.get(key)
+        if code is None:
+            # As many as there are methods.
+            code = self._codes[key] = self._code(*key)
+        return code
+
+    def _code(self, routing: RoutingType, name: str) -> Code:
+        shard = routing is RoutingType.SHARD
+        built_in: Any = (SHARD_METHODS if shard else BALANCERS).get(name)
+        if built_in is None:
+            return Code.FOREIGN
+        try:
+            made = self.sharding(name) if shard else self.balancer(name)
+        except Exception:  # noqa: BLE001 - foreign code; it is counted where frames need it
+            return Code.FOREIGN
+        # A plug-in goes before what is built in and has its name.
+        return _CODES.get((routing, name), Code.FOREIGN) if type(made) is built_in else Code.FOREIGN
 
     def balancer(self, name: str) -> Balancer:
         """Make a method of unicast, with a state of its own."""

@@ -14,12 +14,24 @@ from ...protocol.eventlog import Kind, Outcome
 from .._schema import REPORT_TABLES
 from ._gates import MIN_FRAMES_EACH, ReplayTotals
 from ._questions import MethodSet
-from ._rehearsal import FRAMES, SUMS, Batch, Plan, Rehearsal
+from ._rehearsal import FRAMES, Plan, Rehearsal
+from ._sums import SUMS, Batch
 from ._tables import open_table, shown_path
 
 __all__ = ["ReplayResult", "frames_of", "replay"]
 
-_SUMMED: Final = ("frames", "moved", "lost", "gained", "unknown", "frames_old", "frames_new")
+_COUNTED: Final = (
+    "frames",
+    "moved",
+    "lost",
+    "gained",
+    "nowhere",
+    "unknown",
+    "own",
+    "stale",
+    "failed",
+)
+_SUMMED: Final = (*_COUNTED, "frames_old", "frames_new")
 
 
 class ReplayResult:
@@ -145,6 +157,7 @@ def frames_of(hops: DataFrame, tagsets: DataFrame) -> DataFrame:
             sf.coalesce(sf.col("shard_hash"), sf.lit(0)).cast("bigint").alias("shard_hash"),
             sf.col("flags").cast("bigint"),
             sf.col("weight"),
+            (sf.col("outcome") == int(Outcome.DELIVER)).cast("bigint").alias("delivered"),
             *(sf.col(name) for name in FRAMES[-3:]),
         )
     )
@@ -154,7 +167,7 @@ def _rehearse(plan: Plan, batches: Iterator[Batch]) -> Iterator[Batch]:
     rehearsal = _rehearsal(plan)
     for batch in batches:
         if batch.num_rows:
-            yield rehearsal.sums(batch)
+            yield from rehearsal.sums(batch)
 
 
 _last: tuple[tuple[object, ...], Rehearsal] | None = None
@@ -182,10 +195,7 @@ def _by_tagset(sums: DataFrame) -> DataFrame:
     return (
         sums.groupBy("tagset_id")
         .agg(
-            *(
-                sf.sum(name).alias(name)
-                for name in ("frames", "moved", "lost", "gained", "unknown")
-            ),
+            *(sf.sum(name).alias(name) for name in _COUNTED),
             skew("old").alias("skew_old"),
             skew("new").alias("skew_new"),
             sf.max("routes_old").alias("routes_old"),
@@ -204,14 +214,14 @@ def _totals(by_tagset: DataFrame) -> ReplayTotals:
         return sf.max(sf.when(enough, sf.col(f"skew_{side}")).otherwise(0.0)).alias(f"skew_{side}")
 
     row = by_tagset.agg(
-        *(sf.sum(name).alias(name) for name in _SUMMED[:5]),
+        *(sf.sum(name).alias(name) for name in _COUNTED),
         sf.count("*").alias("tagsets"),
         greatest("old"),
         greatest("new"),
     ).first()
     # Of no frames the sums are null.
     said = {} if row is None else row.asDict()
-    counts = {name: int(said.get(name) or 0) for name in (*_SUMMED[:5], "tagsets")}
+    counts = {name: int(said.get(name) or 0) for name in (*_COUNTED, "tagsets")}
     return ReplayTotals(
         **counts,
         skew_old=float(said.get("skew_old") or 0.0),

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ._placing import (
     Places,
     chance,
     jump,
     on_ring,
+    on_rings,
     remainder,
     rendezvous,
     rendezvous_small,
@@ -23,13 +25,20 @@ from ._resolver import Resolver
 from ._tables import Numbers, Table
 from ._turns import Keys
 
-__all__ = ["Answer", "Side"]
+__all__ = ["Answer", "Placed", "Side"]
 
 SMALL: Final = 16
 """Frames of a group from which on it is scored by itself."""
 
 LARGE: Final = 4096
 """Candidates from which on a group's are looked up by themselves, and not copied beside others."""
+
+RING_MEMBERS: Final = 65_536
+"""Candidates up to which a ring is kept, 64 MB then; of more it is made in parts, each time."""
+
+_NUMBER: Final = 4
+_KEPT: Final = {Code.RING: 64 * 16, Code.WEIGHTED: 8, Code.FOREIGN: 250}
+_WORK: Final = {Code.ALL: 200, Code.RENDEZVOUS: 40}
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +56,34 @@ class Answer:
     code: Code
     numbers: Numbers
     kept: Any = field(default=None)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the candidates and of what is prepared of them, whether it has been or not."""
+        count, kept = len(self.numbers), _KEPT.get(self.code, 0)
+        if self.code is Code.RING and count > RING_MEMBERS:
+            kept = 0
+        return count * (_NUMBER + kept)
+
+    @property
+    def work(self) -> int:
+        """Bytes that placing the frames takes, about, besides those for each frame."""
+        return self.size + len(self.numbers) * _WORK.get(self.code, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where frames go.
+
+    Attributes:
+        places: The place of each frame's choice among the candidates of its group.
+        numbers: Its number.
+        failed: Whether the method failed on the frame.
+    """
+
+    places: Places
+    numbers: Numbers
+    failed: npt.NDArray[np.bool_]
 
 
 class Side:
@@ -66,27 +103,28 @@ class Side:
         """Return who can get the frames of a tag set."""
         return Answer(question, self.methods.code(question), self.table.resolve(question.query))
 
-    def place(self, answers: Sequence[Answer], sizes: Places, keys: Keys) -> tuple[Places, Numbers]:
+    def place(self, answers: Sequence[Answer], sizes: Places, keys: Keys) -> Placed:
         """Return who gets each frame.
 
         Args:
             answers: Of each group; none is a multicast, and none is without candidates.
             sizes: How many frames each group has, at least one.
             keys: Of the frames, a group's one after the other.
-
-        Returns:
-            The place of each frame's choice among the candidates of its group, and its number.
         """
         codes = np.fromiter((each.code for each in answers), np.int8, len(answers))
         many = np.fromiter((len(each.numbers) for each in answers), np.int64, len(answers))
         group = np.repeat(np.arange(len(answers)), sizes)
         places = np.zeros(len(keys), np.int64)
+        failed = np.zeros(len(keys), np.bool_)
         # Of one there is nothing to choose.
         codes[many == 1] = -1
         for code in np.unique(codes[codes >= 0]).tolist():
             rows = np.flatnonzero(codes[group] == code)
-            places[rows] = self._placed(Code(code), answers, group[rows], many, keys[rows])
-        return places, self._looked_up(answers, many, group, places)
+            if code == Code.FOREIGN:
+                places[rows], failed[rows] = self._by_plug_in(answers, group[rows], keys[rows])
+            else:
+                places[rows] = self._placed(Code(code), answers, group[rows], many, keys[rows])
+        return Placed(places, self._looked_up(answers, many, group, places), failed)
 
     def _placed(
         self, code: Code, answers: Sequence[Answer], group: Places, many: Places, keys: Keys
@@ -121,15 +159,26 @@ class Side:
         if code is Code.RENDEZVOUS:
             return rendezvous(keys, *self.table.words(numbers))
         if code is Code.RING:
+            if len(numbers) > RING_MEMBERS:
+                return on_rings(keys, self.table.rings(numbers, RING_MEMBERS))
             if answer.kept is None:
                 answer.kept = self.table.ring(numbers)
             return on_ring(keys, *answer.kept)
-        if code is Code.WEIGHTED:
+        if answer.kept is None:
+            answer.kept = self.table.weights(numbers)
+        return weighted(keys, answer.kept)
+
+    def _by_plug_in(
+        self, answers: Sequence[Answer], group: Places, keys: Keys
+    ) -> tuple[Places, npt.NDArray[np.bool_]]:
+        """Place frame by frame, and say on which of them a plug-in failed."""
+        placed, failed = np.empty(len(keys), np.int64), np.empty(len(keys), np.bool_)
+        for row, (at, key) in enumerate(zip(group.tolist(), keys.tolist(), strict=True)):
+            answer = answers[at]
             if answer.kept is None:
-                answer.kept = self.table.weights(numbers)
-            return weighted(keys, answer.kept)
-        place, question = self._resolver.place, answer.question
-        return np.array([place(question, numbers, key) for key in keys.tolist()], np.int64)
+                answer.kept = self._resolver.placer(answer.question, answer.numbers)
+            placed[row], failed[row] = answer.kept(key)
+        return placed, failed
 
     def _together(self, answers: Sequence[Answer], sizes: Places, keys: Keys) -> Places:
         """Place the frames of many small groups by score."""

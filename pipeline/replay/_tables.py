@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections import OrderedDict
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -79,6 +80,13 @@ class Table:
         owners = np.repeat(np.arange(len(numbers)), len(points) // len(numbers))
         order = np.argsort(points, kind="stable")
         return points[order], owners[order]
+
+    def rings(
+        self, numbers: Numbers, members: int
+    ) -> Iterator[tuple[int, npt.NDArray[np.uint64], npt.NDArray[np.int64]]]:
+        """Yield rings of so many candidates each, and the place of the first: see `on_rings`."""
+        for start in range(0, len(numbers), members):
+            yield start, *self.ring(numbers[start : start + members])
 
     def _points_of(self, number: int) -> npt.NDArray[np.uint64]:
         found = self._points.get(number)

@@ -12,7 +12,8 @@ import pytest
 
 from onward.cli import main
 from onward.cli._status import Status
-from tests.support.eventlogs import START_US, write_log
+from onward.protocol.eventlog import EventName, Flow, Kind, Outcome, RouteEvent, SegmentHeader
+from tests.support.eventlogs import START_US, log_id_of, write_log, write_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +51,9 @@ def test_reports_are_written_and_a_page(lake: Path, capsys: pytest.CaptureFixtur
     assert main(["pipeline", "report", *words]) == Status.OK
     printed = capsys.readouterr()
     assert printed.out.splitlines() == [f"1 reports of {DAY} in {lake}/reports", f"page: {page}"]
-    assert [line.split()[0] for line in printed.err.splitlines()] == ["traffic", "page"]
+    stages = [line.split() for line in printed.err.splitlines()]
+    assert [stage[0] for stage in stages] == ["traffic", *["page"] * 4]
+    assert [stage[-1] for stage in stages[1:]] == ["rehearsal", "logs", "totals", "matrix"]
     assert "<title>Routing on" in page.read_text()
     assert list((lake / "reports" / "traffic_matrix" / f"day={DAY}").glob("*.parquet"))
 
@@ -77,8 +80,39 @@ def test_an_audit_out_of_balance_is_status_2(
     assert main(["pipeline", "audit", "--lake", str(lake)]) == Status.USAGE
     printed = capsys.readouterr()
     assert printed.out.startswith("FROM  LINK")
-    assert "it does not add up" in printed.err
+    assert "onward pipeline: gate failed: it does not add up" in printed.err
     assert main(["pipeline", "audit", "--lake", str(lake), "--allow", "99999999"]) == Status.OK
+
+
+def test_an_audit_of_nothing_does_not_pass(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--lake", str(lake), "--since", "2001-01-01", "--until", "2001-01-02")
+    assert main(["pipeline", "audit", *words]) == Status.FAILED
+    assert "nothing to audit: the lake has no flows between" in capsys.readouterr().err
+
+
+def test_an_audit_of_logs_that_lack_something_does_not_pass(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    header = SegmentHeader("eu", log_id_of("eu"), 1, 1, START_US, 1.0)
+    flows = [
+        Flow(seq, START_US, 10_000, 0, 0, 0, 0, Kind.RESPONSE, outcome, 10, 0)
+        for seq, outcome in enumerate((Outcome.RECEIVED, Outcome.DELIVER), start=1)
+    ]
+    lost = RouteEvent(3, START_US, EventName.LOST, None, "", (), "5000 events: disk full")
+    # One number was given and is not there.
+    write_segment(tmp_path / "log", header, flows=flows, events=[lost], last_seq=4)
+    assert ingest(tmp_path) == Status.OK
+    words = ["pipeline", "audit", "--lake", str(tmp_path / "lake"), "--quiet"]
+    capsys.readouterr()
+    assert main([*words, "--allow", "9999999"]) == Status.USAGE
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-2:] == [
+        "eu: 5,000 events were not recorded (disk full)",
+        "eu: 1 events are missing from the lake",
+    ]
+    assert "gate failed: 5,000 events were not recorded; 1 events are missing" in printed.err
+    assert main([*words, "--allow-lost", "5001"]) == Status.OK
 
 
 def test_a_folder_that_is_no_lake_is_said(
@@ -101,8 +135,26 @@ def test_a_table_is_built_and_held_against_the_log(
     assert main(["pipeline", "index", "verify", *words]) == Status.OK
     assert "as the log says" in capsys.readouterr().out
     same = ("--table", str(snapshot), "--candidate", str(snapshot), "--max-moved", "0")
-    assert main(["pipeline", "replay", "--lake", str(lake), "--day", DAY, *same]) == Status.OK
-    assert "frames: 0 move (0.0%), 0 lose their route, 0 gain one" in capsys.readouterr().out
+    any_table = ("--max-unknown", "1", "--max-stale", "1")
+    words = ["pipeline", "replay", "--lake", str(lake), "--day", DAY, *same, "--quiet"]
+    status = main([*words, *any_table])
+    printed = capsys.readouterr()
+    assert status == Status.OK, printed.err
+    assert "frames: 0 move (0.0%), 0 lose their route, 0 gain one" in printed.out
+
+
+def test_a_rehearsal_of_nothing_is_status_2(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = lake.parent / "none.jsonl"
+    table.write_text("# no routes\n")
+    same = ("--table", str(table), "--candidate", str(table), "--quiet")
+    words = ["pipeline", "replay", "--lake", str(lake), *same]
+    assert main([*words, "--day", "2001-01-01"]) == Status.USAGE
+    assert "nothing was rehearsed: the lake has no sampled requests" in capsys.readouterr().err
+    assert main([*words, "--day", DAY]) == Status.USAGE
+    printed = capsys.readouterr()
+    assert "has a route in either table" in printed.err
+    assert "were delivered and have no route in the table as it is" in printed.err
+    assert "were delivered, and have no route in --table" in printed.out
 
 
 def test_a_machine_that_cannot_have_its_memory_is_said(lake: Path) -> None:

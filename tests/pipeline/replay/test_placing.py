@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -25,8 +25,8 @@ from onward.pipeline.replay import (
     ReplayTotals,
     Resolver,
     Table,
+    _memo,
     _placing,
-    _rehearsal,
     _sides,
     _tables,
     check_gates,
@@ -34,6 +34,7 @@ from onward.pipeline.replay import (
     read_question,
     turn_of,
 )
+from onward.pipeline.replay._questions import Code
 from onward.pipeline.replay._turns import fraction, fractions, next_turn, turns_of
 from onward.protocol import AddressError
 from onward.protocol.broker import (
@@ -41,7 +42,9 @@ from onward.protocol.broker import (
     SHARD_METHODS,
     Balancer,
     Candidate,
+    Placement,
     RoutingType,
+    Sharding,
     SnapshotRoute,
     format_route,
     parse_query,
@@ -128,10 +131,11 @@ def test_groups_are_placed_as_each_frame_is(
     assert all(len(each.numbers) for each in answers)
     sizes = np.array([sum(g == group for g, _ in frames) for group in groups])
     keys = np.array([key for _, key in frames], np.uint64)
-    places, found = side.place(answers, sizes, keys)
+    placed = side.place(answers, sizes, keys)
     expected = [one.place(asked[g], one.candidates(asked[g]), key) for g, key in frames]
-    assert places.tolist() == expected
-    keys_found = table.keys(found).tolist()
+    assert placed.places.tolist() == expected
+    assert not placed.failed.any()
+    keys_found = table.keys(placed.numbers).tolist()
     assert [(key,) for key in keys_found] == [one.route(asked[g], key) for g, key in frames]
 
 
@@ -143,8 +147,9 @@ def test_limits_of_pairs_and_of_copies_change_nothing(monkeypatch: pytest.Monkey
 
     def places() -> list[int]:
         side = _sides.Side(table, methods)
-        placed: list[int] = side.place([side.answer(a) for a in asked], sizes, keys)[1].tolist()
-        return placed
+        placed = side.place([side.answer(a) for a in asked], sizes, keys)
+        numbers: list[int] = placed.numbers.tolist()
+        return numbers
 
     before = places()
     monkeypatch.setattr(_placing, "MAX_PAIRS", 30)
@@ -161,22 +166,141 @@ def test_points_on_rings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(table._points) <= 3
 
 
+def test_a_large_ring_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, methods = table_of(routes(60)), MethodSet(None, "bounded-ring")
+    asked = question("s=1", RoutingType.SHARD)
+    numbers = table.resolve(parse_query("service=s0"))
+    keys = turns_of(np.zeros(400, np.int64), np.arange(400))
+
+    def places() -> list[int]:
+        side = _sides.Side(table, methods)
+        answer = _sides.Answer(asked, methods.code(asked), numbers)
+        placed = side.place([answer], np.array([400]), keys).places.tolist()
+        assert (answer.kept is None) == (len(numbers) > _sides.RING_MEMBERS)
+        return list(placed)
+
+    whole = places()
+    for members in (1, 7, 19):
+        monkeypatch.setattr(_sides, "RING_MEMBERS", members)
+        assert places() == whole
+
+
 class Last(Balancer):
-    """A plug-in: the last one, or one that is not there."""
+    """A plug-in: the last one, one that is not there, or it raises."""
 
     def pick(self, candidates: Sequence[Candidate], now: float, random: Callable[[], float]) -> int:
-        return len(candidates) - 1 if random() < 0.5 else 99
+        lot = random()
+        if lot < 0.2:
+            raise RuntimeError("a plug-in failed")
+        return len(candidates) - 1 if lot < 0.5 else 99
+
+
+class First(Sharding):
+    """A plug-in: the first one, or it raises; made as often as is noted."""
+
+    made: ClassVar[list[int]] = []
+
+    def prepare(self, members: Sequence[bytes]) -> Placement:
+        self.made.append(len(members))
+        if len(members) == 2:
+            raise RuntimeError("a plug-in failed")
+        return FirstPlacement()
+
+
+class FirstPlacement(Placement):
+    def pick(self, key: int, load: Callable[[int], int]) -> int:
+        if key % 5 == 1:
+            raise RuntimeError("a plug-in failed")
+        return 0
+
+
+class Plugged:
+    """An entry point."""
+
+    def __init__(self, name: str, method: type) -> None:
+        self.name = name
+        self._method = method
+
+    def load(self) -> type:
+        return self._method
+
+
+def plug_in(monkeypatch: pytest.MonkeyPatch, **methods: type) -> None:
+    found = [Plugged(name, method) for name, method in methods.items()]
+
+    def entry_points(*, group: str) -> list[Plugged]:
+        kind: type = Sharding if group == "onward.shard_methods" else Balancer
+        return [each for each in found if issubclass(each.load(), kind)]
+
+    monkeypatch.setattr("onward.actors.broker._methods.entry_points", entry_points)
 
 
 def test_a_plug_in_is_asked_frame_by_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, last=Last)
     table, methods = table_of(routes(9)), MethodSet(None, None)
-    monkeypatch.setitem(methods._methods._balancers, "last", Last)
     asked = question("service=s0", method="last")
     side, one = _sides.Side(table, methods), Resolver(table, methods)
     keys = turns_of(np.zeros(50, np.int64), np.arange(50))
-    places, _ = side.place([side.answer(asked)], np.array([50]), keys)
-    assert places.tolist() == [one.place(asked, one.candidates(asked), k) for k in keys.tolist()]
-    assert 2 in places.tolist()
+    placed = side.place([side.answer(asked)], np.array([50]), keys)
+    candidates = one.candidates(asked)
+    assert placed.places.tolist() == [one.place(asked, candidates, k) for k in keys.tolist()]
+    assert 2 in placed.places.tolist()
+    # Whoever fails is counted, and as at the broker anybody gets the frame.
+    lots = [fraction(key) for key in keys.tolist()]
+    assert placed.failed.tolist() == [not 0.2 <= lot < 0.5 for lot in lots]
+    failed = np.flatnonzero(placed.failed)
+    assert placed.places[failed].tolist() == [int(lots[at] * 3) for at in failed.tolist()]
+
+
+def test_a_plug_in_of_sharding_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plug_in(monkeypatch, first=First)
+    monkeypatch.setattr(First, "made", [])
+    table, methods = table_of(routes(8)), MethodSet(None, "first")
+    side = _sides.Side(table, methods)
+    # Three routes, and two, on which it cannot even be prepared.
+    answers = [side.answer(question(f"service=s{n}", RoutingType.SHARD)) for n in (0, 2)]
+    keys = np.arange(20, dtype=np.uint64)
+    for _ in range(2):
+        placed = side.place(answers, np.array([10, 10]), keys)
+        assert placed.failed.tolist() == [key % 5 == 1 or key >= 10 for key in range(20)]
+        assert placed.places[:10].tolist() == [k % 3 if k % 5 == 1 else 0 for k in range(10)]
+        assert placed.places[10:].tolist() == [k % 2 for k in range(10, 20)]
+    assert First.made == [3, 2]
+
+
+@pytest.mark.parametrize(("routing", "name"), METHODS)
+def test_a_plug_in_goes_before_what_is_built_in(
+    monkeypatch: pytest.MonkeyPatch, routing: RoutingType, name: str
+) -> None:
+    plug_in(monkeypatch, **{name: First if routing is RoutingType.SHARD else Last})
+    table, methods = table_of(routes(9)), MethodSet(None, None)
+    asked = question("service=s0", routing, name)
+    assert methods.code(asked) is Code.FOREIGN
+    side, one = _sides.Side(table, methods), Resolver(table, methods)
+    keys = turns_of(np.ones(50, np.int64), np.arange(50))
+    placed = side.place([side.answer(asked)], np.array([50]), keys)
+    candidates = one.candidates(asked)
+    assert placed.places.tolist() == [one.place(asked, candidates, k) for k in keys.tolist()]
+    assert 0 < placed.failed.sum() < 50
+
+
+class Broken(Sharding):
+    """A plug-in that cannot be made."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("a plug-in failed")
+
+    def prepare(self, members: Sequence[bytes]) -> Placement:
+        raise NotImplementedError
+
+
+def test_a_plug_in_that_cannot_be_made_has_failed(
+    tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plug_in(monkeypatch, modulo=Broken)
+    batch = batch_of([(2, n, n, False, 3) for n in range(9)])
+    (row,) = [row for row in summed(Rehearsal(Plan(*tables)), batch).values() if "frames" in row]
+    assert row["failed"] == row["frames"] == 27
 
 
 def test_a_method_that_a_request_names_is_taken_if_it_is_known() -> None:
@@ -250,6 +374,7 @@ def batch_of(frames: list[tuple[int, int, int, int, int]]) -> Any:
         "shard_hash": [int(np.uint64(key).view(np.int64)) for _, _, key, *_ in rows],
         "flags": [int(Flag.STICKY) if sticky else 0 for *_, sticky, _ in rows],
         "weight": [weight for *_, weight in rows],
+        "delivered": [seq % 2 for _, seq, *_ in rows],
         "text": [None if each is None else asked_text(each) for each, *_ in rows],
         "routing": [None if each is None else each.routing.name.lower() for each, *_ in rows],
         "method": [None if each is None else each.method for each, *_ in rows],
@@ -287,6 +412,10 @@ def in_a_loop(plan: Plan, batch: Any) -> Sums:
             add(tagset, None, "lost", weight)
         if would and not was:
             add(tagset, None, "gained", weight)
+        if not was and not would:
+            add(tagset, None, "nowhere", weight)
+        if not was and row["delivered"]:
+            add(tagset, None, "stale", weight)
         for route in was:
             add(tagset, route, "frames_old", weight)
         for route in would:
@@ -297,7 +426,7 @@ def in_a_loop(plan: Plan, batch: Any) -> Sums:
 def summed(rehearsal: Rehearsal, *batches: Any) -> Sums:
     sums: Sums = {}
     for batch in batches:
-        for row in rehearsal.sums(batch).to_pylist():
+        for row in (row for part in rehearsal.sums(batch) for row in part.to_pylist()):
             key = row.pop("tagset_id"), row.pop("route_id")
             kept = sums.setdefault(key, {})
             for name, value in row.items():
@@ -353,22 +482,68 @@ def test_of_the_same_nothing_moves(
         assert row.get("frames_old") == row.get("frames_new")
 
 
+@pytest.mark.parametrize("shard", [None, "bounded-ring"])
 def test_what_is_remembered_is_bounded(
+    tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch, shard: str | None
+) -> None:
+    rehearsal = Rehearsal(Plan(*tables, shard_new=shard))
+    memo = rehearsal.memo
+    batch = batch_of([(n, n, n, False, 1) for n in range(len(TEXTS) + 1)])
+    expected = summed(rehearsal, batch)
+    assert len(memo) == len(TEXTS) + 1
+    whole = memo.bytes
+    assert whole == sum(map(_memo._size, memo._kept.values()))
+    monkeypatch.setattr(_memo, "MAX_REMEMBERED_SETS", 3)
+    memo._kept.clear()
+    memo.bytes = 0
+    assert summed(rehearsal, batch) == expected
+    assert len(memo) == 3
+    for limit in (whole // 2, _memo.SET_BYTES, 0):
+        monkeypatch.setattr(_memo, "MAX_REMEMBERED_BYTES", limit)
+        for _ in range(2):
+            memo._kept.clear()
+            memo.bytes = 0
+            assert summed(rehearsal, batch) == expected
+            assert memo.bytes == sum(map(_memo._size, memo._kept.values())) <= limit
+
+
+def test_an_answer_that_a_batch_itself_pushes_out_is_made_again(
     tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(_memo, "MAX_REMEMBERED_SETS", 2)
     rehearsal = Rehearsal(Plan(*tables))
-    batch = batch_of([(n, n, n, 0, 1) for n in range(len(TEXTS))])
+    batch = batch_of([(n, n, n, False, 1) for n in range(len(TEXTS))])
+    expected = summed(Rehearsal(Plan(*tables)), batch)
+    for _ in range(3):
+        assert summed(rehearsal, batch) == expected
+
+
+def test_a_batch_is_done_in_parts(tables: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rehearsal = Rehearsal(Plan(*tables))
+    batch = batch_of([(n % 9, n, n, False, 1) for n in range(40)])
     expected = summed(rehearsal, batch)
-    assert len(rehearsal._answers) == len(TEXTS)
-    monkeypatch.setattr(_rehearsal, "MAX_REMEMBERED_SETS", 3)
+    assert len(list(rehearsal.sums(batch))) == 1
+    monkeypatch.setattr(_memo, "MAX_PART_BYTES", 1)
     assert summed(rehearsal, batch) == expected
-    assert len(rehearsal._answers) == 3
-    monkeypatch.setattr(_rehearsal, "MAX_REMEMBERED_MEMBERS", 0)
-    assert summed(rehearsal, batch) == expected
-    assert len(rehearsal._answers) == 1
-    assert rehearsal._members == sum(
-        len(side.numbers) for each in rehearsal._answers.values() if each for side in each
-    )
+    # One for each tag set that has candidates; the others are no work.
+    assert len(list(rehearsal.sums(batch))) > 4
+
+
+def test_what_is_prepared_counts_before_it_is(tables: tuple[str, str]) -> None:
+    rehearsal = Rehearsal(Plan(*tables, shard_old="bounded-ring"))
+    asked = question("service=s0", RoutingType.SHARD)
+    answer = rehearsal.old.answer(asked)
+    before = answer.size
+    rehearsal.old.place([answer], np.array([1]), np.array([7], np.uint64))
+    points, owners = answer.kept
+    assert answer.size == before == answer.numbers.nbytes + points.nbytes + owners.nbytes
+
+
+def test_the_broker_s_own_services_are_left_out(tables: tuple[str, str]) -> None:
+    columns = batch_of([(0, 1, 1, False, 7)]).to_pydict()
+    columns["text"] = ["service=onward.management"]
+    batch = pa.record_batch([pa.array(each) for each in columns.values()], names=list(columns))
+    assert [*summed(Rehearsal(Plan(*tables)), batch).values()] == [{"own": 7}]
 
 
 def test_what_cannot_be_read_is_counted(tables: tuple[str, str]) -> None:
@@ -386,27 +561,44 @@ def test_what_cannot_be_read_is_counted(tables: tuple[str, str]) -> None:
 
 # --- gates ---------------------------------------------------------------------------------
 
-TOTALS = ReplayTotals(1000, 125, 3, 0, 0, 4, 1.0, 1.5)
+TOTALS = ReplayTotals(1000, 125, 3, 0, 10, 4, 1.0, 1.5, stale=20)
+LOOSE = {"max_unknown": 0.01, "max_stale": 0.02}
 
 
 @pytest.mark.parametrize(
     ("gates", "failed"),
     [
-        ({}, []),
-        ({"max_moved": 0.125, "max_skew": 1.5}, []),
-        ({"max_moved": 0.1}, ["12.50% of the frames would move, more than 10.00%"]),
-        ({"fail_if_lost": True}, ["3 frames would lose their route"]),
-        ({"max_skew": 1.4}, ["the skew would be 1.50, more than 1.40"]),
+        (LOOSE, []),
+        ({**LOOSE, "max_moved": 0.125, "max_skew": 1.5}, []),
+        ({**LOOSE, "max_moved": 0.1}, ["12.50% of the frames would move, more than 10.00%"]),
+        ({**LOOSE, "fail_if_lost": True}, ["3 frames would lose their route"]),
+        ({**LOOSE, "max_skew": 1.4}, ["the skew would be 1.50, more than 1.40"]),
+        ({"max_unknown": 0.01}, ["20 frames (2.00%) were delivered and have no route"]),
+        ({"max_stale": 0.02}, ["10 frames (0.99%) could not be resolved"]),
     ],
 )
 def test_a_gate_fails_above_its_limit(gates: dict[str, float], failed: list[str]) -> None:
     found = check_gates(TOTALS, **gates)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - of each its own type
-    assert [str(each) for each in found] == failed
+    assert [text for each, text in zip(found, failed, strict=True) if text not in str(each)] == []
     assert all(isinstance(each, GateFailed) for each in found)
 
 
 def test_nothing_that_was_asked_moves_nothing() -> None:
-    assert ReplayTotals(0, 0, 0, 0, 0, 0, 0.0, 0.0).moved_ratio == 0.0
+    nothing = ReplayTotals(0, 0, 0, 0, 0, 0, 0.0, 0.0)
+    assert nothing.moved_ratio == nothing.stale_ratio == nothing.unknown_ratio == 0.0
     for bad in (-1.0, float("nan")):
-        with pytest.raises(ValueError, match="max_moved"):
-            check_gates(TOTALS, max_moved=bad)
+        for name in ("max_moved", "max_skew", "max_unknown", "max_stale"):
+            with pytest.raises(ValueError, match=name):
+                check_gates(TOTALS, **{name: bad})  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] - as above
+
+
+def test_a_rehearsal_of_nothing_does_not_pass() -> None:
+    nobody = ReplayTotals(0, 0, 0, 0, 0, 0, 0.0, 0.0, own=7)
+    (found,) = check_gates(nobody)
+    assert (found.gate, "nothing was rehearsed" in str(found)) == ("frames", True)
+    wrong = ReplayTotals(9, 0, 0, 0, 0, 1, 0.0, 0.0, nowhere=9, stale=8)
+    assert [each.gate for each in check_gates(wrong)] == ["frames", "max_stale"]
+    unroutable = ReplayTotals(9, 0, 0, 0, 0, 1, 0.0, 0.0, nowhere=8)
+    assert check_gates(unroutable) == []
+    lost = ReplayTotals(0, 0, 0, 0, 5, 1, 0.0, 0.0)
+    assert [each.gate for each in check_gates(lost)] == ["frames", "max_unknown"]

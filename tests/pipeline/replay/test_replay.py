@@ -153,7 +153,10 @@ def test_it_is_what_the_resolver_says(
     assert (result.totals.frames, result.totals.unknown) == (3990, 10)
     assert result.totals.lost == summary[tagset_id(ASKED[4]), "lost"] > 0
     failed = check_gates(result.totals, max_moved=0.01, fail_if_lost=True, max_skew=0.0)
-    assert [each.gate for each in failed][:2] == ["max_moved", "fail_if_lost"]
+    gates = [each.gate for each in failed]
+    # The tag set that the lake does not know is one of them.
+    assert gates[:3] == ["max_unknown", "max_moved", "fail_if_lost"]
+    assert (result.totals.stale, result.totals.nowhere, result.totals.failed) == (0, 0, 0)
     assert rows[tagset_id(ASKED[3])]["skew_new"] == 1.0
     assert rows[tagset_id(ASKED[4])]["skew_new"] == 0.0
 
@@ -175,12 +178,31 @@ def test_of_no_hops_there_are_no_rows(spark: SparkSession, tmp_path: Path) -> No
     with replay(spark, frame(spark, []), tagsets(spark), table, table) as result:
         assert result.summary.count() == result.routes.count() == 0
         assert result.totals.frames == 0
+        assert [each.gate for each in check_gates(result.totals)] == ["frames"]
         for name in ("replay_summary", "replay_routes"):
             made = result.summary if name == "replay_summary" else result.routes
             declared = spark.createDataFrame([], REPORT_TABLES[name]).schema
             assert [(f.name, f.dataType) for f in made.schema] == [
                 (f.name, f.dataType) for f in declared
             ]
+
+
+def test_a_table_of_another_broker_does_not_pass(
+    spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    other = written(tmp_path / "other", [SnapshotRoute(b"\1" * 16, "other", ((6, "ap"),))])
+    table = written(tmp_path / "old", routes(20))
+    rejected = hop(600, ASKED[0], outcome=int(Outcome.UNROUTABLE))
+    rows = [*hops[:399], rejected]
+    with replay(spark, frame(spark, rows), tagsets(spark), other, table) as result:
+        totals = result.totals
+    # What was not delivered does not say that the table is another.
+    assert (totals.frames, totals.stale, totals.gained) == (4000, 3990, 4000)
+    assert [each.gate for each in check_gates(totals)] == ["max_stale"]
+    with replay(spark, frame(spark, rows), tagsets(spark), other, other) as result:
+        totals = result.totals
+    assert totals.nowhere == totals.frames == 4000
+    assert [each.gate for each in check_gates(totals)] == ["frames", "max_stale"]
 
 
 def test_no_function_of_python_is_pickled(

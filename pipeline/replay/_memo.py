@@ -1,0 +1,131 @@
+"""The answers that a process remembers, and the parts in which a batch is worked through."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from ...protocol import AddressError
+from ._placing import Places
+from ._questions import read_question
+from ._sides import Answer, Side
+from ._sums import Batch, Ints
+
+__all__ = ["MAX_PART_BYTES", "MAX_REMEMBERED_BYTES", "MAX_REMEMBERED_SETS", "Memo", "Pair"]
+
+MAX_REMEMBERED_SETS: Final = 65_536
+"""Tag sets whose answers a process remembers; the one not asked for longest is forgotten."""
+
+MAX_REMEMBERED_BYTES: Final = 192 * 1024 * 1024
+"""What those take together, in bytes: 4 for each candidate, 1,000 more where a `bounded-ring` is
+prepared of them, 250 where a plug-in is, and `SET_BYTES` for each tag set. Room is made before one
+is kept; one that is larger than all of it is not."""
+
+MAX_PART_BYTES: Final = 64 * 1024 * 1024
+"""What the answers that are worked on at a time may take, in bytes, what is made of them included;
+a batch that asks for more is done in parts, each of one tag set at least."""
+
+SET_BYTES: Final = 1_500
+"""What an answer takes besides: the tags, and a handful of objects."""
+
+Pair: TypeAlias = tuple[Answer, Answer] | None
+"""Who can get the frames of a tag set, on both sides; `None` if it cannot be read."""
+
+_NOT_KEPT: Final = object()
+
+
+class Memo:
+    """Answers by tag set.
+
+    Args:
+        old: One side.
+        new: The other.
+
+    Attributes:
+        bytes: What is remembered takes, as `MAX_REMEMBERED_BYTES` counts.
+    """
+
+    def __init__(self, old: Side, new: Side) -> None:
+        self._old = old
+        self._new = new
+        self._kept: OrderedDict[int, Pair] = OrderedDict()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        """Return how many tag sets are remembered."""
+        return len(self._kept)
+
+    def parts(self, ids: Ints, first: Places, batch: Batch) -> Iterator[tuple[int, list[Pair]]]:
+        """Yield the answers to the tag sets of a batch, as many at a time as there is room for.
+
+        Args:
+            ids: The tag sets.
+            first: For each the row of one of its frames.
+            batch: The frames.
+
+        Yields:
+            The place of the first tag set, and the answers to it and the next ones.
+        """
+        said = self._said(ids, first, batch)
+        begin, size, found = 0, 0, list[Pair]()
+        for at, each in enumerate(ids.tolist()):
+            kept: Any = self._kept.get(each, _NOT_KEPT)
+            if kept is _NOT_KEPT:
+                # It may have been remembered when the batch began, and be pushed out since.
+                words = (
+                    said.get(each) or self._said(ids[at : at + 1], first[at : at + 1], batch)[each]
+                )
+                pair = self._answered(*words)
+                self._keep(each, pair)
+            else:
+                pair = kept
+                self._kept.move_to_end(each)
+            work = 0 if pair is None else pair[0].work + pair[1].work
+            if found and size + work > MAX_PART_BYTES:
+                yield begin, found
+                begin, size, found = at, 0, []
+            found.append(pair)
+            size += work
+        if found:
+            yield begin, found
+
+    def _said(
+        self, ids: Ints, first: Places, batch: Batch
+    ) -> dict[int, tuple[str | None, str | None, str | None]]:
+        """Return what those tag sets ask for that are not remembered."""
+        listed = ids.tolist()
+        missing = [at for at, each in enumerate(listed) if each not in self._kept]
+        rows = batch.select(["text", "routing", "method"]).take(pa.array(first[missing]))
+        columns: list[list[Any]] = [column.to_pylist() for column in rows.columns]
+        words = zip(*columns, strict=True)
+        return {listed[at]: each for at, each in zip(missing, words, strict=True)}
+
+    def _answered(self, text: str | None, routing: str | None, method: str | None) -> Pair:
+        if text is None:
+            return None
+        try:
+            question = read_question(text, routing or "", method or "")
+        except AddressError:
+            return None
+        if not question.query:
+            return None
+        return self._old.answer(question), self._new.answer(question)
+
+    def _keep(self, tagset: int, pair: Pair) -> None:
+        size, kept = _size(pair), self._kept
+        if size > MAX_REMEMBERED_BYTES:
+            return
+        while kept and (
+            len(kept) >= MAX_REMEMBERED_SETS or self.bytes + size > MAX_REMEMBERED_BYTES
+        ):
+            _, oldest = kept.popitem(last=False)
+            self.bytes -= _size(oldest)
+        kept[tagset] = pair
+        self.bytes += size
+
+
+def _size(pair: Pair) -> int:
+    return SET_BYTES + (0 if pair is None else pair[0].size + pair[1].size)
