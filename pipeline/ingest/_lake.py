@@ -31,6 +31,9 @@ _WHEN: Final = {
 
 _KEYS: Final = {"dim_tagset": "tagset_id", "dim_node": "node", "dim_route": "route_id"}
 
+_REHEARSALS: Final = ("replay_summary", "replay_routes")
+"""Reports that are made when somebody wants them, and not for every day."""
+
 FORMATS: Final = ("parquet", "json", "csv")
 
 
@@ -91,14 +94,28 @@ class Lake:
         closed = self.state().closed
         return closed is not None and day <= closed
 
+    def batch(self) -> int:
+        """Return the last batch that was committed; -1 before the first.
+
+        Ask before a report is planned, and give it to `write_report`.
+        """
+        return self.state().batch
+
     def days_to_rerun(self) -> list[date]:
-        """Return the days that got events after they were closed, and after their last report."""
-        found: list[date] = []
-        for day, (_, batch) in sorted(self.state().late.items()):
-            plain = read_json(self._reported(day))
-            if plain is None or plain["batch"] < batch:
-                found.append(day)
-        return found
+        """Return the days that got events after they were closed, and that a report has not.
+
+        A day is off the list when all its reports in the lake's own folder, but rehearsals, were
+        planned after those events were committed.
+        """
+        late = sorted(self.state().late.items())
+        return [day for day, (_, batch) in late if self._has_older(day, batch)]
+
+    def _has_older(self, day: date, batch: int) -> bool:
+        """Whether a day has a report that was planned before a batch, or has none."""
+        root = self.path / "reports"
+        made = [name for name in REPORT_TABLES if (root / name / f"day={day}").is_dir()]
+        marks = [read_json(self._reported(day, name)) for name in made if name not in _REHEARSALS]
+        return not marks or any(mark is None or mark["through"] < batch for mark in marks)
 
     def path_of(self, name: str) -> str:
         """Return where a table is: `<path>/<table>`.
@@ -174,6 +191,7 @@ class Lake:
         day: date,
         out: str | Path | None = None,
         format: str = "parquet",  # noqa: A002 - what Spark calls it
+        through: int | None = None,
     ) -> None:
         """Write a day's report, instead of the one there was.
 
@@ -183,16 +201,22 @@ class Lake:
             day: The day, UTC.
             out: Where reports go; by default `reports` in the lake.
             format: `parquet`, `json` or `csv`.
+            through: The lake's last batch when `df` was planned: see `batch`. Without it, and with
+                `out`, the report does not count as made anew for `days_to_rerun`.
 
         Raises:
             BadOption: There is no such report or format.
         """
         if format not in FORMATS:
             raise BadOption(f"no format {format!r} for reports; there are {', '.join(FORMATS)}")
-        batch = self._files.state().batch
         path = self._report(report, day, out)
+        mark = self._reported(day, report)
+        if out is None:
+            # Cut off in between, it does not count as made.
+            mark.unlink(missing_ok=True)
         df.write.mode("overwrite").format(format).save(str(path))
-        write_json(self._reported(day), {"batch": batch})
+        if out is None and through is not None:
+            write_json(mark, {"through": through})
 
     def report(
         self, spark: SparkSession, name: str, day: date, out: str | Path | None = None
@@ -214,8 +238,8 @@ class Lake:
         root = self.path / "reports" if out is None else Path(out)
         return root / name / f"day={day.isoformat()}"
 
-    def _reported(self, day: date) -> Path:
-        return self.path / "_reported" / f"{day.isoformat()}.json"
+    def _reported(self, day: date, report: str) -> Path:
+        return self.path / "_reported" / day.isoformat() / f"{report}.json"
 
 
 def _known(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -13,10 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from ..report import Names, Page, Sources, collect_page
-from ..transforms import Objective, audit_totals, latency_quantiles
+from ..transforms import Objective, audit_totals, latency_quantiles, log_holes
 from ._progress import Progress, Silent, stage
-from ._reports import EVENT_DAYS, REPORTS, Day
+from ._rehearsed import rehearsal_of
+from ._reports import EVENT_DAYS, REPORTS, Day, bounds
 from ._tables import MAX_SHOWN, Shown, flattened, shown
+from ._utc import in_utc
 
 if TYPE_CHECKING:
     from ..ingest import Lake
@@ -63,7 +66,7 @@ def run_report(
     """Make the reports of a day, and write each over what was there for that day.
 
     Args:
-        spark: The session.
+        spark: The session; it counts in UTC meanwhile.
         lake: The lake.
         day: The day, UTC.
         only: Names of `REPORTS`; all by default.
@@ -77,15 +80,18 @@ def run_report(
     Raises:
         ValueError: There is no such report.
         PipelineError: The lake cannot be read.
+        NotUtc: The session's time zone cannot be set.
     """
     told = progress or Silent()
     unknown = set(only) - set(REPORTS)
     if unknown:
         raise ValueError(f"no report is called {', '.join(sorted(unknown))}: {', '.join(REPORTS)}")
+    # Before anything is planned: what comes from now on these reports do not know.
+    through = lake.batch()
     around = Day(spark, lake, day, objectives)
     done = Reported()
     names = names_of(around)
-    with _kept() as kept:
+    with in_utc(spark), _kept() as kept:
         for name, tables_of in REPORTS.items():
             if only and name not in only:
                 continue
@@ -94,20 +100,35 @@ def run_report(
                 for table, frame in tables_of(around).items():
                     # Twice of use: it is written, and then counted and shown.
                     kept[table] = frame.persist(StorageLevel.MEMORY_AND_DISK)
-                    _write(kept[table], table, lake, day, out, format)
+                    _write(kept[table], table, lake, day, out, format, through)
                     done.rows[table] = kept[table].count()
                     said.append(f"{table} {done.rows[table]:,}")
                     if format == "table":
                         done.shown[table] = shown(kept[table], names, most)
                 current.says(", ".join(said) or "left out: there is no objective")
         if page:
-            with stage(told, "page"):
-                done.page = _collected(around, kept, names)
+            done.page = _collected(around, kept, names, out, told)
     return done
 
 
-def _collected(day: Day, made: dict[str, DataFrame], names: Names) -> Page:
-    tables = {**made, **replay_tables(day)}
+def _collected(
+    day: Day,
+    made: dict[str, DataFrame],
+    names: Names,
+    out: str | Path | None,
+    progress: Progress,
+) -> Page:
+    with _part(progress, "rehearsal"):
+        replayed, rehearsed = replay_tables(day, out)
+    tables = {**made, **replayed}
+    begin, end = bounds(day.day)
+    holes = log_holes(
+        day.dimension("segments"),
+        day.table("route_events"),
+        day.dimension("completeness"),
+        begin,
+        end,
+    )
     return collect_page(
         Sources(
             day.day,
@@ -119,8 +140,20 @@ def _collected(day: Day, made: dict[str, DataFrame], names: Names) -> Page:
             names,
             latency_quantiles,
             audit_totals,
-        )
+            holes,
+            day.going(),
+            rehearsed,
+        ),
+        partial(_part, progress),
     )
+
+
+@contextmanager
+def _part(progress: Progress, name: str) -> Generator[None]:
+    """Tell of one part of the page."""
+    with stage(progress, "page") as current:
+        current.says(name)
+        yield
 
 
 def names_of(day: Day) -> Names:
@@ -133,10 +166,18 @@ def names_of(day: Day) -> Names:
     )
 
 
-def replay_tables(day: Day) -> dict[str, DataFrame]:
-    """Return what a rehearsal has written for the day, if there was one."""
-    tables = {name: day.lake.report(day.spark, name, day.day) for name in _REPLAY}
-    return {} if any(table.isEmpty() for table in tables.values()) else tables
+def replay_tables(day: Day, out: str | Path | None = None) -> tuple[dict[str, DataFrame], str]:
+    """Return what a rehearsal has written for the day, and what it was of, if there was one.
+
+    Args:
+        day: The day.
+        out: Where reports go; if no rehearsal is there, the lake's own is taken.
+    """
+    for place in [None] if out is None else [out, None]:
+        tables = {name: day.lake.report(day.spark, name, day.day, place) for name in _REPLAY}
+        if not any(table.isEmpty() for table in tables.values()):
+            return tables, rehearsal_of(day.lake, day.day, place)
+    return {}, ""
 
 
 def _write(
@@ -146,11 +187,12 @@ def _write(
     day: date,
     out: str | Path | None,
     format: Format,  # noqa: A002
+    through: int,
 ) -> None:
     if format == "table":
         return
     written = flattened(frame) if format == "csv" else frame
-    lake.write_report(written, table, day, out, format)
+    lake.write_report(written, table, day, out, format, through)
 
 
 @contextmanager
