@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from .._errors import DayOpen
 from .._schema import LAKE_TABLES, PARTITIONS
-from ._files import LOCK_SECONDS, locked
+from ._files import LOCK_SECONDS, locked, sync_folders
 from ._lake import Lake, once
 from ._parts import LakeFiles, Part
 
@@ -128,10 +128,14 @@ def _rewrite(
     had = files.compacted(day)
     number = -1 if had is None else had[0] - 1
     upto = files.state().batch
+    made: list[Path] = []
     for table, some in parts.items():
         for folder, group in groupby(some, key=lambda part: part.path.parent):
             tell(f"compacting {folder.relative_to(files.path)}")
-            _merge(spark, table, list(group), folder / f"batch={number}")
+            made.append(folder / f"batch={number}")
+            _merge(spark, table, list(group), made[-1])
+    # What they are made of is deleted when they count: so they must outlive a power cut.
+    sync_folders(made, files.path)
     tell(f"compacted {day or 'tables'}: marking")
     files.set_compacted(day, number, upto)
     tell(f"compacted {day or 'tables'}: marked")

@@ -6,14 +6,14 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from .._errors import LakeBusy, NotALake
 
-__all__ = ["LOCK_SECONDS", "locked", "read_json", "write_json"]
+__all__ = ["LOCK_SECONDS", "locked", "read_json", "sync_folders", "write_json"]
 
 LOCK_SECONDS: Final = 600.0
 """Seconds that a batch waits for a compaction to end, or the other way round."""
@@ -31,11 +31,31 @@ def write_json(path: Path, plain: Mapping[str, Any]) -> None:
         os.fsync(file.fileno())
     new.replace(path)
     # The name, too, must outlive a power cut.
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync(path.parent)
+
+
+def sync_folders(folders: Iterable[Path], root: Path) -> None:
+    """Have folders outlive a power cut, with their files and the folders they are in up to a root.
+
+    What is given must be inside the root.
+    """
+    around: set[Path] = set()
+    for folder in folders:
+        for file in folder.iterdir():
+            _sync(file)
+        around.update((folder, *folder.parents))
+    # The innermost first: a name should not outlive what it stands for.
+    inside = (folder for folder in around if folder.is_relative_to(root))
+    for folder in sorted(inside, key=lambda each: len(each.parts), reverse=True):
+        _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -244,6 +244,8 @@ class _Sink:
         late = writer.write(batch, state.closed)
         writer.write_completeness(batch.brokers)
         made = replace(made, late=made.with_late(late))
+        # A power cut must not leave a commit of files that are not there.
+        self.files.sync(made.batch)
         tell("committing")
         self.files.commit(made)
         self._count(batch, sum(late.values()))

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from .._schema import LAKE_TABLES, PARTITIONS
-from ._files import read_json, write_json
+from ._files import read_json, sync_folders, write_json
 from ._state import LakeState
 
 __all__ = ["KEPT_COMMITS", "LakeFiles", "Part"]
@@ -148,6 +148,11 @@ class LakeFiles:
                 yield from (
                     Part(path, int(value), day) for value, path in _folders(folder, "batch")
                 )
+
+    def sync(self, batch: int) -> None:
+        """Have all that a batch wrote outlive a power cut; to be called before it counts."""
+        parts = (part for table in LAKE_TABLES for part in self.all_parts(table))
+        sync_folders([part.path for part in parts if part.batch == batch], self.path)
 
     def days(self) -> list[date]:
         """Return the days that have rows, sorted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -102,8 +101,6 @@ class TableWriter:
         schema = arrow_schema(columns_of(LAKE_TABLES[table]))
         path = folder / "part-00000.parquet"
         pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path, compression="zstd")
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
 
     # --- events ---------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from onward.pipeline import LAKE_TABLES
+from onward.pipeline import LAKE_TABLES, REPORT_TABLES
 from onward.pipeline._errors import (
     CheckpointLost,
     CheckpointRefused,
@@ -24,7 +25,9 @@ from onward.pipeline._errors import (
     SegmentDamaged,
     SegmentGap,
 )
-from onward.pipeline.ingest import IngestSummary, Lake, compact, ingest
+from onward.pipeline.ingest import IngestSummary, Lake, LakeState, compact, ingest
+from onward.pipeline.ingest._files import write_json
+from onward.pipeline.ingest._parts import LakeFiles
 from onward.pipeline.source import decode
 from onward.protocol.eventlog import SegmentHeader, read_segment
 from tests.support.eventlogs import (
@@ -151,6 +154,40 @@ def test_after_a_lost_checkpoint_nothing_is_lost_and_nothing_twice(place: Place)
 
 
 @pytest.mark.spark
+def test_what_counts_is_on_the_disk_before_it_counts(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = write_log(place.log, segments=1)
+    after = truth.segments[-1].last_seq + 1
+    write_log(place.log, segments=1, start_us=START_US + DAY_US, first_seq=after)
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(opened: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{opened}").readlink()))
+        real(opened)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    def unsynced(pattern: str, marker: str) -> list[str]:
+        """Files that were synced after the marker or not at all, and the folders around them."""
+        until = next(at for at, path in enumerate(synced) if marker in path)
+        before = set(synced[:until])
+        files = [path for path in place.path.rglob(pattern) if path.is_file()]
+        assert len(files) >= 3
+        around = {each for file in files for each in file.parents if each != place.path.parent}
+        inside = {each for each in around if each.is_relative_to(place.path)}
+        return [str(path) for path in (*files, *inside) if str(path) not in before]
+
+    place.ingest()
+    assert unsynced("batch=0/*.parquet", "_commits/") == []
+
+    synced.clear()
+    compact(place.spark, place.path, DAY)
+    assert unsynced("date=2025-11-20/**/batch=-1/*.parquet", f"_compacted/.{DAY}") == []
+
+
+@pytest.mark.spark
 def test_a_lake_that_was_set_back_is_told_with_what_to_do(place: Place) -> None:
     truth = write_log(place.log, segments=1)
     place.ingest()
@@ -226,9 +263,38 @@ def test_what_comes_late_is_in_the_facts_and_asks_for_the_report_again(place: Pl
 
     empty = place.lake.report(place.spark, "traffic_matrix", DAY)
     assert empty.collect() == []
-    place.lake.write_report(empty, "traffic_matrix", DAY)
+    place.lake.write_report(empty, "traffic_matrix", DAY, through=place.lake.batch())
     assert place.lake.days_to_rerun() == []
     assert place.lake.report(place.spark, "traffic_matrix", DAY).schema == empty.schema
+
+
+@pytest.mark.spark
+def test_a_day_is_to_be_reported_again_until_all_its_reports_know_what_came(
+    place: Place, tmp_path: Path
+) -> None:
+    lake = place.lake
+    day = date(2025, 11, 20)
+    lake.path.mkdir()
+    write_json(lake.path / "_lake.json", {"format": 1, "id": "x", "base": 0})
+    LakeFiles(lake.path).commit(LakeState(batch=7, late={day: (3, 7)}))
+
+    def write(report: str, **options: Any) -> bool:
+        frame = place.spark.createDataFrame([], REPORT_TABLES[report])
+        lake.write_report(frame, report, day, **options)
+        return lake.days_to_rerun() == []
+
+    assert lake.days_to_rerun() == [day]
+    assert not write("traffic_matrix", through=6)
+    assert not write("audit", through=6)
+    # A rehearsal, another place, and what does not say when it was planned: none of them clears it.
+    assert not write("replay_summary", through=7)
+    assert not write("audit", out=tmp_path / "elsewhere", through=7)
+    assert not write("traffic_matrix")
+    assert not write("traffic_matrix", through=7)
+    assert write("audit", through=7)
+    # One that was planned before, and ended after, puts the older one there.
+    assert not write("audit", through=6)
+    assert write("audit", through=8)
 
 
 @pytest.mark.spark
