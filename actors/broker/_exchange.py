@@ -188,6 +188,11 @@ class Exchange:
         """
         return False
 
+    @property
+    def account(self) -> Account | None:
+        """What it is counted on, or what it is a copy of."""
+        return self.log
+
     def forwarded(self) -> None:
         """Note for the event log that the route has been given the request."""
         if self.log is not None:

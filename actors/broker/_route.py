@@ -288,6 +288,10 @@ class RouteWorker(Worker):
             if not exchange.whole(lambda: self.handle_message(message)):
                 return
             payload, back = exchange.data(), exchange.return_route()
+            account = exchange.account
+            if account is not None and context is not None:
+                # The worker's hops are of the same trace.
+                context = context._replace(trace=account.mark(context.trace))
         to = (self._destination.worker, *onward[1:])
         passed = _new(Message, (to, back, payload, onward[0], context))
         try:

@@ -190,7 +190,7 @@ class MessageLog:
             handle = partial(tracer.follow, worker, handle=handle)
         context = message[4]
         mark = mark_of(context)
-        if mark is None or context is None:
+        if mark is None or context is None or not worker.has_flows:
             return handle(message)
         fields = read_tracing(context.trace or "") or {}
         text = with_log_mark(fields, mark.next())

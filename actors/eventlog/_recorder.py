@@ -771,7 +771,7 @@ class Recorder:
             dropped=dict(self._dropped),
             marks_left_out=self.messages.left_out,
             rejects_left_out=self._rejects_left_out,
-            without_number=sum(refused),
+            without_number=sum(refused) + self.requests.without_tags,
             folded=self.flows.folded,
         )
 

@@ -12,10 +12,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
+from ...protocol import read_tracing
 from ...protocol.broker import RoutingType, TagList, shard_hash
-from ...protocol.eventlog import Asked, EventName, Flag, Kind, Outcome, sampled
+from ...protocol.eventlog import (
+    Asked,
+    EventName,
+    Flag,
+    Kind,
+    LogMark,
+    Outcome,
+    sampled,
+    with_log_mark,
+)
 from ...protocol.rsocket import FrameType
 from ..broker._exchange import RELAYED
+from ._texts import MAX_ASKED, size_of_tags
 
 if TYPE_CHECKING:
     from ...protocol.broker import Entry
@@ -36,12 +47,17 @@ MAX_ORIGINS: Final = 4096
 MAX_SOURCES: Final = 65_536
 """Workers that are remembered as sources of messages in one window; then all are looked up anew."""
 
-MAX_TALLIES: Final = 256
-"""Ways of asking that are told apart for one origin and kind; then they are all made anew."""
+MAX_KEPT: Final = 16_384
+"""Ways of asking, and destinations of each, that counters are kept for at hand, for all origins
+and kinds together; then they are all looked up anew."""
+
+MAX_ASKED_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of tag sets that are told apart in one window; what asks for others is counted without."""
 
 _RECEIVED: Final = int(Outcome.RECEIVED)
 _FORWARD: Final = int(Outcome.FORWARD)
 _DELIVER: Final = int(Outcome.DELIVER)
+_CANCELED: Final = int(Outcome.CANCELED)
 _MESSAGE: Final = int(Kind.MESSAGE)
 _MAX: Final = (1 << 32) - 1
 KINDS: Final = {
@@ -71,6 +87,14 @@ class Account(ABC):
     @abstractmethod
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count how it ended. Called once for each request."""
+
+    def mark(self, trace: str | None) -> str | None:
+        """Return the tracing text for a worker that is handed the request, given the present one.
+
+        Marked if hops of the request are recorded. What goes by connections of RSocket is not:
+        nothing can be added to their frames.
+        """
+        return trace
 
 
 class _Leg:
@@ -155,8 +179,9 @@ class Tally(Account):
         legs = self.legs
         leg = legs.get(route)
         if leg is None:
-            if len(legs) > self.log.recorder.options.max_routes:
+            if self.log.keeps_too_much():
                 legs.clear()
+                self._done.clear()
             leg = legs[route] = _Leg(self, route)
         return leg
 
@@ -241,6 +266,11 @@ class _Unread(Account):
         """Do not come here either."""
         raise AssertionError("a request that was not read was handed over")
 
+    def withdrawn(self, size: int) -> None:
+        """Count that one came and was cancelled."""
+        self._tally.came.add(size)
+        self._tally.finish(None, _CANCELED, size)
+
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
         """Count that it came, and how it ended."""
         self._tally.came.add(exchange.size)
@@ -278,6 +308,11 @@ class _Sampled(Account):
         self._tally.end(exchange, route, outcome)
         self._record(exchange, route, _DELIVER if outcome == RELAYED else outcome, 0, self._flags)
 
+    def mark(self, trace: str | None) -> str | None:
+        """Mark it: the broker's hop is the first, whenever it is recorded."""
+        mark = LogMark(self._trace, 1, self._tally.log.recorder.weight)
+        return with_log_mark((read_tracing(trace) or {}) if trace else {}, mark) or trace
+
     def _record(
         self, exchange: Exchange, route: BrokerRoute | None, outcome: int, hop: int, flags: int
     ) -> None:
@@ -309,7 +344,7 @@ class OriginLog:
         name: The service that the connection is of.
     """
 
-    __slots__ = ("_log", "_recorder", "_tallies", "_unread", "name")
+    __slots__ = ("_log", "_recorder", "_rests", "_tallies", "_unread", "name")
 
     def __init__(self, log: RequestLog, name: str) -> None:
         self._log: Final = log
@@ -317,6 +352,7 @@ class OriginLog:
         self.name: Final = name
         # By frame type: see `KINDS`.
         self._tallies: tuple[dict[Selector, Tally], ...] = tuple({} for _ in range(1 + max(KINDS)))
+        self._rests: dict[int, Tally] = {}
         self._unread: dict[int, _Unread] = {}
 
     def settle(self) -> None:
@@ -324,11 +360,14 @@ class OriginLog:
         for tallies in self._tallies:
             for tally in tallies.values():
                 tally.settle()
+        for tally in self._rests.values():
+            tally.settle()
 
     def forget(self) -> None:
-        """Let go of the tallies: a window is over, and they have been settled."""
+        """Let go of the tallies, which have been settled."""
         for tallies in self._tallies:
             tallies.clear()
+        self._rests.clear()
         self._unread.clear()
 
     def received(self, exchange: Exchange, kind: int, ask: Ask, trace: int | None) -> None:
@@ -356,12 +395,25 @@ class OriginLog:
 
     def unread(self, exchange: Exchange, kind: int) -> None:
         """Give a request an account as long as it is not known what it asks for."""
+        exchange.log = self._unread_of(kind)
+
+    def withdrawn(self, kind: int, size: int) -> None:
+        """Count a request that was cancelled before anybody has looked at it."""
+        self._unread_of(kind).withdrawn(size)
+
+    def _unread_of(self, kind: int) -> _Unread:
         account = self._unread.get(kind)
         if account is None:
-            tally = Tally(self._log, self.name, KINDS[kind], None)
-            account = self._unread[kind] = _Unread(tally)
+            account = self._unread[kind] = _Unread(self._rest(kind))
+        return account
+
+    def _rest(self, kind: int) -> Tally:
+        """Return the tally of what is not known to ask for anything, or for too much."""
+        tally = self._rests.get(kind)
+        if tally is None:
+            tally = self._rests[kind] = Tally(self._log, self.name, KINDS[kind], None)
             self._log.know(self)
-        exchange.log = account
+        return tally
 
     def message(self, ask: Ask, size: int) -> Tally:
         """Return the tally of a message of a worker, which asks by an address of type 32."""
@@ -372,15 +424,12 @@ class OriginLog:
         return tally
 
     def _tally(self, kind: int, ask: Ask) -> Tally:
-        tallies = self._tallies[kind]
-        if len(tallies) >= MAX_TALLIES:
-            for tally in tallies.values():
-                tally.settle()
-            tallies.clear()
         selector = ask.selector
-        made = tallies[selector] = Tally(
-            self._log, self.name, KINDS[kind], self._log.asked(selector)
-        )
+        asked = self._log.asked(selector)
+        if asked is None:
+            return self._rest(kind)
+        self._log.keeps_too_much()
+        made = self._tallies[kind][selector] = Tally(self._log, self.name, KINDS[kind], asked)
         self._log.know(self)
         return made
 
@@ -394,10 +443,23 @@ class RequestLog:
 
     Attributes:
         recorder: As given.
+        kept: Tallies, and destinations of them, that are kept at hand.
+        without_tags: Times that a way of asking was looked up, and is counted without its tags.
         defaults: The methods that choose where a request does not say; the log does not name them.
     """
 
-    __slots__ = ("_node", "_origins", "_sources", "_used", "defaults", "recorder")
+    __slots__ = (
+        "_asked",
+        "_asked_bytes",
+        "_node",
+        "_origins",
+        "_sources",
+        "_used",
+        "defaults",
+        "kept",
+        "recorder",
+        "without_tags",
+    )
 
     def __init__(self, recorder: Recorder, node: str) -> None:
         self.recorder: Final = recorder
@@ -406,6 +468,10 @@ class RequestLog:
         self._sources: dict[object, OriginLog] = {}
         self.defaults: dict[RoutingType, str] = {}
         self._used: dict[OriginLog, None] = {}
+        self._asked: dict[Selector, Asked] = {}
+        self._asked_bytes = 0
+        self.kept = 0
+        self.without_tags = 0
         recorder.flows.before_window.append(self._settle)
         recorder.flows.on_window.append(self._forget)
 
@@ -419,12 +485,36 @@ class RequestLog:
             found = self._origins[name] = OriginLog(self, name)
         return found
 
-    def asked(self, selector: Selector) -> Asked:
-        """Return a way of asking as the log has it."""
+    def asked(self, selector: Selector) -> Asked | None:
+        """Return a way of asking as the log has it; `None` if it is too long, or one too many.
+
+        Each is there once, whoever asks, so that counters cost no more than the table's rows.
+        """
+        found = self._asked.get(selector)
+        if found is not None:
+            return found
         method = selector.method
         if self.defaults.get(selector.routing) == method:
             method = ""
-        return Asked(_tags_of(selector), selector.routing, method)
+        size = size_of_tags(selector.query)
+        if size > MAX_ASKED or self._asked_bytes + size > MAX_ASKED_BYTES:
+            self.without_tags += 1
+            return None
+        self._asked_bytes += size
+        made = self._asked[selector] = Asked(_tags_of(selector), selector.routing, method)
+        return made
+
+    def keeps_too_much(self) -> bool:
+        """Note one more thing that is kept; if it is one too many, let go of all, and say so."""
+        self.kept += 1
+        if self.kept <= MAX_KEPT:
+            return False
+        for each in self._used:
+            each.settle()
+            each.forget()
+        self._used.clear()
+        self.kept = 1
+        return True
 
     def know(self, origin: OriginLog) -> None:
         """Note an origin that has tallies."""
@@ -440,6 +530,8 @@ class RequestLog:
         for each in self._used:
             each.forget()
         self._used.clear()
+        self._asked.clear()
+        self._asked_bytes = self.kept = 0
 
     # --- messages of workers --------------------------------------------------------------
 

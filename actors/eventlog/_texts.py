@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from ...protocol.broker import TagList
+from ...protocol.broker import Tag, TagList
 from ...protocol.eventlog import Asked
 
 __all__ = [
@@ -60,7 +61,7 @@ def size_of(text: str) -> int:
     return _PART + (len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
 
 
-def size_of_tags(tags: TagList) -> int:
+def size_of_tags(tags: Iterable[Tag]) -> int:
     """Return the bytes of tags in a block, at most."""
     size = _PART
     for key, value in tags:

@@ -25,6 +25,7 @@ from ._taken import Taken
 
 if TYPE_CHECKING:
     from ...actors.broker import Handling
+    from ...actors.eventlog._requests import Account
     from ._link import Link
     from ._merge import Merge
 
@@ -352,6 +353,11 @@ class Branch(FrameExchange):
         return False
 
     # --- the end ------------------------------------------------------------------------------
+
+    @property
+    def account(self) -> Account | None:
+        """What the request is counted on."""
+        return self.merging.exchange.log
 
     def forwarded(self) -> None:
         """Note for the event log that the destination has been given a copy."""

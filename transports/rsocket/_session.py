@@ -216,7 +216,10 @@ class Session:
         stream = frame.stream
         kind = frame.type
         if stream.state == CLOSED and (kind != _FNF or self._rejected):
-            return  # cancelled within the same chunk
+            # Cancelled within the same chunk: it goes nowhere, and nobody waits for it.
+            if self._log is not None:
+                self._log.withdrawn(kind, frame.end - frame.start)
+            return
         link = self._link
         exchange = StreamExchange(link, stream, kind, frame)
         stream.peer = exchange

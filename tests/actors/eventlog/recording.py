@@ -26,9 +26,19 @@ from onward.protocol.eventlog import (
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import World, world
 
-__all__ = ["OPTIONS", "Flowed", "Hopped", "MemorySink", "Recording", "recorded_world", "recording"]
+__all__ = [
+    "NEVER",
+    "OPTIONS",
+    "Flowed",
+    "Hopped",
+    "MemorySink",
+    "Recording",
+    "recorded_world",
+    "recording",
+]
 
 OPTIONS = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
+NEVER = replace(OPTIONS, sample_rate=0.0)
 ENDS = frozenset(Outcome) - {Outcome.RECEIVED, Outcome.FORWARD, Outcome.RETURN}
 
 

@@ -32,7 +32,7 @@ from onward.protocol.eventlog import (
     sampled,
     threshold_of,
 )
-from tests.actors.eventlog.recording import Flowed, Recording, recorded_world, recording
+from tests.actors.eventlog.recording import NEVER, Flowed, Recording, recorded_world, recording
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
@@ -304,9 +304,92 @@ async def test_each_request_comes_once_and_ends_once(
     assert sum(found.pop((kind, Outcome.FORWARD), 0) for kind in came) == forwarded
     assert found == ends
     # Each request was sampled: one hop when it ended, and as many for copies as there were.
-    hops = Counter((hop.kind, hop.outcome) for hop in log.hops())
+    hops = Counter((hop.kind, hop.outcome) for hop in log.hops() if hop.kind != Kind.MESSAGE)
     is_read = scenario not in {without_metadata, unreadable, broken_off_in_the_metadata}
     assert hops == (ends if is_read else {})
+
+
+@pytest.mark.parametrize("kind", [RR, FNF, STREAM, CHANNEL])
+@in_memory
+async def test_a_request_that_is_cancelled_at_once_has_come_and_was_cancelled(kind: int) -> None:
+    async with recorded_world() as (w, log):
+        requester, _ = await w.pair()
+        credit = None if kind in {RR, FNF} else 5
+        await requester.ask(request(kind, 1, ASKED, b"x", n=credit) + cancel(1))
+        await w.settled()
+    totals = log.totals()
+    (made,) = {each for each, _ in totals}
+    ends = {outcome: count for (_, outcome), count in totals.items()}
+    assert ends[Outcome.RECEIVED] == 1
+    # What is only told has been passed on before.
+    assert ends.get(Outcome.CANCELED) == (None if made == FORGET else 1)
+
+
+@pytest.mark.parametrize("asked", [ASKED, MANY], ids=["one", "several"])
+@in_memory
+async def test_the_hops_of_a_worker_are_of_the_trace_of_the_request(asked: bytes) -> None:
+    async with recorded_world() as (w, log):
+        for address in ("one", "two") if asked is MANY else ("one",):
+            await w.node.start(Echo, address=address)
+            w.broker.register(address, service="a")
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, asked, b"x"))
+        await w.settled()
+    hops = log.hops()
+    assert len({hop.raw.trace_id for hop in hops}) == 1
+    handled = sorted(hop.dest for hop in hops if hop.kind == Kind.MESSAGE)
+    assert handled == [f"edge/0#{name}" for name in ("one", "two")[: 2 if asked is MANY else 1]]
+    assert {hop.hop for hop in hops if hop.kind == Kind.MESSAGE} == {1}
+
+
+@in_memory
+async def test_what_is_not_sampled_is_handed_to_a_worker_without_a_mark() -> None:
+    async with recorded_world(NEVER) as (w, log):
+        await worker_answers(w)
+    assert log.hops() == []
+    assert log.totals()[Kind.RESPONSE, Outcome.DELIVER] == 1
+
+
+@in_memory
+async def test_counters_are_bounded_whatever_strangers_ask_for() -> None:
+    def tags(number: int) -> dict[str | int, str]:
+        return {
+            SERVICE_NAME: "a",
+            **{f"k{each}": "v" * 120 for each in range(20)},
+            "u": str(number),
+        }
+
+    async with recorded_world(NEVER) as (w, log):
+        requester = await w.requester()
+        kept = log.recorder.requests
+        for number in range(300):
+            large = {f"k{each}": "\U0001f600" * 31 for each in range(60)}
+            await requester.ask(
+                request(FNF, 2 * number + 1, asked_for({**large, "u": str(number)}))
+            )
+        assert (len(kept._asked), kept.kept) == (0, 0)
+        for number in range(300, 600):
+            await requester.ask(request(FNF, 2 * number + 1, asked_for(tags(number))))
+        assert kept._asked_bytes < 300 * 4096
+        await asyncio.sleep(10)
+    assert log.totals()[FORGET, Outcome.RECEIVED] == 600
+    assert log.recorder.statistics().without_number >= 300
+
+
+@in_memory
+async def test_ways_of_asking_that_are_too_many_are_looked_up_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onward.actors.eventlog._requests.MAX_KEPT", 10)
+    async with recorded_world(NEVER) as (w, log):
+        for service in range(30):
+            await w.node.start(Echo, address=f"w{service}")
+            w.broker.register(f"w{service}", service=f"s{service}")
+        requester = await w.requester()
+        for number in range(90):
+            await requester.ask(request(RR, 2 * number + 1, asked_for(f"s{number % 30}")))
+            assert log.recorder.requests.kept <= 10
+    assert log.totals()[RESPONSE, Outcome.DELIVER] == 90
 
 
 # --- who, where to, what for ------------------------------------------------------------------
