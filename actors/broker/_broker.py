@@ -353,7 +353,7 @@ class Broker(Worker):
         return tuple(self.index.expectations.rows())
 
     def saved(self) -> Iterator[SnapshotRoute]:
-        """Yield the table for a snapshot: who is there, and who is expected.
+        """Yield the table for a snapshot: who is there, and who is expected, marked so.
 
         Without the services of this node whose names are reserved: they make themselves anew.
         The table at the moment of the first one is what is yielded.

@@ -486,4 +486,5 @@ class TagIndexWorker(Worker):
                 each.broker_id,
                 each.timestamp,
                 each.weight,
+                expected=True,
             )

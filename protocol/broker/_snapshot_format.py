@@ -140,6 +140,8 @@ class SnapshotRoute:
         broker_id: 16 bytes: the broker it was connected to; zeros for none.
         timestamp: When it was made, in milliseconds since the Unix epoch.
         weight: Its share of the requests where a method goes by weight.
+        expected: Whether it had not come when the table was saved: it was known from a table
+            before that.
     """
 
     route_id: bytes
@@ -148,6 +150,7 @@ class SnapshotRoute:
     broker_id: bytes = NO_BROKER
     timestamp: int = 0
     weight: float = 1.0
+    expected: bool = False
 
     def settled(self) -> SnapshotRoute:
         """Return the route as a table would have it: all its tags, each once, in one order.
@@ -209,6 +212,8 @@ def encode_route(route: SnapshotRoute) -> bytes:
         route.timestamp,
         route.weight,
         len(tags) < len(route.tags),
+        # Only where it is so: most routes were there.
+        *((True,) if route.expected else ()),
     )
     try:
         record = cbor2.dumps(fields, canonical=True)
@@ -237,13 +242,14 @@ def decode_route(route_id: bytes, record: bytes, offset: int) -> SnapshotRoute:
             int(timestamp),
             float(weight),
             bool(own),
-        ] if len(broker_id) == ID_SIZE:
+            *more,
+        ] if len(broker_id) == ID_SIZE and more in ([], [True]):
             tags = _tags(fields[2], offset)
         case _:
             raise SnapshotCorrupt(offset, "a route has other fields")
     if own:
         tags = tuple(sorted((*tags, own_tag(route_id)), key=tag_order))
-    return SnapshotRoute(route_id, service, tags, broker_id, timestamp, weight)
+    return SnapshotRoute(route_id, service, tags, broker_id, timestamp, weight, bool(more))
 
 
 def _tags(pairs: Any, offset: int) -> TagList:

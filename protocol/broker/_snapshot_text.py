@@ -6,8 +6,8 @@
 
 `route` and `service` have to be there. Keys of tags are written as in a query (`region`, any text,
 `0x41`); the value is a text, `null`, or a list of them where a route carries a key several times.
-The default tags need not be written. `broker`, `timestamp` and `weight` are none, 0 and 1 if they
-are not. Empty lines, and those that begin with `#`, say nothing.
+The default tags need not be written. `broker`, `timestamp`, `weight` and `expected` are none, 0, 1
+and false if they are not. Empty lines, and those that begin with `#`, say nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ._tags import MAX_VALUE_SIZE, Tag
 __all__ = ["format_route", "parse_route", "parse_routes"]
 
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
-_FIELDS: Final = frozenset({"route", "service", "tags", "broker", "timestamp", "weight"})
+_FIELDS: Final = frozenset({"route", "service", "tags", "broker", "timestamp", "weight", "expected"})
 
 
 def format_route(route: SnapshotRoute) -> str:
@@ -54,6 +54,8 @@ def format_route(route: SnapshotRoute) -> str:
         line["broker"] = format_id(route.broker_id)
     if route.timestamp:
         line["timestamp"] = route.timestamp
+    if route.expected:
+        line["expected"] = True
     return json.dumps(line, ensure_ascii=False)
 
 
@@ -107,7 +109,9 @@ def _route(fields: dict[str, Any]) -> SnapshotRoute:
     tags = fields.get("tags", {})
     if not isinstance(tags, dict):
         raise SnapshotError("'tags' is an object")
-    broker = fields.get("broker")
+    broker, expected = fields.get("broker"), fields.get("expected", False)
+    if not isinstance(expected, bool):
+        raise SnapshotError("'expected' is true or false")
     route = SnapshotRoute(
         parse_id(_text(fields, "route")),
         _text(fields, "service"),
@@ -115,6 +119,7 @@ def _route(fields: dict[str, Any]) -> SnapshotRoute:
         NO_BROKER if broker is None else parse_id(_text(fields, "broker")),
         _number(fields, "timestamp", 0, int),
         _number(fields, "weight", 1.0, (int, float)),
+        expected,
     )
     return route.settled()
 

@@ -171,6 +171,7 @@ async def test_the_table_can_be_saved_with_all_it_takes(monkeypatch: pytest.Monk
         assert len(told) == 3
         assert [each.route_id for each in saved] == [UUID(int=n).bytes for n in (1, 2, 3)]
         assert [dict(each.tags)[ZONE] for each in saved] == ["1", "2", "1"]
+        assert [each.expected for each in saved] == [False, False, True]
         assert saved[0].broker_id == w.broker.broker_id.bytes
         monkeypatch.setattr(_management, "CHUNK", 100_000)
         asked = request(STREAM, 3, asked_for(MANAGEMENT_SERVICE), b"table", n=100)

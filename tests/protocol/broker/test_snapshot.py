@@ -4,6 +4,7 @@ import json
 import pickle
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from struct import pack_into
 from zlib import crc32
@@ -492,6 +493,17 @@ def test_a_line_says_a_whole_route(table: dict[int, TagList]) -> None:
         assert bytes(read_snapshot(text.encode()).data) == written(routes)
 
 
+def test_who_had_not_come_is_marked() -> None:
+    there, expected = TWO[0], replace(TWO[0], expected=True)
+    assert format_route(expected) == format_route(there)[:-1] + ', "expected": true}'
+    assert parse_route(format_route(expected)) == expected.settled()
+    snapshot = read_snapshot(written([expected, TWO[1]]))
+    snapshot.check()
+    assert [each.expected for each in snapshot.routes()] == [False, True]
+    # The others have the bytes that they had before there was a mark.
+    assert len(encode_route(expected.settled())) == len(encode_route(there.settled())) + 1
+
+
 def test_a_line_says_no_more_than_it_has_to() -> None:
     assert json.loads(format_route(route(1))) == {
         "route": format_id(rid(1)),
@@ -561,6 +573,7 @@ ID = format_id(rid(1))
         (f'{{"route": "{ID}", "service": "s", "timestamp": 1.5}}', "'timestamp' is a number"),
         (f'{{"route": "{ID}", "service": "s", "weight": true}}', "'weight' is a number"),
         (f'{{"route": "{ID}", "service": "s", "weight": -1}}', "its weight"),
+        (f'{{"route": "{ID}", "service": "s", "expected": 1}}', "'expected' is true or false"),
     ],
 )
 def test_a_line_that_is_no_route_says_why(line: str, why: str) -> None:
