@@ -35,6 +35,7 @@ from ._run_queue import Phase
 
 if TYPE_CHECKING:
     from .eventlog._recorder import Recorder
+    from .eventlog._worker import EventLog
 
 __all__ = ["Router", "Rule"]
 
@@ -62,6 +63,7 @@ class Router(Losses):
         observer: What looks on while the node works, if anything does.
         tracer: What follows messages that are traced, if anything does.
         recorder: What records messages, links and requests, if the node has an event log.
+        event_log: What keeps that log, for its figures; it stays when it has ended.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -73,6 +75,7 @@ class Router(Losses):
         self.observer: Observer | None = None
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
+        self.event_log: EventLog | None = None
 
     # --- routing ----------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log
-from ._event_log import add_event_log, attach
+from ._event_log import add_event_log, attach, total
 from ._listen import listen
 from ._run import Interrupted, Stop, run
 from ._snapshots import load_routes
@@ -293,7 +293,8 @@ async def serve(
         await stop.wait()
         totals = _totals(broker, listeners)
     if not quiet:
-        print(totals, flush=True)
+        # The log's own last: what it recorded of the end is in it.
+        print(totals + total(node), flush=True)
 
 
 async def _called(opened: Callable[[Node], Awaitable[None]], node: Node) -> None:

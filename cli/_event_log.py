@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.eventlog import EventLogError
 from ._arguments import positive, seconds
+from ._show import printable
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
     from ..actors import Node
 
-__all__ = ["add_event_log", "attach", "words"]
+__all__ = ["add_event_log", "attach", "told", "total", "words"]
 
 DEFAULT_RATE: Final = 0.01
 DEFAULT_SEAL: Final = 60.0
+DEFAULT_FLUSH: Final = 1.0
+DEFAULT_FSYNC: Final = "seal"
 DEFAULT_BYTES: Final = 10 * 1024 * 1024 * 1024
 DEFAULT_AGE: Final = 7 * 24 * 3600.0
+
+_SELDOM: Final = {
+    "pending": "bytes wait for the disk",
+    "recovered": "files of earlier runs recovered",
+    "bad": "files set aside",
+    "deleted_unread": "files deleted before they were read",
+}
+"""What is told of the writer's figures if there is any of it."""
 
 
 def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> None:
@@ -64,6 +77,21 @@ def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> 
         help="after how long at most what was recorded can be read (default %(default)g)",
     )
     group.add_argument(
+        "--event-log-flush",
+        metavar="SECONDS",
+        type=_some_seconds,
+        default=DEFAULT_FLUSH,
+        help="for how long at most records are kept back before they are written: so much a "
+        "process that is killed loses (default %(default)g)",
+    )
+    group.add_argument(
+        "--event-log-fsync",
+        choices=("seal", "block", "never"),
+        default=DEFAULT_FSYNC,
+        help="when the disk is waited for, so that what was written outlasts a power cut: with "
+        "each file as it is finished, each block, or never (default %(default)s)",
+    )
+    group.add_argument(
         "--event-log-max-bytes",
         metavar="BYTES",
         type=positive,
@@ -105,6 +133,8 @@ def words(arguments: argparse.Namespace) -> list[str]:
         *("--event-log-sample", repr(arguments.event_log_sample)),
         *(["--event-log-arrivals"] if arguments.event_log_arrivals else []),
         *("--event-log-seal", repr(arguments.event_log_seal)),
+        *("--event-log-flush", repr(arguments.event_log_flush)),
+        *("--event-log-fsync", arguments.event_log_fsync),
         *("--event-log-max-bytes", str(arguments.event_log_max_bytes)),
         *("--event-log-max-age", repr(arguments.event_log_max_age)),
     ]
@@ -134,6 +164,8 @@ async def attach(node: Node, arguments: argparse.Namespace, name: str | None = N
             sample_rate=arguments.event_log_sample,
             sample_arrivals=arguments.event_log_arrivals,
             seal_seconds=arguments.event_log_seal,
+            flush_seconds=arguments.event_log_flush,
+            fsync=arguments.event_log_fsync,
             max_bytes=arguments.event_log_max_bytes,
             max_age_seconds=arguments.event_log_max_age,
         )
@@ -147,3 +179,31 @@ async def attach(node: Node, arguments: argparse.Namespace, name: str | None = N
         folder = options.directory / called
         text = f"--event-log: cannot write to {folder}: {error.strerror or error}"
         raise CommandError(text) from error
+
+
+def told(figures: Mapping[str, Any]) -> str:
+    """Say in a line what an event log has recorded, and what it has lost.
+
+    Args:
+        figures: The fields of `EventLogStatistics`, as a broker tells them.
+    """
+    recorder, writer = figures["recorder"], figures["writer"]
+    parts = [
+        (
+            f"event log: {int(recorder['hops'])} hops, {int(recorder['flows'])} flows, "
+            f"{int(recorder['events'])} events"
+        )
+    ]
+    reasons = {reason: int(count) for reason, count in recorder["dropped"].items()}
+    lost = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    parts.append(f"{sum(reasons.values())} of them lost: {lost}" if lost else "0 lost")
+    parts += [f"{int(writer[name])} {what}" for name, what in _SELDOM.items() if writer[name]]
+    if figures["trouble"]:
+        parts.append(str(figures["trouble"]))
+    return "; ".join(parts)
+
+
+def total(node: Node) -> str:
+    """Return what a line of totals says of a node's event log; empty if there is none."""
+    log = node.event_log
+    return "" if log is None else "; " + printable(told(asdict(log.statistics())))

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from ..protocol.eventlog import (
     OPEN,
     SEALED,
     EventLogError,
+    EventName,
     Segment,
     parse_segment_name,
     read_segment,
 )
 from ._status import CommandError
 
-__all__ = ["Check", "check_log", "find_logs", "read_file"]
+__all__ = ["Check", "check_log", "compare", "find_logs", "read_file"]
+
+MAX_LOST_NOTES: Final = 20
+"""Most times that a log saying what it lost is told of it; further ones are counted."""
 
 
 def find_logs(path: Path) -> dict[Path, list[Path]]:
@@ -27,9 +32,11 @@ def find_logs(path: Path) -> dict[Path, list[Path]]:
             there is passed over.
 
     Raises:
-        CommandError: There is no log.
+        CommandError: There is no log, or nothing at all.
         OSError: It cannot be looked at.
     """
+    if not path.exists():
+        raise CommandError(f"there is no {path}: give what --event-log was given")
     if path.is_file():
         return {path.parent: [path]}
     found = _segments(path)
@@ -73,6 +80,11 @@ def read_file(path: Path) -> Segment:
 class Check:
     """What was found of a log."""
 
+    identities: set[bytes] = field(default_factory=set[bytes])
+    names: set[str] = field(default_factory=set[str])
+    lost: int = 0
+    """Times the log says itself that something is not there."""
+
     segments: int = 0
     epochs: int = 0
     hops: int = 0
@@ -91,8 +103,6 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
         OSError: A file cannot be read.
     """
     check = Check()
-    identities: set[bytes] = set()
-    names: set[str] = set()
     at: tuple[int, int] | None = None
     for path in segments:
         try:
@@ -108,8 +118,13 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
         check.flows += footer.flows
         check.events += footer.events
         check.missing += segment.missing
-        identities.add(header.log)
-        names.add(header.broker)
+        check.identities.add(header.log)
+        check.names.add(header.broker)
+        for event in segment.events:
+            if event.name is EventName.LOST:
+                check.lost += 1
+                if check.lost <= MAX_LOST_NOTES:
+                    check.notes.append(f"{path.name}: lost: {event.reason}")
         if _is_segment(path.name) and (header.epoch, header.first_seq) != parse_segment_name(
             path.name
         ):
@@ -117,12 +132,38 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
         check.epochs += at is None or at[0] != header.epoch
         check.problems += _between(path, at, header.epoch, header.first_seq)
         at = header.epoch, footer.last_seq + 1
-    if len(identities) > 1:
+    if check.lost > MAX_LOST_NOTES:
+        check.notes.append(f"the log says {check.lost - MAX_LOST_NOTES} times more what it lost")
+    if len(check.identities) > 1:
         check.problems.append("segments of several logs: two brokers have written under one name")
-    for name in sorted(names - {folder.name}):
+    for name in sorted(check.names - {folder.name}):
         check.notes.append(f"segments say that the log is called {name}")
     check.notes += _others(folder)
     return check
+
+
+def compare(checks: Mapping[Path, Check]) -> Iterator[str]:
+    """Say which logs cannot be told apart: a reader of all would take one event for another."""
+    for what, of in _SAME.items():
+        folders: dict[bytes | str, list[Path]] = {}
+        for folder, check in checks.items():
+            for each in of(check):
+                folders.setdefault(each, []).append(folder)
+        for each, found in folders.items():
+            # A copy of a log has its name as well; that is said once.
+            same = {frozenset(checks[folder].identities) for folder in found}
+            if len(found) > 1 and (isinstance(each, bytes) or len(same) > 1):
+                shown = each.hex() if isinstance(each, bytes) else each
+                there = " and ".join(folder.name for folder in found)
+                yield f"{there} {what.format(shown)}"
+
+
+_SAME: Final[dict[str, Callable[[Check], set[bytes] | set[str]]]] = {
+    "are one log, {}: leave one of them": lambda check: check.identities,
+    "are two logs of one name, {}: whoever writes is to have a name of its own": (
+        lambda check: check.names
+    ),
+}
 
 
 def _between(path: Path, at: tuple[int, int] | None, epoch: int, first: int) -> Iterator[str]:

@@ -26,7 +26,7 @@ from ..protocol.eventlog import (
     asked_text,
 )
 from ._arguments import Commands, positive
-from ._event_logs import check_log, find_logs, read_file
+from ._event_logs import Check, check_log, compare, find_logs, read_file
 from ._show import printable, table
 from ._status import CommandError
 
@@ -247,17 +247,21 @@ def _print_segments(paths: list[Path], *, as_json: bool) -> None:
 
 def _check(logs: dict[Path, list[Path]]) -> None:
     wrong = 0
+    checks: dict[Path, Check] = {}
     for folder, segments in logs.items():
-        check = check_log(folder, segments)
+        check = checks[folder] = check_log(folder, segments)
         print(
             f"{folder.name}: {check.segments} segments of {check.epochs} epochs: "
             f"{check.hops} hops, {check.flows} flows, {check.events} events; "
             f"{check.missing} not recorded"
         )
         for note in check.notes:
-            print(f"  note: {note}")
+            print(printable(f"  note: {note}"))
         for problem in check.problems:
             print(f"  WRONG: {problem}")
         wrong += len(check.problems)
+    for problem in compare(checks):
+        print(f"  WRONG: {problem}")
+        wrong += 1
     if wrong:
         raise CommandError(f"{wrong} wrong; see above")

@@ -11,7 +11,7 @@ from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
 from ._arguments import Commands, add_log, address, set_up_log
-from ._event_log import add_event_log, attach
+from ._event_log import add_event_log, attach, total
 from ._listen import listen
 from ._reach import SCHEMES, add_tls, tls_of
 from ._run import Interrupted, Stop, run
@@ -186,7 +186,7 @@ async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
             return
         await stop.wait()
     if not arguments.quiet:
-        print(_totals(node), flush=True)
+        print(_totals(node) + total(node), flush=True)
 
 
 async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:

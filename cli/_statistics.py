@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ._arguments import Commands
 from ._broker import add_broker
+from ._event_log import told
 from ._run import Stop, run
 from ._show import printable, table
 from ._status import CommandError
@@ -20,6 +21,7 @@ Print the figures of a running broker and of each of its listeners: what is ther
 has been since the start.
 """
 
+_APART: Final = ("listeners", "event_log")
 _COLUMNS: Final = {
     "connections": "CONNECTIONS",
     "handshakes": "HANDSHAKES",
@@ -64,7 +66,7 @@ def show(figures: Any) -> str:
         CommandError: It is no such answer.
     """
     try:
-        own = {name: value for name, value in figures.items() if name != "listeners"}
+        own = {name: value for name, value in figures.items() if name not in _APART}
         listeners = figures["listeners"]
         width = max(map(len, own))
         lines = [
@@ -75,6 +77,8 @@ def show(figures: Any) -> str:
             rows = [(each["uri"], *(int(each[name]) for name in _COLUMNS)) for each in listeners]
             lines += ["", table(("LISTENER", *_COLUMNS.values()), rows)]
             lines += _reasons(listeners)
+        if "event_log" in figures:
+            lines += ["", printable(told(figures["event_log"]))]
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CommandError("the broker's answer does not tell its figures") from error
     return "\n".join(lines)

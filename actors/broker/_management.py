@@ -39,7 +39,8 @@ def management(broker: Broker) -> Handlers:
 
     - `routes`: the table, those that are expected last.
     - `statistics`: the figures of the broker, those of each of its `listeners`, and how many
-      `streams` the connections of all of them have; the question's own is one.
+      `streams` the connections of all of them have; the question's own is one. If the node has
+      an event log, its figures: `EventLogStatistics` as `event_log`.
     - `resolve`: where a request would go, and why nowhere else; the rest of the data is what
       it asks for, as in an address of type 32: `@shard=user service=orders user=42`.
     - `watch`, as a stream: each element is an event, as it happens.
@@ -118,7 +119,9 @@ def _statistics(broker: Broker) -> dict[str, Any]:
     reports = broker.reports()
     streams = sum(figures.get("streams", 0) for _, figures in reports)
     listeners = [{"uri": name, **figures} for name, figures in reports]
-    return {**asdict(broker.statistics()), "streams": streams, "listeners": listeners}
+    figures = {**asdict(broker.statistics()), "streams": streams, "listeners": listeners}
+    log = broker.node.event_log
+    return figures if log is None else {**figures, "event_log": asdict(log.statistics())}
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class EventLog(Worker):
         recorder.links = Differences(recorder, node)
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
         node.recorder = recorder
+        node.event_log = self
         self.every(self.options.flush_seconds, self._tick)
 
     def _tell_unfinished(self) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from onward.actors import Node
 from onward.actors.eventlog import EventLog, LogOptions
-from onward.cli._event_log import add_event_log, attach, words
+from onward.cli._broker import serve
+from onward.cli._client import ask_broker
+from onward.cli._event_log import add_event_log, attach, told, total, words
+from onward.cli._run import Stop
+from onward.cli._statistics import show
 from onward.cli._status import CommandError, Status
 from onward.protocol.eventlog import read_header
+from tests.support.commands import TIMEOUT, printed
 
 
 def parsed(*given: str, name: str | None = "broker") -> argparse.Namespace:
@@ -40,12 +46,15 @@ async def test_a_log_is_begun_with_what_was_said(tmp_path: Path) -> None:
 
 async def test_what_is_said_to_one_process_can_be_said_to_another(tmp_path: Path) -> None:
     given = ["--event-log", str(tmp_path), "--event-log-seal", "2", "--event-log-max-bytes", "99"]
+    given += ["--event-log-flush", "0.5", "--event-log-fsync", "block"]
     arguments = parsed(*given, "--event-log-max-age", "7", name=None)
     assert vars(parsed(*words(arguments), name=None)) == vars(arguments)
     async with Node() as node:
         await attach(node, arguments, "shop")
         assert node.recorder is not None
-        assert node.recorder.options.name == "shop"
+        options = node.recorder.options
+        assert options.name == "shop"
+        assert (options.flush_seconds, options.fsync) == (0.5, "block")
 
 
 async def test_what_cannot_be_is_told_in_a_line(tmp_path: Path) -> None:
@@ -69,6 +78,8 @@ async def test_what_cannot_be_is_told_in_a_line(tmp_path: Path) -> None:
         ("--event-log-sample", "some"),
         ("--event-log-seal", "0"),
         ("--event-log-max-bytes", "0"),
+        ("--event-log-flush", "0"),
+        ("--event-log-fsync", "sometimes"),
         ("--event-log-max-age", "-1"),
     ],
 )
@@ -78,3 +89,46 @@ def test_a_bad_number_is_refused(
     with pytest.raises(SystemExit):
         parsed("--event-log", "x", f"{option}={value}")
     assert option in capsys.readouterr().err
+
+
+# --- what is said of it -------------------------------------------------------------------
+
+
+def test_what_is_lost_and_what_is_wrong_is_said_in_a_line() -> None:
+    recorder = {"hops": 4, "flows": 3, "events": 2, "dropped": {"full": 5, "late": 1}}
+    writer = {"pending": 0, "recovered": 1, "bad": 2, "deleted_unread": 0}
+    figures = {"recorder": recorder, "writer": writer, "trouble": "cannot write"}
+    assert told(figures) == (
+        "event log: 4 hops, 3 flows, 2 events; 6 of them lost: 5 full, 1 late; "
+        "1 files of earlier runs recovered; 2 files set aside; cannot write"
+    )
+
+
+async def test_the_totals_say_what_was_recorded(tmp_path: Path) -> None:
+    stop = Stop()
+    arguments = parsed("--event-log", str(tmp_path))
+    with printed() as output:
+        serving = asyncio.create_task(
+            serve(stop, ["rsocket+tcp://127.0.0.1:0"], opened=lambda node: attach(node, arguments))
+        )
+        uri = (await output.line()).removeprefix("listening ")
+        figures = await ask_broker(uri, "statistics", TIMEOUT)
+        stop.wish()
+        await serving
+    line = output.getvalue().splitlines()[-1]
+    assert "0 lost; event log: 0 hops, " in line
+    assert line.endswith(" events; 0 lost")
+    log = figures["event_log"]
+    assert log["trouble"] == ""
+    assert log["recorder"]["dropped"] == {}
+    assert log["writer"]["deleted_unread"] == 0
+    assert show(figures).splitlines()[-1].startswith("event log: 0 hops")
+
+
+async def test_a_node_without_one_says_nothing_of_it(tmp_path: Path) -> None:
+    async with Node() as node:
+        pass
+    assert total(node) == ""
+    async with Node() as node:
+        await attach(node, parsed("--event-log", str(tmp_path)))
+    assert total(node) == "; event log: 0 hops, 0 flows, 1 events; 0 lost"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -262,4 +263,43 @@ def test_where_there_is_no_log_it_says_so(
     assert main(["events", str(tmp_path)]) == Status.FAILED
     assert f"no sealed segment under {tmp_path}" in capsys.readouterr().err
     assert main(["events", str(tmp_path / "none")]) == Status.FAILED
-    assert "No such file" in capsys.readouterr().err
+    assert "there is no " in capsys.readouterr().err
+
+
+def test_a_copy_of_a_log_beside_it_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(log, log.parent / "copy")
+    assert problems_of(log.parent, capsys) == [
+        f"copy and shop are one log, {bytes(16).hex()}: leave one of them"
+    ]
+
+
+def test_two_logs_of_one_name_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(log.parent / "other", replace(HEADER, log=b"o" * 16))
+    assert problems_of(log.parent, capsys) == [
+        "other and shop are two logs of one name, shop: whoever writes is to have a name of its own"
+    ]
+
+
+def test_what_a_log_says_that_it_lost_is_shown_up_to_a_limit(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = [
+        RouteEvent(seq, STARTED, EventName.LOST, reason=f"{seq} events: \x1bfull")
+        for seq in range(1, 24)
+    ]
+    header = replace(HEADER, epoch=3)
+    footer = SegmentFooter(0, 0, len(lost), len(lost), STARTED)
+    path = log / segment_name(3, 1)
+    path.write_bytes(header.serialize() + events_block(lost) + footer.serialize())
+    assert main(["events", str(log), "--check"]) == Status.OK
+    notes = [line for line in capsys.readouterr().out.splitlines() if "note" in line]
+    assert notes[0] == f"  note: {path.name}: lost: 1 events: \\x1bfull"
+    assert notes[20:] == ["  note: the log says 3 times more what it lost"]
+
+
+def test_a_path_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = log / "nothing"
+    assert main(["events", str(nothing)]) == Status.FAILED
+    assert capsys.readouterr().err == (
+        f"onward events: there is no {nothing}: give what --event-log was given\n"
+    )
