@@ -117,15 +117,26 @@ async def test_a_mark_from_elsewhere_is_followed_and_counted_on() -> None:
     assert message.context.trace == with_log_mark({}, LogMark(7, 4))
 
 
+class Entered(Gate):
+    """Says when it has a message in hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = asyncio.Event()
+
+    async def handle_message(self, message: Message) -> None:
+        self.entered.set()
+        await super().handle_message(message)
+
+
 async def test_a_handler_that_fails_and_one_that_awaits() -> None:
     async with recorded() as (node, made):
-        gate = Gate()
+        gate = Entered()
         await node.start(lambda: gate, address="gate")
         await node.start(Failing, address="bad")
         node.send("bad", b"!")
         node.send("gate", b"x")
-        while not gate.messages:  # noqa: ASYNC110 - it is the loop's next turns
-            await asyncio.sleep(0)
+        await gate.entered.wait()
         assert made.recorder.statistics().hops == 1
         gate.opened.set()
         await node.stop_worker("gate")
@@ -197,11 +208,12 @@ async def test_workers_are_counted_by_what_they_count_and_the_log_balances() -> 
         await node.request("echo", b"x")
         node.send("bad", b"!")
         await node.start(Short, address="short")
+        over = asyncio.Event()
+        node.watch("short", over.set)
         node.send("short", b"x")
         await node.stop_worker("bad")
         node.deliver(Message(node.route_of("nobody"), (), b""))
-        while node.has(node.route_of("short")[0]):  # noqa: ASYNC110 - the loop's next turns
-            await asyncio.sleep(0)
+        await over.wait()
         made.recorder.flows.end_window(0, 10_000)
     flows = made.flows()
     ends = {key: count for key, count in flows.items() if key.outcome != Outcome.RECEIVED}
@@ -356,12 +368,14 @@ async def test_what_a_link_could_not_send_is_dropped() -> None:
         uri = listener.uri
         async with recorded("a") as (near, ours):
             link = await near.connect(uri)
+            over = asyncio.Event()
+            near.watch(link, over.set)
+            near.dead_letters.subscribe(lambda _: over.set())
             await far.stop()
             for _ in range(5):
                 near.send((link, *near.route_of("echo")), b"x")
             async with asyncio.timeout(10):
-                while near.has(link) and not near.dead_letters.total:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+                await over.wait()
     found = crossed(ours)
     sent = sum(count for (outcome, _), count in found.items() if outcome == Outcome.FORWARD)
     dropped = sum(count for (outcome, _), count in found.items() if outcome == Outcome.DROP)
