@@ -56,6 +56,10 @@ def ingest(arguments: argparse.Namespace) -> None:
         f"{done.segments:,} segments: {done.hops:,} hops, {done.flows:,} flows, "
         f"{done.events:,} route events"
     )
+    print(
+        f"{done.damaged:,} damaged and skipped, {done.duplicates:,} there already, "
+        f"{done.late:,} events late; missing in the lake: {done.missing:,}"
+    )
     if again:
         days = ", ".join(day.isoformat() for day in again[:10])
         print(f"events came late; make the reports again of: {days}")

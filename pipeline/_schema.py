@@ -35,7 +35,7 @@ EVENT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
         " first_seen timestamp",
         "segments": "broker string, epoch int, first_seq bigint, last_seq bigint, log_id string,"
         " path string, version int, sample_rate double, started timestamp, ended timestamp,"
-        " hops bigint, flows bigint, events bigint, size bigint",
+        " hops bigint, flows bigint, events bigint, size bigint, damaged string",
     }
 )
 """What the data source `onward` reads from an event log, by its option `table`: DDL."""

@@ -11,11 +11,12 @@ from ._files import LOCK_SECONDS
 from ._ingest import MAX_SEGMENTS, IngestSummary, ingest
 from ._lake import Lake
 from ._parts import KEPT_COMMITS
-from ._state import SILENT_AFTER, BrokerState, LakeState
+from ._state import KEPT_SKIPPED, SILENT_AFTER, BrokerState, LakeState, Skipped
 
 __all__ = [
     "FILE_BYTES",
     "KEPT_COMMITS",
+    "KEPT_SKIPPED",
     "LOCK_SECONDS",
     "MAX_SEGMENTS",
     "SILENT_AFTER",
@@ -24,6 +25,7 @@ __all__ = [
     "IngestSummary",
     "Lake",
     "LakeState",
+    "Skipped",
     "compact",
     "ingest",
 ]

@@ -120,16 +120,18 @@ def ingest(
     with locked(lake / "_ingest.lock"):
         opened = open_lake(lake, checkpoint, rebuild=rebuild)
         tell = progress or _silent
+        sink = _Sink(opened, log, lake, checkpoint, tell, clock or _now, check=skip_corrupt)
         options = {
             "table": "segments",
             "onGap": "skip" if allow_gaps else "fail",
             "skipCorrupt": str(skip_corrupt).lower(),
+            "again": str(sink.files.skipped),
             "maxSegments": str(max_segments or MAX_SEGMENTS),
         }
-        sink = _Sink(opened, log, lake, checkpoint, tell, clock or _now, check=skip_corrupt)
         with locked(lake / "_write.lock", wait=LOCK_SECONDS):
             if removed := sink.files.sweep():
                 tell(f"removed {removed} folders of a run that was cut off")
+            sink.files.tell_skipped(sink.files.state())
         stream = spark.readStream.format("onward").options(**options).load(str(log))
         writer = stream.writeStream.foreachBatch(sink.take).option(
             "checkpointLocation", str(checkpoint)
@@ -172,6 +174,15 @@ def _silent(_: str) -> None:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _look_at(path: Path) -> tuple[int, int] | None:
+    """Size of a file, and when it was modified; `None` if it is gone."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 class _Sink:
@@ -225,6 +236,7 @@ class _Sink:
                 f"is older than the lake: its next batch is {number}, the lake has {state.batch}"
             )
             raise CheckpointLost(str(self._checkpoint), str(self.files.path), reason)
+        self.files.tell_skipped(state)
         acknowledge(self._log, self._opened.query, state)
         self._tell(f"batch {number}: done")
 
@@ -232,9 +244,13 @@ class _Sink:
         self, spark: SparkSession, rows: list[SegmentRow], paths: list[str], state: LakeState
     ) -> LakeState:
         use_utc(spark)
+        # Before they are read: what changes while they are is read again.
+        looks = {path: look for path in paths if (look := _look_at(self._log / path)) is not None}
         if self._check:
             rows = self._checked(spark, rows)
-        batch = plan(rows, state)
+        batch = plan(rows, state, looks)
+        for row in batch.damaged:
+            self._tell(f"skipped {row['path']}: {row['damaged']}")
         made = state.after(brokers=batch.brokers, segments=paths, now=self._clock())
 
         def tell(text: str) -> None:

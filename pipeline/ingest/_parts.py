@@ -73,6 +73,21 @@ class LakeFiles:
             return self.state()
         return LakeState.of(plain)
 
+    @property
+    def skipped(self) -> Path:
+        """The file that tells the source which segments were skipped: see `tell_skipped`."""
+        return self.path / "_skipped.json"
+
+    def tell_skipped(self, state: LakeState) -> None:
+        """Tell the source which segments were skipped, and what the files were like then."""
+        told = {
+            name: {each.name: [each.size, each.modified] for each in broker.skipped}
+            for name, broker in state.brokers.items()
+            if broker.skipped
+        }
+        if told != (read_json(self.skipped) or {}):
+            write_json(self.skipped, told)
+
     def commit(self, state: LakeState) -> None:
         """Have a batch count: from here on it is read."""
         write_json(self._commit(state.batch), state.plain())

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from .._errors import DuplicateBroker, SegmentDamaged
-from ._state import BrokerState, LakeState, add_range, microseconds
+from ._state import BrokerState, LakeState, Skipped, add_range, microseconds
 
 __all__ = ["Batch", "SegmentRow", "plan"]
 
@@ -23,13 +24,13 @@ class Batch:
     Attributes:
         rows: The segments that the lake lacks, by broker and number.
         duplicates: How many it has already.
-        damaged: The paths of those that cannot be read, and are skipped.
+        damaged: Those that cannot be read, and are skipped.
         brokers: All brokers, as of after the batch.
     """
 
     rows: list[SegmentRow] = field(default_factory=list[SegmentRow])
     duplicates: int = 0
-    damaged: list[str] = field(default_factory=list[str])
+    damaged: list[SegmentRow] = field(default_factory=list[SegmentRow])
     brokers: dict[str, BrokerState] = field(default_factory=dict[str, BrokerState])
 
     def total(self, column: str) -> int:
@@ -42,8 +43,18 @@ class Batch:
         return [str(row["path"]) for row in self.rows]
 
 
-def plan(rows: Sequence[SegmentRow], state: LakeState) -> Batch:
+def plan(
+    rows: Sequence[SegmentRow],
+    state: LakeState,
+    looks: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+) -> Batch:
     """Hold the segments of a batch against what the lake has.
+
+    Args:
+        rows: The segments.
+        state: What the lake has.
+        looks: Of each path the size of the file, and when it was modified, in nanoseconds, both
+            from before it was read.
 
     Raises:
         DuplicateBroker: A segment is of another log than the broker's others.
@@ -51,11 +62,15 @@ def plan(rows: Sequence[SegmentRow], state: LakeState) -> Batch:
     """
     batch = Batch(brokers=dict(state.brokers))
     for row in sorted(rows, key=lambda row: (row["broker"], row["epoch"], row["first_seq"])):
-        if row["last_seq"] is None:
-            batch.damaged.append(row["path"])
-            continue
-        name, log_id = row["broker"], row["log_id"]
+        name, log_id = row["broker"], row["log_id"] or ""
         broker = batch.brokers.get(name) or BrokerState(log_id, 0, "")
+        if row["damaged"] is not None:
+            batch.damaged.append(row)
+            batch.brokers[name] = _skip(broker, row, looks.get(row["path"], (row["size"], 0)))
+            continue
+        if not broker.log_id:
+            # All of it that was there so far could not be read.
+            broker = replace(broker, log_id=log_id)
         if broker.log_id != log_id:
             raise DuplicateBroker(
                 name,
@@ -74,9 +89,20 @@ def plan(rows: Sequence[SegmentRow], state: LakeState) -> Batch:
     return batch
 
 
+def _name(row: SegmentRow) -> str:
+    return str(row["path"]).split("/")[1]
+
+
+def _skip(broker: BrokerState, row: SegmentRow, look: tuple[int, int]) -> BrokerState:
+    first, last = row["first_seq"], row["last_seq"]
+    skipped = Skipped(_name(row), row["epoch"], first, first if last is None else last, *look)
+    return broker.with_skipped(skipped)
+
+
 def _with(broker: BrokerState, row: SegmentRow) -> BrokerState:
     epoch, first, last = row["epoch"], row["first_seq"], row["last_seq"]
-    newest = row["path"].split("/")[1]
+    newest = _name(row)
+    broker = broker.without_skipped(newest)
     ended: datetime = row["ended"]
     if newest > broker.segment:
         broker = replace(broker, segment=newest, sealed_through=microseconds(ended))

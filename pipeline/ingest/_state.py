@@ -7,11 +7,23 @@ says is what there is; files of later batches are not read, and are removed befo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-__all__ = ["SILENT_AFTER", "BrokerState", "LakeState", "Ranges", "add_range", "microseconds"]
+__all__ = [
+    "KEPT_SKIPPED",
+    "SILENT_AFTER",
+    "BrokerState",
+    "LakeState",
+    "Ranges",
+    "Skipped",
+    "add_range",
+    "microseconds",
+]
+
+KEPT_SKIPPED: Final = 1_000
+"""Segments of one broker that were skipped and are looked at again, the newest."""
 
 SILENT_AFTER: Final = timedelta(days=1)
 """A broker whose log ends so long before another's does not keep days open any more."""
@@ -40,6 +52,27 @@ def add_range(ranges: Ranges, epoch: int, first: int, last: int) -> Ranges:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipped:
+    """A segment that could not be read.
+
+    Attributes:
+        name: The file's name.
+        epoch: Its epoch.
+        first: Its first number.
+        last: Its last number; its first one if nobody knows.
+        size: The file's size then, in bytes.
+        modified: When the file had been modified then, in nanoseconds.
+    """
+
+    name: str
+    epoch: int
+    first: int
+    last: int
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerState:
     """How far one broker's log is in the lake.
 
@@ -50,6 +83,7 @@ class BrokerState:
         ranges: The numbers that the lake has.
         segments: How many segments.
         events: How many hops, flows and route events.
+        skipped: Segments that could not be read, sorted.
     """
 
     log_id: str
@@ -58,6 +92,7 @@ class BrokerState:
     ranges: Ranges = ()
     segments: int = 0
     events: int = 0
+    skipped: tuple[Skipped, ...] = ()
 
     @property
     def last(self) -> tuple[int, int]:
@@ -69,13 +104,29 @@ class BrokerState:
         """How many numbers were given, and what had them is not in the lake.
 
         Those before the first segment are not counted: they were deleted before there was a lake.
-        Nor are those at the end of an epoch of which nobody knows.
+        Nor are those at the end of an epoch of which nobody knows; of a segment that was skipped
+        there, and does not say, one is known.
         """
-        if not self.ranges:
+        known = sorted(
+            (*self.ranges, *((each.epoch, each.first, each.last) for each in self.skipped))
+        )
+        if not known:
             return 0
-        ends = {epoch: last for epoch, _, last in self.ranges}
-        _, first, _ = self.ranges[0]
+        ends: dict[int, int] = {}
+        for epoch, _, last in known:
+            ends[epoch] = max(last, ends.get(epoch, 0))
+        _, first, _ = known[0]
         return sum(ends.values()) - (first - 1) - self.events
+
+    def with_skipped(self, skipped: Skipped) -> BrokerState:
+        """Return the state with one more segment that was skipped, or was so again."""
+        others = self.without_skipped(skipped.name).skipped
+        kept = sorted((*others, skipped), key=lambda each: each.name)[-KEPT_SKIPPED:]
+        return replace(self, skipped=tuple(kept))
+
+    def without_skipped(self, name: str) -> BrokerState:
+        """Return the state with a segment that is not skipped any more."""
+        return replace(self, skipped=tuple(each for each in self.skipped if each.name != name))
 
     def has(self, epoch: int, first: int, last: int) -> bool:
         """Whether the lake has all these numbers."""
@@ -94,6 +145,7 @@ class BrokerState:
             "ranges": [list(each) for each in self.ranges],
             "segments": self.segments,
             "events": self.events,
+            "skipped": [list(astuple(each)) for each in self.skipped],
         }
 
     @classmethod
@@ -106,6 +158,7 @@ class BrokerState:
             tuple((a, b, c) for a, b, c in plain["ranges"]),
             plain["segments"],
             plain["events"],
+            tuple(Skipped(*each) for each in plain.get("skipped", ())),
         )
 
 

@@ -81,8 +81,9 @@ class TableWriter:
             if batch.rows:
                 self._tell(f"writing {table}")
                 self._write_dimension(table, source, key, batch.paths)
-        self._tell(f"writing segments: {len(batch.rows)} rows")
-        self.write_small("segments", batch.rows)
+        segments = [*batch.rows, *batch.damaged]
+        self._tell(f"writing segments: {len(segments)} rows")
+        self.write_small("segments", segments)
         return self._write_late(closed)
 
     def write_completeness(self, brokers: Mapping[str, BrokerState]) -> None:

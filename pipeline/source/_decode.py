@@ -26,6 +26,7 @@ from ...protocol.eventlog import (
     Segment,
     asked_tags_text,
     asked_text,
+    carried_tags_text,
     name_id,
     route_key,
     tagset_id,
@@ -290,7 +291,7 @@ def _route_events(
         "event": _texts_of([event.name.name.lower() for event in events]),
         "route_id": _integers_of([_route_of(event) for event in events]),
         "node": _integers_of([name_id(event.node) if event.node else 0 for event in events]),
-        "tags": lambda: maps([asked_tags_text(Asked(event.tags)) for event in events]),
+        "tags": lambda: maps([carried_tags_text(event.tags) for event in events]),
         "reason": _texts_of([event.reason for event in events]),
     }
     return _few(columns, segment, len(events), made)

@@ -28,6 +28,7 @@ KNOWN: Final = {
     "ongap",
     "skipcorrupt",
     "check",
+    "again",
 }
 """All options, in small letters: Spark does not tell cases apart."""
 
@@ -53,6 +54,7 @@ class Options:
         skip_gaps: Go on where events were deleted before they were read.
         skip_damaged: Go on behind segments that cannot be read.
         check: Read segments whole also where their two ends would do.
+        again: A file that says which segments were skipped, and what they were like.
     """
 
     path: Path
@@ -66,6 +68,7 @@ class Options:
     skip_gaps: bool = False
     skip_damaged: bool = False
     check: bool = False
+    again: Path | None = None
 
     @property
     def ddl(self) -> str:
@@ -102,6 +105,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         skip_gaps=_choice("onGap", options.get("ongap", "fail"), "fail", "skip"),
         skip_damaged=_choice("skipCorrupt", options.get("skipcorrupt", "false"), "false", "true"),
         check=_choice("check", options.get("check", "false"), "false", "true"),
+        again=Path(options["again"]) if options.get("again") else None,
     )
 
 

@@ -32,6 +32,8 @@ class Position:
         segment: The file that was read last; empty before the first.
         epochs: Epoch, first and last number of what was read without a gap, in order.
         hole: Whether the file was damaged, so that where the next begins is not known.
+        again: Segments up to it that had been skipped and were read again, as they had changed:
+            name, size, and when it was modified, in nanoseconds.
     """
 
     broker: str
@@ -39,6 +41,7 @@ class Position:
     segment: str = ""
     epochs: tuple[tuple[int, int, int], ...] = ()
     hole: bool = False
+    again: tuple[tuple[str, int, int], ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -47,6 +50,7 @@ class Position:
             "segment": self.segment,
             "epochs": [list(epoch) for epoch in self.epochs],
             "hole": self.hole,
+            "again": [list(each) for each in self.again],
         }
 
     @classmethod
@@ -58,6 +62,7 @@ class Position:
             plain["segment"],
             tuple((int(a), int(b), int(c)) for a, b, c in plain["epochs"]),
             bool(plain["hole"]),
+            tuple((str(a), int(b), int(c)) for a, b, c in plain.get("again", ())),
         )
 
     def has(self, epoch: int, seq: int) -> bool:

@@ -162,7 +162,7 @@ def _checked(info: SegmentInfo, options: Options) -> SegmentInfo:
     except SegmentDamaged as error:
         if not options.skip_damaged:
             raise
-        return replace(info, header=None, footer=None, reason=str(error))
+        return replace(info, reason=str(error))
     return info
 
 
@@ -176,8 +176,12 @@ def _row(info: SegmentInfo) -> dict[str, object]:
         "path": info.path,
         "size": info.size,
     }
+    if info.reason:
+        row["damaged"] = info.reason
     if header is None or footer is None:
         return row
+    # What is damaged has no events that anybody gets, whatever its ends say.
+    nothing = {"hops": 0, "flows": 0, "events": 0} if info.reason else {}
     return row | {
         "last_seq": footer.last_seq,
         "log_id": info.log_id,
@@ -188,4 +192,5 @@ def _row(info: SegmentInfo) -> dict[str, object]:
         "hops": footer.hops,
         "flows": footer.flows,
         "events": footer.events,
+        **nothing,
     }

@@ -7,7 +7,10 @@ read.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -77,6 +80,8 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name in names:
                 at = self._advance(at, name)
             end[broker] = at.plain()
+        for broker, changed in self._changed(start).items():
+            end[broker] = replace(self._at(end, broker), again=changed).plain()
         return end
 
     def reportLatestOffset(self) -> None:  # noqa: N802 - Spark's name
@@ -92,6 +97,8 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         infos: list[SegmentInfo] = []
         for broker in sorted(end):
             at, last = self._at(start, broker), self._at(end, broker)
+            changed = sorted(name for name, *_ in set(last.again) - set(at.again))
+            infos.extend(self._describe(broker, name) for name in changed)
             for name in self._names(at, last.segment):
                 info = self._describe(broker, name)
                 at = self._follow(at, info)
@@ -125,7 +132,8 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         path = self._options.path
         names = sealed_in(path, at.broker)
         if names and at.log_id:
-            lowest = self._describe(at.broker, names[0])
+            # One that was skipped is nobody's; whether it may be was asked before.
+            lowest = describe(path, at.broker, names[0], skip_damaged=True)
             if lowest.log_id and lowest.log_id != at.log_id:
                 raise DuplicateBroker(
                     at.broker,
@@ -137,6 +145,25 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 check_kept(at, names)
         target = None if self._target is None else self._target.get(at.broker, "")
         return [name for name in names if at.segment < name and (target is None or name <= target)]
+
+    def _changed(self, start: Offset) -> dict[str, tuple[tuple[str, int, int], ...]]:
+        """What was skipped and has changed since, by broker, with what was read again before."""
+        found: dict[str, tuple[tuple[str, int, int], ...]] = {}
+        for broker, then in _skipped(self._options.again).items():
+            at = self._at(start, broker)
+            before = {name: look for name, *look in at.again if name in then}
+            now = dict(before)
+            for name, look in then.items():
+                path = self._options.path / broker / name
+                if name > at.segment or not path.is_file():
+                    continue
+                status = path.stat()
+                seen = [status.st_size, status.st_mtime_ns]
+                if seen != look:
+                    now[name] = seen
+            if now != before:
+                found[broker] = tuple((name, a, b) for name, (a, b) in sorted(now.items()))
+        return found
 
     def _names(self, at: Position, last: str) -> list[str]:
         names = sealed_in(self._options.path, at.broker)
@@ -157,6 +184,14 @@ class EventLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _follow(self, at: Position, info: SegmentInfo) -> Position:
         return at.advance(info, log=self._options.path, skip_gaps=self._options.skip_gaps)
+
+
+def _skipped(path: Path | None) -> dict[str, dict[str, list[int]]]:
+    """By broker and name, size and time of what was skipped."""
+    if path is None or not path.is_file():
+        return {}
+    plain: dict[str, dict[str, list[int]]] = json.loads(path.read_text(encoding="utf-8"))
+    return plain
 
 
 def _shares(waiting: Mapping[str, Sequence[str]], budget: int | None) -> dict[str, Sequence[str]]:

@@ -329,6 +329,48 @@ def test_errors_come_out_as_what_they_are(place: Place) -> None:
 
 
 @pytest.mark.spark
+def test_a_skipped_segment_is_told_counted_and_added_once_when_it_is_put_back(place: Place) -> None:
+    truth = write_log(place.log, segments=3, hops=30, flows=6, events=3)
+    inside, end = truth.segments[1], truth.segments[2]
+    good = {each: each.path.read_bytes() for each in (inside, end)}
+    spoil(inside.path, len(good[inside]) // 2)
+    spoil(end.path, -1)
+
+    summary = place.ingest(skip_corrupt=True)
+
+    assert (summary.segments, summary.damaged, summary.missing) == (1, 2, 13 + 1)
+    rows = {
+        row["path"]: row for row in place.lake.table(place.spark, "segments").toArrow().to_pylist()
+    }
+    skipped = [rows[f"b1/{each.path.name}"] for each in (inside, end)]
+    assert [row["last_seq"] for row in skipped] == [inside.last_seq, None]
+    assert all(row["damaged"] for row in skipped)
+    assert sum(row["damaged"] is None for row in rows.values()) == 1
+    (complete,) = place.lake.table(place.spark, "completeness").collect()
+    assert complete.missing == 14
+    assert place.ingest().batches == 0
+
+    end.path.write_bytes(good[end])
+    second = place.ingest()
+    inside.path.write_bytes(good[inside])
+    # Together with what is new.
+    more = write_log(place.log, segments=1, first_seq=end.last_seq + 1)
+    third = place.ingest()
+
+    assert (second.segments, second.missing) == (1, 13)
+    assert (third.segments, third.missing) == (2, 0)
+    for table in TABLES:
+        assert place.rows(table) == decoded(table, truth, more)
+    assert place.ingest().batches == 0
+
+
+def spoil(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.spark
 def test_a_newer_segment_asks_for_an_upgrade(place: Place) -> None:
     header = SegmentHeader("b1", log_id_of("b1"), 1, 1, START_US, 1.0, version=2)
     write_segment(place.log, header)

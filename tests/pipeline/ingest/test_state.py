@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onward.pipeline._errors import DuplicateBroker, SegmentDamaged
-from onward.pipeline.ingest import BrokerState, LakeState
+from onward.pipeline.ingest import KEPT_SKIPPED, BrokerState, LakeState
 from onward.pipeline.ingest._plan import plan
 from onward.pipeline.ingest._state import add_range, microseconds
 
@@ -38,6 +38,8 @@ def segment(
         "hops": (0 if last is None else last - first + 1) if hops is None else hops,
         "flows": 0,
         "events": 0,
+        "size": 5,
+        "damaged": "broken" if last is None else None,
     }
 
 
@@ -150,8 +152,45 @@ def test_empty_and_damaged_segments_add_no_numbers() -> None:
     batch = plan([segment(1, 1, 10), segment(1, 11, 10), segment(1, 11, None)], LakeState())
     assert batch.brokers["b1"].ranges == ((1, 1, 10),)
     assert len(batch.rows) == 2
-    assert batch.damaged == [segment(1, 11, None)["path"]]
+    assert batch.damaged == [segment(1, 11, None)]
     assert batch.total("hops") == 10
+
+
+def test_what_was_skipped_is_missing_until_it_is_there() -> None:
+    damaged = plan(
+        [segment(1, 1, 10), segment(1, 11, None), segment(1, 21, 30), segment(1, 31, None)],
+        LakeState(),
+        {segment(1, 11, None)["path"]: (7, 70)},
+    ).brokers["b1"]
+    # Of the last one nobody knows more than that it has a number.
+    assert damaged.missing == 10 + 1
+    assert [(each.first, each.size, each.modified) for each in damaged.skipped] == [
+        (11, 7, 70),
+        (31, 5, 0),
+    ]
+    assert BrokerState.of(damaged.plain()) == damaged
+    assert plan([segment(2, 1, 5)], LakeState(brokers={"b1": damaged})).brokers["b1"].missing == 11
+
+    state = LakeState(brokers={"b1": damaged})
+    known = {**segment(1, 31, 40), "damaged": "broken", "hops": 0}
+    assert plan([known], state).brokers["b1"].missing == 10 + 10
+    mended = plan([segment(1, 11, 20), segment(1, 31, 40)], state)
+    assert (mended.brokers["b1"].missing, mended.brokers["b1"].skipped) == (0, ())
+    again = plan([segment(1, 11, 20)], LakeState(brokers=mended.brokers))
+    assert (again.rows, again.duplicates) == ([], 1)
+
+
+def test_a_broker_of_which_nothing_could_be_read_is_known_when_something_can() -> None:
+    first = plan([segment(1, 1, None)], LakeState())
+    assert (first.brokers["b1"].log_id, first.brokers["b1"].missing) == ("", 1)
+    then = plan([segment(1, 11, 20)], LakeState(brokers=first.brokers)).brokers["b1"]
+    assert (then.log_id, then.missing) == ("aa", 10)
+
+
+def test_no_more_is_kept_of_what_was_skipped_than_the_limit() -> None:
+    rows = [segment(epoch, 1, None) for epoch in range(1, KEPT_SKIPPED + 3)]
+    kept = plan(rows, LakeState()).brokers["b1"].skipped
+    assert (len(kept), kept[0].epoch) == (KEPT_SKIPPED, 3)
 
 
 def test_late_events_are_added_up_by_day() -> None:

@@ -28,6 +28,7 @@ from onward.protocol.eventlog import (
     SegmentHeader,
     asked_tags_text,
     asked_text,
+    carried_tags_text,
     name_id,
     read_segment,
     route_key,
@@ -103,7 +104,7 @@ def expected(table: str, segment: Segment) -> list[dict[str, Any]]:
                 "event": event.name.name.lower(),
                 "route_id": route_key(event.route_id) if event.route_id else 0,
                 "node": name_id(event.node) if event.node else 0,
-                "tags": list(asked_tags_text(Asked(event.tags)).items()),
+                "tags": list(carried_tags_text(event.tags).items()),
                 "reason": event.reason,
             }
             for event in segment.events

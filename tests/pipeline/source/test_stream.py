@@ -294,6 +294,41 @@ def test_a_segment_of_a_later_format_asks_for_an_upgrade(tmp_path: Path) -> None
             latest(stream(tmp_path, **options), {})
 
 
+def test_what_was_skipped_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    truth = write_log(log, segments=3)
+    path = truth.segments[1].path
+    good = path.read_bytes()
+    path.write_bytes(good[:-1])
+    told = tmp_path / "skipped.json"
+    options = {"skipCorrupt": "true", "again": str(told)}
+    start = latest(stream(log, **options), {})
+
+    def skip() -> None:
+        status = path.stat()
+        told.write_text(json.dumps({"b1": {path.name: [status.st_size, status.st_mtime_ns]}}))
+
+    skip()
+    assert latest(stream(log, **options), start) == start
+    path.write_bytes(good[:-2])
+    still = latest(stream(log, **options), start)
+    assert names(stream(log, **options), start, still) == [f"b1/{path.name}"]
+    # As long as nobody has said what became of it, and afterwards.
+    assert latest(stream(log, **options), still) == still
+    skip()
+    assert latest(stream(log, **options), still) == still
+
+    path.write_bytes(good)
+    mended = latest(stream(log, again=str(told)), still)
+    assert names(stream(log), still, mended) == [f"b1/{path.name}"]
+    told.write_text("{}")
+    assert latest(stream(log, again=str(told)), mended) == mended
+    path.unlink()
+    skipped = {"b1": {path.name: [0, 0]}}
+    told.write_text(json.dumps(skipped))
+    assert latest(stream(log, again=str(told)), mended) == mended
+
+
 @pytest.mark.parametrize(("begun", "sealed"), [(2**62, START_US), (START_US, 2**62), (-1, 0)])
 def test_a_segment_of_a_time_that_no_clock_shows_is_damage(
     begun: int, sealed: int, tmp_path: Path
