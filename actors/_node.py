@@ -22,9 +22,11 @@ __all__ = ["Node"]
 
 _LIMITS: Final = NodeLimits()
 
-LAST_SECONDS: Final = 20.0
-"""Seconds that workers which stop last have at least. They may use half of them, and that is how
-long an event log waits for its disk; one that answers takes milliseconds."""
+LAST_SHARE: Final = 0.25
+"""Which part of the time to stop is kept for workers that stop last."""
+
+LAST_SECONDS: Final = 0.2
+"""Seconds that those have at least, even if the others have taken all there was."""
 
 
 class Node(Workers):
@@ -121,7 +123,8 @@ class Node(Workers):
         Idempotent; a second call waits for the first.
 
         Args:
-            timeout: How long it may take, in seconds.
+            timeout: How long it may take, in seconds. A quarter of it is kept for an event
+                log, if there is one; that has 0.2 seconds in any case.
 
         Raises:
             WouldDeadlock: Called by a handler of a worker of this node.
@@ -145,9 +148,11 @@ class Node(Workers):
         try:
             tops = [cell for cell in reversed(cells) if cell.parent is None]
             last = [cell for cell in tops if cell.worker.stops_last]
-            await lifecycle.stop_in_order([cell for cell in tops if cell not in last], deadline)
+            # Part of the time is kept for those that come last.
+            sooner = deadline - timeout * LAST_SHARE if last else deadline
+            await lifecycle.stop_in_order([cell for cell in tops if cell not in last], sooner)
             for transport in self._transports.take_all():
-                await self._stop_transport(transport, deadline)
+                await self._stop_transport(transport, sooner)
             self._requests.close(self.name)
             await lifecycle.stop_in_order(last, max(deadline, loop.time() + LAST_SECONDS))
         finally:

@@ -56,8 +56,9 @@ class LogOptions:
             `sample_rate` of 0 none is taken. Answers to requests of this node always are.
         max_rejects_per_second: Requests that nobody could take which are recorded as events,
             each second; further ones are only counted.
-        close_seconds: How long the end waits for the disk. What is not written then is lost, or
-            recovered at the next start.
+        close_seconds: How long the end waits for the disk, at most; not longer than nearly half
+            of the time that there is to stop the node. What is not written then is logged, and
+            is lost or recovered at the next start.
 
     Raises:
         EventLogError: It is no name, or no rate.

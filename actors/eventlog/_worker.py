@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import get_ident
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["EventLog", "EventLogStatistics"]
 
-DEFAULT_ADDRESS: Final = "eventlog"
+DEFAULT_ADDRESS: Final = "onward/eventlog"
+"""One that nobody takes by accident."""
+
+LEAST_SECONDS: Final = 0.05
+"""Seconds that the disk is waited for in any case, at the end."""
+
+_logger: Final = logging.getLogger("onward.actors.eventlog")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +139,10 @@ class EventLog(Worker):
             self.node.call_on_loop(lambda: recorder.messages.lost(letter))
 
     async def on_stop(self) -> None:
-        """Record what is left, and wait until it is on the disk; `close_seconds` at most."""
+        """Record what is left, and wait until it is on the disk, as long as there is time.
+
+        What is not written then is logged, and counted: `pending` of the writer's statistics.
+        """
         recorder = self._recorder
         if recorder is None:
             return
@@ -140,7 +150,24 @@ class EventLog(Worker):
             self._unsubscribe()
         self.node.recorder = None
         recorder.close()
-        await asyncio.to_thread(self._writer.close, self.options.close_seconds)
+        writer = self._writer
+        await asyncio.to_thread(writer.close, self._left())
+        trouble = writer.trouble()
+        if trouble is not None:
+            text = "the event log %s has ended without all that it was to write: %s"
+            _logger.warning(text, self.options.name, trouble)
+
+    def _left(self) -> float:
+        """Return how long the disk may be waited for, in seconds: `close_seconds` at most.
+
+        A worker is cancelled after half of the time that is left to stop it.
+        """
+        most = self.options.close_seconds
+        deadline = self._placed.deadline
+        if deadline is None:
+            return most
+        left = (deadline - self.node.loop.time()) / 2
+        return max(LEAST_SECONDS, min(most, left - LEAST_SECONDS))
 
     def statistics(self) -> EventLogStatistics:
         """Return the log's figures at this moment."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from onward.actors import LimitReached, Node
 from onward.actors.broker import Broker
-from onward.actors.eventlog import EventLog, LogInUse, LogOptions
+from onward.actors.eventlog import EventLog, LogInUse, LogOptions, LogWriter
+from onward.actors.eventlog._files import Chunk, DiskFiles
 from onward.protocol import Context, MailboxFull, Message, UnknownAddress
 from onward.protocol.eventlog import (
     EventName,
@@ -32,11 +35,20 @@ def segments(folder: Path) -> list[Segment]:
     return [read_segment(file.read_bytes()) for file in sorted((folder / "log").glob("*.seg"))]
 
 
-async def sealed(folder: Path, count: int) -> None:
-    """Wait until there are so many segments; the log's own clock says when."""
-    async with asyncio.timeout(20):
-        while len(list((folder / "log").glob("*.seg"))) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+async def sealed(log: EventLog, count: int) -> None:
+    """Wait until so many segments have been sealed; the log's own clock says when."""
+    begun = asyncio.Event()
+    recorder = log.recorder
+    begin = recorder._sink.begin
+
+    def noted(header: bytes, first_seq: int) -> None:
+        begin(header, first_seq)
+        if recorder.statistics().segments > count:
+            begun.set()
+
+    log._writer.begin = noted  # type: ignore[method-assign]
+    await asyncio.wait_for(begun.wait(), 20)
+    assert await asyncio.to_thread(log._writer.flush, 20)
 
 
 async def test_what_happens_on_a_node_is_on_the_disk_when_it_has_stopped(tmp_path: Path) -> None:
@@ -57,10 +69,10 @@ async def test_what_happens_on_a_node_is_on_the_disk_when_it_has_stopped(tmp_pat
 
 async def test_it_goes_on_by_itself_and_an_idle_one_is_alive(tmp_path: Path) -> None:
     async with Node("n") as node:
-        await EventLog.attach(
+        log = await EventLog.attach(
             node, options(tmp_path, flush_seconds=0.01, window_seconds=0.05, seal_seconds=0.05)
         )
-        await sealed(tmp_path, 3)
+        await sealed(log, 3)
     found = segments(tmp_path)
     for before, after in pairwise(found):
         assert after.header.first_seq == before.footer.last_seq + 1
@@ -115,6 +127,40 @@ async def test_it_stops_last_and_hears_of_all_that_goes_before(tmp_path: Path) -
     assert (EventName.DOWN, "a") in names
 
 
+class Stuck(DiskFiles):
+    """A disk that does not answer any more."""
+
+    def __init__(self) -> None:
+        self.answers = Event()
+
+    def write(self, handle: int, chunks: Sequence[Chunk]) -> None:
+        assert self.answers.wait(60)
+        super().write(handle, chunks)
+
+
+async def test_a_disk_that_does_not_answer_does_not_hold_up_the_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Stuck()
+    disk.answers.set()
+    log = EventLog(options(tmp_path))
+    log._writer = writer = LogWriter(log.options, files=disk)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    node = Node("n")
+    await node.__aenter__()
+    await node.start(lambda: log, address="log")
+    assert await asyncio.to_thread(writer.flush, 20)
+    disk.answers.clear()
+    log.recorder.event(EventName.UP)
+    await node.stop(timeout=0.3)
+    assert not disk.answers.is_set()
+    assert "does not answer" in log.statistics().trouble
+    assert log.statistics().writer.pending > 0
+    assert "has ended without all" in caplog.text
+    disk.answers.set()
+    await asyncio.to_thread(writer.close, 20)
+    assert [len(segment.events) for segment in segments(tmp_path)] == [1]
+
+
 async def test_a_log_can_be_ended_by_itself(tmp_path: Path) -> None:
     async with Node("n") as node:
         log = await EventLog.attach(node, options(tmp_path))
@@ -134,7 +180,7 @@ async def test_many_flows_are_written_while_others_have_their_turn(tmp_path: Pat
         flows = log.recorder.flows
         for number in range(3000):
             flows.cell(Kind.MESSAGE, Outcome.DELIVER, dest=str(number)).add(1)
-        await sealed(tmp_path, 1)
+        await sealed(log, 1)
     counts = [flow.frames for segment in segments(tmp_path) for flow in segment.flows()]
     assert sum(counts) >= 3000
 
@@ -149,8 +195,10 @@ async def test_dead_letters_of_marked_messages_are_recorded_on_whatever_thread(
         node.dead_letter(letter, UnknownAddress.reason)
         node.dead_letter(letter._replace(context=None), UnknownAddress.reason)
         await asyncio.to_thread(node.dead_letter, letter, MailboxFull.reason)
-        while log.statistics().recorder.hops < 2:  # noqa: ASYNC110 - the loop's next turns
-            await asyncio.sleep(0)
+        # What other threads hand to the loop comes in order.
+        done = asyncio.Event()
+        await asyncio.to_thread(node.call_on_loop, done.set)
+        await done.wait()
     (segment,) = segments(tmp_path)
     outcomes = [Outcome(hop.outcome) for hop in segment.hops()]
     assert outcomes == [Outcome.UNROUTABLE, Outcome.REJECTED]
