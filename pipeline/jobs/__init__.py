@@ -4,11 +4,13 @@ from ._audit import run_audit
 from ._index import LogsOf, run_index, run_index_of_log, run_verify
 from ._progress import Progress, Silent, Stage, stage
 from ._replay import Gates, Methods, Rehearsed, run_replay
-from ._reports import AUDIT_DAYS, EVENT_DAYS, REPORTS, Day, bounds
+from ._reports import AUDIT_AHEAD, AUDIT_DAYS, EVENT_DAYS, REPORTS, Day, bounds
 from ._run import FORMATS, Format, Reported, names_of, replay_tables, run_report
 from ._tables import MAX_SHOWN, Shown, flattened, shown
+from ._utc import NotUtc, in_utc
 
 __all__ = [
+    "AUDIT_AHEAD",
     "AUDIT_DAYS",
     "EVENT_DAYS",
     "FORMATS",
@@ -19,6 +21,7 @@ __all__ = [
     "Gates",
     "LogsOf",
     "Methods",
+    "NotUtc",
     "Progress",
     "Rehearsed",
     "Reported",
@@ -27,6 +30,7 @@ __all__ = [
     "Stage",
     "bounds",
     "flattened",
+    "in_utc",
     "names_of",
     "replay_tables",
     "run_audit",

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from ..report import Audit, collect_audit
-from ..transforms import audit, audit_totals
+from ..transforms import audit, audit_totals, log_holes
+from ._reports import AUDIT_AHEAD
+from ._utc import in_utc
 
 if TYPE_CHECKING:
     from ..ingest import Lake
@@ -19,15 +21,30 @@ __all__ = ["run_audit"]
 def run_audit(
     spark: SparkSession, lake: Lake, since: datetime | None = None, until: datetime | None = None
 ) -> Audit:
-    """Audit the flows of a lake, and return the rows out of balance, and some of the others.
+    """Audit a lake, and return the rows out of balance, some of the others, and what logs lack.
 
     Args:
-        spark: The session.
+        spark: The session; it counts in UTC meanwhile.
         lake: The lake.
         since: From when on flows count; from the first by default. What was in hand then shows as
             duplicated.
-        until: Up to when; to the last by default. What was in hand then shows as missing.
+        until: Up to when; to the last by default. What was in hand then shows as missing, unless
+            the lake knows of its end within `AUDIT_AHEAD`.
+
+    Raises:
+        PipelineError: The lake cannot be read.
+        NotUtc: The session's time zone cannot be set.
     """
-    flows = lake.table(spark, "flows", since=since, until=until)
-    nodes = lake.table(spark, "dim_node")
-    return collect_audit(audit_totals(audit(flows, nodes)))
+    with in_utc(spark):
+        ahead = None if until is None else until + AUDIT_AHEAD
+        flows = lake.table(spark, "flows", since=since, until=ahead)
+        nodes = lake.table(spark, "dim_node")
+        totals = audit_totals(audit(flows, nodes, until=until))
+        holes = log_holes(
+            lake.table(spark, "segments"),
+            lake.table(spark, "route_events", since=since, until=until),
+            lake.table(spark, "completeness"),
+            since,
+            until,
+        )
+        return collect_audit(totals, holes)

@@ -20,6 +20,7 @@ from ..tagindex import (
     write_snapshot_from,
 )
 from ._progress import Progress, Silent, stage
+from ._utc import in_utc
 
 if TYPE_CHECKING:
     from ..ingest import Lake
@@ -74,7 +75,8 @@ def run_index(
         if missing:
             raise ValueError(f"{routes} has no column {', '.join(missing)}")
         prepared = prepare(rows)
-    return _built(prepared, out, progress)
+    with in_utc(spark):
+        return _built(prepared, out, progress)
 
 
 def run_index_of_log(
@@ -105,7 +107,8 @@ def run_index_of_log(
     )
     # A broker's own services make themselves anew.
     theirs = rows.where("service is not null and not startswith(service, 'onward.')")
-    return _built(prepare(theirs), out, progress)
+    with in_utc(spark):
+        return _built(prepare(theirs), out, progress)
 
 
 def _built(prepared: DataFrame, out: str | Path, progress: Progress | None) -> Manifest:
@@ -134,7 +137,7 @@ def run_verify(
         brokers: The logs of these only: a snapshot is of one broker.
         progress: Who is told.
     """
-    with stage(progress or Silent(), "verify") as current:
+    with in_utc(spark), stage(progress or Silent(), "verify") as current:
         drift = verify(spark, snapshot, LogsOf(lake, brokers), at)
         current.says(f"{drift.routes:,} routes")
     return drift

@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession, functions as sf
 
 from ..replay import GateFailed, ReplayTotals, check_gates, replay
 from ._progress import Progress, Silent, stage
+from ._rehearsed import keep_rehearsal
 from ._reports import Day
 from ._run import names_of
 from ._tables import Shown, shown
+from ._utc import in_utc
 
 if TYPE_CHECKING:
     from ..ingest import Lake
@@ -93,7 +95,7 @@ def run_replay(
     hops = around.table("hops")
     if brokers:
         hops = hops.filter(sf.col("broker").isin(sorted(brokers)))
-    with stage(told, "replay") as current:
+    with in_utc(spark), stage(told, "replay") as current:
         result = replay(
             spark,
             hops,
@@ -108,6 +110,7 @@ def run_replay(
         with result:
             lake.write_report(result.summary, "replay_summary", day, out)
             lake.write_report(result.routes, "replay_routes", day, out)
+            keep_rehearsal(lake, day, out, _about(table, candidate, chosen, brokers))
             tagsets = shown(result.summary, names_of(around), 10)
         current.says(f"{result.totals.frames:,} frames, {result.totals.tagsets:,} tag sets")
     failed = check_gates(
@@ -119,3 +122,26 @@ def run_replay(
         max_stale=limits.max_stale,
     )
     return Rehearsed(result.totals, tuple(failed), tagsets)
+
+
+def _about(
+    table: str | Path, candidate: str | Path, methods: Methods, brokers: Collection[str]
+) -> str:
+    """Say what is rehearsed, for people."""
+    said = (
+        "the table as it is"
+        if str(table) == str(candidate)
+        else f"{Path(candidate).name} instead of {Path(table).name}"
+    )
+    parts = [said]
+    for what, old, new in (
+        ("shard requests", methods.shard_old, methods.shard_new),
+        ("unicast requests", methods.method_old, methods.method_new),
+    ):
+        if old != new:
+            parts.append(f"{what} by {new or 'default'} instead of {old or 'default'}")
+        elif old is not None:
+            parts.append(f"{what} by {old}")
+    if brokers:
+        parts.append(f"requests of {', '.join(sorted(brokers))}")
+    return f"Rehearsed: {'; '.join(parts)}."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyspark.sql import DataFrame, SparkSession, functions as sf
 
 from ..transforms import (
+    LOOK_AROUND,
     Objective,
     audit,
     hot_keys,
@@ -28,7 +29,7 @@ from ..transforms import (
 if TYPE_CHECKING:
     from ..ingest import Lake
 
-__all__ = ["AUDIT_DAYS", "EVENT_DAYS", "REPORTS", "Day", "bounds"]
+__all__ = ["AUDIT_AHEAD", "AUDIT_DAYS", "EVENT_DAYS", "REPORTS", "Day", "bounds"]
 
 EVENT_DAYS: Final = 30
 """How many days before are looked through for the coming of destinations that are still there."""
@@ -36,8 +37,16 @@ EVENT_DAYS: Final = 30
 AUDIT_DAYS: Final = 7
 """How many days before the audit begins to count, so that what was in hand at midnight is known."""
 
+AUDIT_AHEAD: Final = timedelta(days=1)
+"""How far the audit looks past its end, for what becomes of what is in hand there."""
+
 _BURN: Final = timedelta(hours=6)
 """How far back the longest window of an objective goes."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+SILENT_AFTER: Final = timedelta(days=1)
+"""A log that ends so long before the newest is not waited for, as when days are closed."""
 
 Tables: TypeAlias = dict[str, DataFrame]
 
@@ -72,6 +81,38 @@ class Day:
         """Return a table of the day and some time before."""
         begin, end = bounds(self.day)
         return self.lake.table(self.spark, name, since=begin - earlier, until=end)
+
+    def around(self, name: str, earlier: timedelta, later: timedelta) -> DataFrame:
+        """Return a table of the day, and some time before and after, as far as there is one."""
+        begin, end = bounds(self.day)
+        return self.lake.table(self.spark, name, since=begin - earlier, until=end + later)
+
+    def known_until(self) -> datetime:
+        """Return until when every log is in the lake, but at most as far as ways are looked at.
+
+        A log that ends a day before the newest has ended, and is not waited for.
+        """
+        end = bounds(self.day)[1] + LOOK_AROUND
+        through = sf.unix_micros("sealed_through")
+        logs = self.dimension("completeness").select(through.alias("through"))
+        newest = logs.agg(sf.max("through").alias("newest"))
+        live = sf.col("through") >= sf.col("newest") - SILENT_AFTER // timedelta(microseconds=1)
+        row = logs.crossJoin(newest).filter(live).agg(sf.min("through").alias("through")).collect()
+        known = row[0].through
+        return end if known is None else min(end, _EPOCH + timedelta(microseconds=known))
+
+    def going(self) -> DataFrame:
+        """Return the brokers whose run goes on after the day, as `broker`."""
+        _, end = bounds(self.day)
+        flows = self.around("flows", timedelta(0), AUDIT_AHEAD)
+        is_after = sf.col("window_start") >= sf.lit(end)
+        return (
+            flows.groupBy("broker", "epoch")
+            .agg(sf.bool_or(is_after).alias("after"), sf.bool_or(~is_after).alias("before"))
+            .filter("after and before")
+            .select("broker")
+            .distinct()
+        )
 
     def dimension(self, name: str) -> DataFrame:
         """Return a table that belongs to no day."""
@@ -121,13 +162,16 @@ def _slo(day: Day) -> Tables:
 
 
 def _paths(day: Day) -> Tables:
-    hops = day.table("hops")
-    return {"paths": paths(hops), "path_anomalies": path_anomalies(hops)}
+    hops = day.around("hops", LOOK_AROUND, LOOK_AROUND)
+    nodes, between = day.dimension("dim_node"), bounds(day.day)
+    wrong = path_anomalies(hops, nodes=nodes, between=between, known_until=day.known_until())
+    return {"paths": paths(hops, nodes=nodes, between=between), "path_anomalies": wrong}
 
 
 def _audit(day: Day) -> Tables:
-    flows = day.before("flows", timedelta(days=AUDIT_DAYS))
-    return {"audit": day.within(audit(flows, day.dimension("dim_node")), "window_start")}
+    flows = day.around("flows", timedelta(days=AUDIT_DAYS), AUDIT_AHEAD)
+    made = audit(flows, day.dimension("dim_node"), until=bounds(day.day)[1])
+    return {"audit": day.within(made, "window_start")}
 
 
 REPORTS: Final[Mapping[str, Callable[[Day], Tables]]] = MappingProxyType(

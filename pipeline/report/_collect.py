@@ -6,7 +6,8 @@ All that is collected here is bounded by the constants below, however large the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from pyspark.sql import DataFrame, functions as sf
 from ...protocol.eventlog import Kind, Outcome
 from ._collect_more import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
 from ._names import Names
-from ._page import Audit, AuditRow, Broker, Latency, Line, Matrix, Page, Totals
+from ._page import Audit, AuditRow, Broker, Hole, Latency, Line, Matrix, Page, Replay, Totals
 from ._text import utc
 
 __all__ = [
@@ -57,6 +58,9 @@ class Sources:
         names: Looks up names.
         quantiles: `transforms.latency_quantiles`.
         audit_totals: `transforms.audit_totals`.
+        holes: `transforms.log_holes` of the day.
+        going: The brokers, as `broker`, whose runs go on after the day.
+        rehearsed: What was rehearsed, in words.
     """
 
     day: date
@@ -68,36 +72,64 @@ class Sources:
     names: Names
     quantiles: Callable[[DataFrame], DataFrame]
     audit_totals: Callable[[DataFrame], DataFrame]
+    holes: DataFrame
+    going: DataFrame
+    rehearsed: str = ""
 
 
-def collect_page(sources: Sources) -> Page:
-    """Return the page of a day."""
+Part = Callable[[str], AbstractContextManager[Any]]
+"""What is around the collection of each part: who is told of it."""
+
+
+def collect_page(sources: Sources, part: Part = nullcontext) -> Page:
+    """Return the page of a day.
+
+    Args:
+        sources: Where it comes from.
+        part: Called with the name of each part; what it returns is around its collection.
+    """
     made, names = sources.reports, sources.names
-    brokers, more_brokers = _brokers(sources.completeness)
-    replayed = "replay_summary" in made and "replay_routes" in made
-    return Page(
+    with part("logs"):
+        brokers, more_brokers = _brokers(sources.completeness)
+        late = sources.late.filter(sf.col("day") == sf.lit(sources.day)).count()
+    with part("totals"):
+        totals = _totals(sources.flows)
+    page = Page(
         day=sources.day,
         brokers=brokers,
         more_brokers=more_brokers,
         closed=sources.closed,
-        totals=_totals(sources.flows),
-        late=sources.late.filter(sf.col("day") == sf.lit(sources.day)).count(),
-        audit=collect_audit(sources.audit_totals(made["audit"])) if "audit" in made else None,
-        matrix=_matrix(_asked(made["traffic_matrix"]), names) if "traffic_matrix" in made else None,
-        latency=_latency(sources) if "latency_hist" in made else None,
-        shards=shards_of(made["shard_load"], made["hot_keys"], names)
-        if "shard_load" in made
-        else None,
-        churn=churn_of(made["route_churn"], names) if "route_churn" in made else None,
-        demand=demand_of(made["unroutable"], names) if "unroutable" in made else None,
-        burns=burns_of(made["slo_burn"], MAX_POINTS) if "slo_burn" in made else None,
-        paths=anomalies_of(made["paths"], made["path_anomalies"], names)
-        if "paths" in made
-        else None,
-        replay=replay_of(made["replay_summary"], made["replay_routes"], names)
-        if replayed
-        else None,
+        totals=totals,
+        late=late,
     )
+    parts: dict[str, tuple[str, Callable[[], Any]]] = {
+        "audit": ("audit", lambda: _audit(sources)),
+        "matrix": ("traffic_matrix", lambda: _matrix(_asked(made["traffic_matrix"]), names)),
+        "latency": ("latency_hist", lambda: _latency(sources)),
+        "shards": ("shard_load", lambda: shards_of(made["shard_load"], made["hot_keys"], names)),
+        "churn": ("route_churn", lambda: churn_of(made["route_churn"], names)),
+        "demand": ("unroutable", lambda: demand_of(made["unroutable"], names)),
+        "burns": ("slo_burn", lambda: burns_of(made["slo_burn"], MAX_POINTS)),
+        "paths": ("paths", lambda: anomalies_of(made["paths"], made["path_anomalies"], names)),
+        "replay": ("replay_summary", lambda: _replay(sources)),
+    }
+    for field, (report, collect) in parts.items():
+        if report in made:
+            with part(field):
+                page = replace(page, **{field: collect()})
+    return page
+
+
+def _audit(sources: Sources) -> Audit:
+    totals = sources.audit_totals(sources.reports["audit"])
+    going = None if sources.closed else totals.select(sf.col("src").alias("broker"))
+    return collect_audit(totals, sources.holes, sources.going if going is None else going)
+
+
+def _replay(sources: Sources) -> Replay:
+    made = sources.reports
+    collected = replay_of(made["replay_summary"], made["replay_routes"], sources.names)
+    return replace(collected, about=sources.rehearsed)
 
 
 def _asked(report: DataFrame) -> DataFrame:
@@ -249,16 +281,30 @@ def _line(dest: str, day: Any, rows: list[Any]) -> Line:
     )
 
 
-def collect_audit(totals: DataFrame) -> Audit:
-    """Return the audit, those brokers and links first that are out of balance."""
+def collect_audit(
+    totals: DataFrame, holes: DataFrame | None = None, going: DataFrame | None = None
+) -> Audit:
+    """Return the audit, those brokers and links first that are out of balance.
+
+    Args:
+        totals: What `transforms.audit_totals` returns.
+        holes: What `transforms.log_holes` returns.
+        going: The brokers, as `broker`, whose runs go on: what is missing there may be in hand.
+    """
+    running = sf.lit(False)
+    if going is not None:
+        known = going.select("broker").distinct()
+        totals = totals.join(known, totals["src"] == known["broker"], "left")
+        running = sf.col("broker").isNotNull()
     sums = totals.agg(
         sf.count("*").alias("rows"),
         sf.sum("missing").alias("missing"),
         sf.sum("duplicated").alias("duplicated"),
+        sf.sum(sf.when(running, sf.col("missing")).otherwise(0)).alias("open"),
     ).collect()[0]
     wrong = sf.abs("missing") + sf.abs("duplicated")
     rows = totals.orderBy(sf.desc(wrong), "dst", "src").limit(MAX_LOGS).collect()
-    return Audit(
+    audit = Audit(
         tuple(
             AuditRow(
                 row.src,
@@ -276,4 +322,25 @@ def collect_audit(totals: DataFrame) -> Audit:
         sums.rows - len(rows),
         sums.missing or 0,
         sums.duplicated or 0,
+        sums.open or 0,
+    )
+    return audit if holes is None else _with_holes(audit, holes)
+
+
+def _with_holes(audit: Audit, holes: DataFrame) -> Audit:
+    sums = holes.agg(
+        sf.count("*").alias("rows"),
+        sf.sum("absent").alias("absent"),
+        sf.sum("unrecorded").alias("unrecorded"),
+    ).collect()[0]
+    worst = holes.orderBy(sf.desc(sf.col("absent") + sf.col("unrecorded")), "log").limit(MAX_LOGS)
+    rows = worst.collect() if sums.rows else []
+    return replace(
+        audit,
+        holes=tuple(
+            Hole(row.log, row.absent, row.unrecorded, tuple(row.reasons or ())) for row in rows
+        ),
+        more_holes=sums.rows - len(rows),
+        absent=sums.absent or 0,
+        unrecorded=sums.unrecorded or 0,
     )

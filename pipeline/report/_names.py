@@ -19,7 +19,8 @@ NOBODY: Final = "(nobody)"
 _HIDDEN: Final = frozenset({"route", "service"})
 """Tags that say no more of a destination than its service name and its route."""
 
-_RANDOM: Final = re.compile(r"\b([0-9a-f]{4})[0-9a-f]{28}\b")
+_TEMPORARY: Final = re.compile(r"/[0-9a-f]{32,}$")
+"""What `random_address` makes: the place of one request, or of a child without a name."""
 
 
 class Names:
@@ -86,7 +87,7 @@ class _Route:
 
 def _told(name: str) -> str:
     """Return a name without what nobody reads: that an address is local, and random digits."""
-    return _RANDOM.sub(r"\1…", name.replace("/0#", "/"))
+    return _TEMPORARY.sub("/*", name.replace("/0#", "/"))
 
 
 def _route_text(service: str, tags: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "ChurnRow",
     "Demand",
     "DemandRow",
+    "Hole",
     "HotKey",
     "Latency",
     "Line",
@@ -103,6 +104,23 @@ class AuditRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Hole:
+    """What one log lacks.
+
+    Attributes:
+        log: The log's name.
+        absent: How many of its numbers are not in the lake.
+        unrecorded: How many events it says it could not take.
+        reasons: Why, some of them.
+    """
+
+    log: str
+    absent: int
+    unrecorded: int
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
     """Whether all that came has gone somewhere.
 
@@ -111,17 +129,37 @@ class Audit:
         more: How many rows are not shown; they are in balance, unless `missing` says otherwise.
         missing: What is unaccounted for, over all rows.
         duplicated: What ended more than once, over all rows.
+        open: How much of `missing` is of runs that go on, so that it may be in hand.
+        holes: The logs that lack something, those that lack most first.
+        more_holes: How many of them are not shown.
+        absent: Numbers that are not in the lake, over all logs.
+        unrecorded: Events that could not be recorded, over all logs.
     """
 
     rows: tuple[AuditRow, ...]
     more: int
     missing: int
     duplicated: int
+    open: int = 0
+    holes: tuple[Hole, ...] = ()
+    more_holes: int = 0
+    absent: int = 0
+    unrecorded: int = 0
 
     @property
     def balanced(self) -> bool:
         """Whether nothing is missing and nothing ended twice."""
         return not (self.missing or self.duplicated)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no log lacks anything; if one does, a balance says nothing."""
+        return not (self.absent or self.unrecorded)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to audit."""
+        return not self.rows and self.whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +449,7 @@ class Replay:
         moved: How many of them go elsewhere.
         lost: How many have no route any more.
         gained: How many had none, and have one now.
+        about: What was rehearsed: tables, methods, logs. Empty if it is not known.
         more: How many tag sets are not shown.
         more_routes: How many routes are not shown.
     """
@@ -423,6 +462,7 @@ class Replay:
     gained: int
     more: int = 0
     more_routes: int = 0
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

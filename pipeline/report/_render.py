@@ -90,16 +90,24 @@ def _header(page: Page) -> str:
 def _verdict(audit: Audit | None) -> str:
     if audit is None:
         return ""
-    if not audit.rows:
-        return "<span class=verdict>Nothing to audit</span>"
-    if audit.balanced:
-        return "<span class=verdict>Audit: it all adds up</span>"
-    parts = [
-        f"{amount(number)} {what}"
-        for number, what in ((audit.missing, "missing"), (audit.duplicated, "counted twice"))
-        if number
-    ]
-    return f'<span class="verdict bad">Audit: {" and ".join(parts)}</span>'
+    if audit.empty:
+        return '<span class="verdict note">Audit: nothing was recorded</span>'
+    wrong = _said(
+        (audit.unrecorded, "not recorded"),
+        (audit.absent, "missing from the lake"),
+        (audit.missing - audit.open, "missing"),
+        (audit.duplicated, "counted twice"),
+    )
+    in_hand = _said((audit.open, "in hand, or lost, at the end of what there is"))
+    if wrong:
+        return f'<span class="verdict bad">Audit: {" and ".join([*wrong, *in_hand])}</span>'
+    if in_hand:
+        return f'<span class="verdict note">Audit: {in_hand[0]}</span>'
+    return "<span class=verdict>Audit: it all adds up</span>"
+
+
+def _said(*figures: tuple[int, str]) -> list[str]:
+    return [f"{amount(number)} {what}" for number, what in figures if number]
 
 
 def _tiles(page: Page) -> str:

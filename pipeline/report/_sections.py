@@ -256,6 +256,8 @@ def _replay(replay: Replay) -> Section:
         "The day's sampled traffic, resolved once more by the broker's own code, with the table or "
         "the method as it would be."
     )
+    if replay.about:
+        body += f"<p>{html(replay.about)}</p>"
     if not replay.frames:
         return Section("replay", title, body + none("There was no traffic to rehearse with."))
     lost = _bad(amount(replay.lost), replay.lost > 0)
@@ -288,8 +290,10 @@ def _audit(audit: Audit) -> Section:
     title = "Does it add up?"
     body = note(
         "What was read must have ended: delivered, dropped with a reason, or without a route. For "
-        "links both ends count. Anything missing has neither ended nor is still in hand."
+        "links both ends count. What is missing has not ended in what the lake has: where a log "
+        "goes on it may still be in hand. If a log lacks something, a balance says nothing."
     )
+    body += _holes(audit)
     if not audit.rows:
         return Section("audit", title, body + none("Nothing was counted on this day."))
     rows = [
@@ -311,6 +315,22 @@ def _audit(audit: Audit) -> Section:
     )
     body += table(headings, rows, range(1, 8)) + more(audit.more, "of them")
     return Section("audit", title, body)
+
+
+def _holes(audit: Audit) -> str:
+    if not audit.holes:
+        return ""
+    rows = [
+        (
+            html(hole.log),
+            _bad(amount(hole.unrecorded), hole.unrecorded > 0),
+            _bad(amount(hole.absent), hole.absent > 0),
+            html(", ".join(hole.reasons)) or "\u2013",
+        )
+        for hole in audit.holes
+    ]
+    headings = ("Log that lacks something", "Not recorded", "Missing from the lake", "Reason")
+    return table(headings, rows, (1, 2)) + more(audit.more_holes, "logs")
 
 
 def _logs(page: Page) -> Section:

@@ -49,6 +49,7 @@ p { margin: 0 0 10px; }
 }
 .verdict.bad { background: var(--badfaint); color: var(--bad); }
 .verdict::before { content: "✓"; } .verdict.bad::before { content: "▲"; }
+.verdict.note { color: var(--warm); } .verdict.note::before { content: "●"; }
 .logs { color: var(--muted); margin-left: 10px; font-size: 14px; }
 button, select {
   font: inherit; font-size: 13px; color: var(--ink); background: var(--card);

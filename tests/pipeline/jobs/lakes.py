@@ -28,6 +28,7 @@ class MemoryLake:
         self.rows = dict(rows or {})
         self.written: dict[str, DataFrame] = {}
         self.formats: list[str] = []
+        self.path = Path("/nowhere")
 
     def table(
         self,
@@ -58,14 +59,20 @@ class MemoryLake:
         day: date,
         out: str | Path | None = None,
         format: str = "parquet",  # noqa: A002
+        through: int | None = None,
     ) -> None:
-        del day, out
+        del day, out, through
         self.written[report] = df
         self.formats.append(format)
 
-    def report(self, spark: SparkSession, name: str, day: date) -> DataFrame:
-        del day
+    def report(
+        self, spark: SparkSession, name: str, day: date, out: str | Path | None = None
+    ) -> DataFrame:
+        del day, out
         return spark.createDataFrame(self.rows.get(name, []), REPORT_TABLES[name])
+
+    def batch(self) -> int:
+        return 0
 
     def is_closed(self, day: date) -> bool:
         return day < DAY
@@ -85,10 +92,11 @@ def flow(
     *,
     broker: str = "eu",
     origin: str = "web",
+    at: datetime = NOON,
 ) -> tuple[Any, ...]:
     to = name_id(dest) if dest else 0
     return (
-        *(broker, 1, 1, NOON, 10_000, name_id(origin), to, route, tagset, int(kind)),
+        *(broker, 1, 1, at, 10_000, name_id(origin), to, route, tagset, int(kind)),
         *(int(outcome), frames, frames * 100),
     )
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from onward.pipeline import REPORT_TABLES
-from onward.pipeline.report import render
-from tests.pipeline.jobs.lakes import DAY, NOON, MemoryLake, busy_lake
+from onward.pipeline.report import Page, render
+from onward.protocol.eventlog import Outcome
+from tests.pipeline.jobs.lakes import DAY, NOON, MemoryLake, busy_lake, flow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,12 @@ def test_a_day_with_something_of_each_becomes_a_page(spark: SparkSession) -> Non
         page=True,
         progress=told,
     )
-    assert told.begun == [*REPORTS, "page"]
+    parts = [text for name, text in told.ended if name == "page"]
+    assert told.begun == [*REPORTS, *["page"] * len(parts)]
+    assert parts == [
+        *("rehearsal", "logs", "totals", "audit", "matrix", "latency", "shards", "churn"),
+        *("demand", "burns", "paths"),
+    ]
     assert set(done.rows) == set(lake.written) <= set(REPORT_TABLES)
     page = done.page
     assert page is not None
@@ -59,6 +65,9 @@ def test_a_day_with_something_of_each_becomes_a_page(spark: SparkSession) -> Non
     assert page.totals.failed == 2
     assert page.audit is not None
     assert page.audit.balanced
+    # One number of a log is not there, so the balance says nothing.
+    assert [(hole.log, hole.absent) for hole in page.audit.holes] == [("mid", 1)]
+    assert "Audit: 1 missing from the lake" in render(page)
     assert {(row.src, row.dst) for row in page.audit.rows} == {("eu", ""), ("near", "tcp 1>2")}
     assert page.matrix is not None
     assert page.matrix.origins == ("web",)
@@ -108,6 +117,109 @@ def test_an_empty_day_becomes_a_page_too(spark: SparkSession) -> None:
     assert done.page is not None
     assert set(done.rows.values()) == {0}
     assert "Nothing was sent on this day." in render(done.page)
+    assert "Audit: nothing was recorded" in render(done.page)
+
+
+def audited(spark: SparkSession, lake: MemoryLake) -> Page:
+    from onward.pipeline.jobs import run_report
+
+    page = run_report(spark, as_lake(lake), DAY, ["audit"], page=True).page
+    assert page is not None
+    return page
+
+
+def test_what_is_in_hand_at_midnight_and_ends_then_adds_up(spark: SparkSession) -> None:
+    late, next_day = NOON + timedelta(hours=11, minutes=59), NOON + timedelta(hours=12)
+    lake = MemoryLake(
+        {
+            "flows": [
+                flow(Outcome.RECEIVED, 100, at=late),
+                flow(Outcome.DELIVER, 99, at=late),
+                flow(Outcome.DELIVER, 1, at=next_day),
+            ]
+        }
+    )
+    page = audited(spark, lake)
+    assert page.audit is not None
+    assert (page.audit.missing, page.audit.open) == (0, 0)
+    assert "Audit: it all adds up" in render(page)
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "closed", "told"),
+    [
+        (True, True, "verdict note"),
+        (False, False, "verdict note"),
+        (False, True, "verdict bad"),
+    ],
+)
+def test_what_has_not_ended_may_be_in_hand_while_the_log_goes_on(
+    goes_on: bool, closed: bool, told: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryLake, "is_closed", lambda _lake, _day: closed)
+    rows = [flow(Outcome.RECEIVED, 5), flow(Outcome.DELIVER, 3)]
+    if goes_on:
+        rows.append(flow(Outcome.FORWARD, 1, at=NOON + timedelta(hours=13)))
+    page = audited(spark, MemoryLake({"flows": rows}))
+    assert f'class="{told}"' in render(page)
+    in_hand = "2 in hand, or lost, at the end of what there is" in render(page)
+    assert in_hand == (told == "verdict note")
+
+
+def test_a_balance_over_a_hole_is_not_believed(spark: SparkSession) -> None:
+    from onward.pipeline.jobs import run_audit
+
+    lake = MemoryLake(
+        {
+            "flows": [flow(Outcome.RECEIVED, 5), flow(Outcome.DELIVER, 5)],
+            "route_events": [
+                ("eu", 1, 3, NOON, "lost", None, 0, {}, "5000 events: disk full"),
+            ],
+        }
+    )
+    page = audited(spark, lake)
+    assert "Audit: 5\u202f000 not recorded" in render(page)
+    assert "disk full" in render(page)
+    found = run_audit(spark, as_lake(lake))
+    assert found.balanced
+    assert not found.whole
+    assert (found.unrecorded, found.holes[0].reasons) == (5000, ("disk full",))
+
+
+def test_a_report_is_the_same_in_a_session_of_another_zone(spark: SparkSession) -> None:
+    from onward.pipeline.jobs import run_report
+
+    kolkata = spark.newSession()
+    kolkata.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    made = []
+    for session in (kolkata, spark):
+        lake = as_lake(busy_lake())
+        done = run_report(session, lake, DAY, ["unroutable", "churn", "paths"], format="table")
+        made.append(done.shown)
+    assert made[0] == made[1]
+    assert kolkata.conf.get("spark.sql.session.timeZone") == "Asia/Kolkata"
+
+
+def test_a_session_that_cannot_be_set_to_utc_is_refused() -> None:
+    from pyspark.errors import AnalysisException
+
+    from onward.pipeline.jobs import NotUtc, in_utc
+
+    class Settings:
+        def get(self, _key: str) -> str:
+            return "Asia/Kolkata"
+
+        def set(self, _key: str, _value: str) -> None:
+            raise AnalysisException("it is static")
+
+    class Session:
+        conf = Settings()
+
+    with (
+        pytest.raises(NotUtc, match="Asia/Kolkata and cannot be changed"),
+        in_utc(cast("SparkSession", Session())),
+    ):
+        pass
 
 
 def test_another_day_is_not_in_it(spark: SparkSession) -> None:
@@ -160,6 +272,16 @@ def test_the_audit_between_two_times(spark: SparkSession) -> None:
     found = run_audit(spark, as_lake(lake), NOON, NOON + timedelta(hours=1))
     assert found.balanced
     assert next(row for row in found.rows if row.dst).received is None
+
+
+def test_an_audit_of_nothing_is_empty(spark: SparkSession) -> None:
+    from onward.pipeline.jobs import run_audit
+
+    assert run_audit(spark, as_lake(MemoryLake())).empty
+    # What was in hand at the end is settled by what comes after.
+    late = NOON + timedelta(minutes=5)
+    lake = MemoryLake({"flows": [flow(Outcome.RECEIVED, 1), flow(Outcome.DELIVER, 1, at=late)]})
+    assert run_audit(spark, as_lake(lake), until=late).balanced
 
 
 def test_the_command_knows_the_same_reports() -> None:

@@ -91,7 +91,7 @@ def test_an_empty_day_says_so_in_each_section() -> None:
         "There was no traffic to rehearse with.",
         "Nothing was counted on this day.",
         "The lake holds no log for this day.",
-        "Nothing to audit",
+        "Audit: nothing was recorded",
         "no log holds anything for it",
     ):
         assert said in text

@@ -152,7 +152,7 @@ def test_temporary_addresses_of_a_node_are_one_place_in_a_path_and_no_loop(
 ) -> None:
     names = {1: "near/relay", 2: f"near/0#{'ab' * 16}", 3: f"near/0#{'cd' * 16}", 4: "near/abcd"}
     seen = {1: 0, 2: 2, 3: 1, 4: 0}
-    nodes = [(node, name, time_of(START + seen[node])) for node, name in names.items()]
+    nodes: list[Row] = [(node, name, time_of(START + seen[node])) for node, name in names.items()]
     # Of two logs.
     nodes += nodes[1:3]
     rows = [*chain(7, [1, 4, 2], RETURN), *chain(8, [1, 4, 3], RETURN)]
