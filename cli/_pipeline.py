@@ -131,6 +131,12 @@ def _add_ingest(jobs: Commands) -> None:
         type=day,
         help="in the end, put the small files of a closed day together",
     )
+    parser.add_argument(
+        "--drop",
+        metavar="DATE",
+        type=day,
+        help="in the end, delete the events of a closed day for good; its reports stay",
+    )
     add_session(parser, connect=False)
     parser.set_defaults(command=run.ingest)
 
@@ -303,8 +309,9 @@ def _add_audit(jobs: Commands) -> None:
         "see whether all that was taken has been accounted for",
         "Set what brokers read, and links were given, against what became of it. Exit status 2 if\n"
         "it does not add up, or if a log lacks something, as a balance says nothing then; 1 if\n"
-        "there is nothing to audit. What is in hand at --since shows as duplicated; what is in hand\n"
-        "at --until, or at the end of what there is, as missing, unless the lake has its end.",
+        "there is nothing to audit. What is in hand at --since shows as duplicated. What is in\n"
+        "hand at --until, or at the end of what there is, shows as missing, unless the lake has\n"
+        "its end.",
     )
     _add_lake(parser)
     parser.add_argument(

@@ -20,7 +20,8 @@ class Status(IntEnum):
     """It was certainly not done: nobody was reached, nothing was delivered."""
 
     USAGE = 2
-    """The command line is wrong."""
+    """The command line is wrong. Of `onward pipeline` also: it was done, and a gate does not hold;
+    the last line on stderr then says `gate failed`."""
 
     IN_DOUBT = 3
     """A message was handed over and no answer came; doing it again may do it twice."""

@@ -195,6 +195,28 @@ def test_what_is_not_there_is_said_before_spark_starts(
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "--lake", "FILE", *DAY),
+        ("report", "--lake", ".", *DAY, "--out", "FILE"),
+        ("report", "--lake", ".", *DAY, "--out", "FILE/below"),
+        ("audit", "--lake", "FILE"),
+        ("ingest", "--log", ".", "--lake", "FILE", "--checkpoint", "c"),
+        ("ingest", "--log", ".", "--lake", "l", "--checkpoint", "FILE"),
+        ("index", "build", "--routes", "r", "--out", "FILE"),
+        ("index", "verify", "--snapshot", "s", "--against", "FILE"),
+    ],
+)
+def test_a_file_where_a_folder_is_to_be_is_said(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["pipeline", *(word.replace("FILE", str(file)) for word in words)]) == Status.USAGE
+    assert f": {file} is a file, not a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         (("report", "--lake", "k", *DAY, "--only", "slo"), "--only slo needs an objective"),
