@@ -51,6 +51,10 @@ def ingest(arguments: argparse.Namespace) -> None:
             progress.begin("compact")
             compacted = compact(spark, Path(arguments.lake), arguments.compact)
             progress.done("compact", str(compacted))
+        if arguments.drop is not None:
+            progress.begin("drop")
+            gone = Lake(arguments.lake).drop(arguments.drop)
+            progress.done("drop", f"{gone.files:,} files of {gone.day}, {gone.bytes:,} bytes")
         again = Lake(arguments.lake).days_to_rerun()
     print(
         f"{done.segments:,} segments: {done.hops:,} hops, {done.flows:,} flows, "
@@ -60,6 +64,8 @@ def ingest(arguments: argparse.Namespace) -> None:
         f"{done.damaged:,} damaged and skipped, {done.duplicates:,} there already, "
         f"{done.late:,} events late; missing in the lake: {done.missing:,}"
     )
+    if done.dropped:
+        print(f"{done.dropped:,} events were of days that had been dropped, and were left out")
     if again:
         days = ", ".join(day.isoformat() for day in again[:10])
         print(f"events came late; make the reports again of: {days}")

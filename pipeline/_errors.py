@@ -22,7 +22,7 @@ PipelineError
     ├── LakeLost          the lake is older than the checkpoint
     ├── CheckpointRefused the checkpoint's directory is none
     ├── OtherQuery        lake and checkpoint are not of each other
-    ├── DayOpen           a day cannot be compacted yet
+    ├── DayOpen           a day cannot be compacted or dropped yet
     ├── LakeBusy          another process writes it
     └── NeedsClassic      Spark Connect cannot run it
 ```
@@ -260,7 +260,7 @@ class LakeBusy(LakeError):
 
 
 class DayOpen(LakeError):
-    """A day cannot be compacted yet."""
+    """A day cannot be compacted or dropped yet."""
 
     def __init__(self, day: object, closed: object) -> None:
         super().__init__(

@@ -9,7 +9,7 @@ flows = Lake("/data/lake").table(spark, "flows", day=date(2026, 11, 20))
 from ._compact import FILE_BYTES, CompactSummary, compact
 from ._files import LOCK_SECONDS
 from ._ingest import MAX_SEGMENTS, IngestSummary, ingest
-from ._lake import Lake
+from ._lake import Dropped, Lake
 from ._parts import KEPT_COMMITS
 from ._state import KEPT_SKIPPED, SILENT_AFTER, BrokerState, LakeState, Skipped
 
@@ -22,6 +22,7 @@ __all__ = [
     "SILENT_AFTER",
     "BrokerState",
     "CompactSummary",
+    "Dropped",
     "IngestSummary",
     "Lake",
     "LakeState",

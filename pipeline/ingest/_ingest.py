@@ -60,6 +60,7 @@ class IngestSummary:
         duplicates: Segments that the lake had already.
         damaged: Segments that could not be read and were skipped.
         missing: Numbers that brokers gave and that are not in the lake, since it was begun.
+        dropped: Events of days that had been dropped; the lake does not have them.
     """
 
     batches: int = 0
@@ -71,6 +72,7 @@ class IngestSummary:
     duplicates: int = 0
     damaged: int = 0
     missing: int = 0
+    dropped: int = 0
 
 
 def ingest(
@@ -259,12 +261,12 @@ class _Sink:
         writer = TableWriter(spark, self.files, self._log, made.batch, tell)
         late = writer.write(batch, state.closed)
         writer.write_completeness(batch.brokers)
-        made = replace(made, late=made.with_late(late))
+        made = replace(made, late=made.with_late(late), dropped=made.with_dropped(writer.dropped))
         # A power cut must not leave a commit of files that are not there.
         self.files.sync(made.batch)
         tell("committing")
         self.files.commit(made)
-        self._count(batch, sum(late.values()))
+        self._count(batch, sum(late.values()), sum(writer.dropped.values()))
         tell("committed")
         return made
 
@@ -276,7 +278,7 @@ class _Sink:
         frame = reader.option("skipCorrupt", "true").option("segments", paths).load(str(self._log))
         return frame.toArrow().to_pylist() if rows else rows
 
-    def _count(self, batch: Batch, late: int) -> None:
+    def _count(self, batch: Batch, late: int, dropped: int) -> None:
         had = self.summary
         self.summary = IngestSummary(
             # Of a log with nothing in it Spark makes a batch with nothing in it.
@@ -289,4 +291,5 @@ class _Sink:
             duplicates=had.duplicates + batch.duplicates,
             damaged=had.damaged + len(batch.damaged),
             missing=sum(broker.missing for broker in batch.brokers.values()),
+            dropped=had.dropped + dropped,
         )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 
-from .._errors import BadOption, NewerLake, NoCommit, NotALake
-from .._schema import LAKE_TABLES, REPORT_TABLES
-from ._files import read_json, write_json
+from .._errors import BadOption, DayOpen, NewerLake, NoCommit, NotALake
+from .._schema import LAKE_TABLES, PARTITIONS, REPORT_TABLES
+from ._files import LOCK_SECONDS, locked, read_json, write_json
 from ._parts import LakeFiles, Part
 from ._state import LakeState
 
-__all__ = ["FORMAT", "Lake", "once"]
+__all__ = ["FORMAT", "Dropped", "Lake", "once"]
 
 FORMAT: Final = 1
 """The version of a lake's layout."""
@@ -35,6 +37,21 @@ _REHEARSALS: Final = ("replay_summary", "replay_routes")
 """Reports that are made when somebody wants them, and not for every day."""
 
 FORMATS: Final = ("parquet", "json", "csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What `Lake.drop` has deleted.
+
+    Attributes:
+        day: The day.
+        files: How many files; 0 if there were none any more.
+        bytes: Their size.
+    """
+
+    day: date
+    files: int
+    bytes: int
 
 
 class Lake:
@@ -108,7 +125,8 @@ class Lake:
         planned after those events were committed.
         """
         late = sorted(self.state().late.items())
-        return [day for day, (_, batch) in late if self._has_older(day, batch)]
+        gone = self._files.dropped()
+        return [d for d, (_, batch) in late if d not in gone and self._has_older(d, batch)]
 
     def _has_older(self, day: date, batch: int) -> bool:
         """Whether a day has a report that was planned before a batch, or has none."""
@@ -181,6 +199,34 @@ class Lake:
         first = None if since is None else since.astimezone(UTC).date()
         last = None if until is None else until.astimezone(UTC).date()
         return self._files.parts(name, first, last)
+
+    # --- an end ---------------------------------------------------------------------------
+
+    def drop(self, day: date) -> Dropped:
+        """Delete the events of a closed day for good; reports of it, and dimensions, stay.
+
+        Cut off, it counts as done or as not begun; run again, or by the next `ingest`, it is
+        finished. Events of the day that come later are not added, but counted: see
+        `IngestSummary.dropped`. An `ingest` that runs meanwhile waits with its next batch.
+
+        Raises:
+            DayOpen: The day is not closed.
+            LakeError: It is no lake that can be written.
+        """
+        self.check()
+        with locked(self.path / "_write.lock", wait=LOCK_SECONDS):
+            if not self.is_closed(day):
+                raise DayOpen(day, self.state().closed)
+            self._files.set_dropped(day)
+            files = size = 0
+            for table in LAKE_TABLES:
+                if PARTITIONS[table][0] != "date":
+                    continue
+                for part in self._files.all_parts(table, day, day):
+                    sizes = [file.stat().st_size for file in part.path.glob("*.parquet")]
+                    files, size = files + len(sizes), size + sum(sizes)
+                shutil.rmtree(self.path / table / f"date={day.isoformat()}", ignore_errors=True)
+        return Dropped(day, files, size)
 
     # --- reports --------------------------------------------------------------------------
 

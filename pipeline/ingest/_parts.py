@@ -5,6 +5,7 @@
        _commits/<batch>.json             what it has as of each batch, the newest ones
        _compacted/<day>.json             which batch has a day's rows, instead of all up to which
        _compacted/tables.json            the same for tables that have no day
+       _dropped/<day>.json               that nothing of a day counts any more
        <table>/[date=D/[hour=H/]]batch=N/*.parquet
        reports/<report>/day=D/
 ```
@@ -118,6 +119,18 @@ class LakeFiles:
     def _marker(self, day: date | None) -> Path:
         return self.path / "_compacted" / f"{_UNDATED if day is None else day.isoformat()}.json"
 
+    # --- what was dropped -----------------------------------------------------------------
+
+    def dropped(self) -> frozenset[date]:
+        """Return the days that were dropped."""
+        folder = self.path / "_dropped"
+        names = [each.stem for each in folder.glob("*.json")] if folder.is_dir() else []
+        return frozenset(date.fromisoformat(name) for name in names if not name.startswith("."))
+
+    def set_dropped(self, day: date) -> None:
+        """Have nothing of a day count any more, for ever."""
+        write_json(self.path / "_dropped" / f"{day.isoformat()}.json", {})
+
     # --- folders --------------------------------------------------------------------------
 
     def parts(
@@ -132,11 +145,15 @@ class LakeFiles:
     ) -> Iterator[tuple[Part, bool]]:
         """Yield all folders of a table, and whether they count."""
         last = self.state().batch
+        dropped = self.dropped()
         known: dict[date | None, tuple[int, int] | None] = {}
         for part in self.all_parts(table, since, through):
             if table == "completeness":
                 # It is said anew with every batch.
                 yield part, part.batch == last
+                continue
+            if part.day in dropped:
+                yield part, False
                 continue
             if part.day not in known:
                 known[part.day] = self.compacted(part.day)

@@ -172,6 +172,7 @@ class LakeState:
         closed: The last day that is closed: all live brokers had sealed all of it.
         late: For each day that got events after it was closed: how many, and the last batch.
         segments: The paths of the segments of the last batch, sorted.
+        dropped: For each day that was dropped how many events came after that.
     """
 
     batch: int = -1
@@ -179,6 +180,7 @@ class LakeState:
     closed: date | None = None
     late: Mapping[date, tuple[int, int]] = field(default_factory=dict[date, tuple[int, int]])
     segments: tuple[str, ...] = ()
+    dropped: Mapping[date, int] = field(default_factory=dict[date, int])
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -188,6 +190,7 @@ class LakeState:
             "closed": None if self.closed is None else self.closed.isoformat(),
             "late": {day.isoformat(): list(entry) for day, entry in self.late.items()},
             "segments": list(self.segments),
+            "dropped": {day.isoformat(): count for day, count in self.dropped.items()},
         }
 
     @classmethod
@@ -200,6 +203,7 @@ class LakeState:
             None if closed is None else date.fromisoformat(closed),
             {date.fromisoformat(day): (a, b) for day, (a, b) in plain["late"].items()},
             tuple(plain["segments"]),
+            {date.fromisoformat(day): n for day, n in plain.get("dropped", {}).items()},
         )
 
     def closed_by(self, now: datetime) -> date | None:
@@ -221,6 +225,10 @@ class LakeState:
         for day, count in days.items():
             late[day] = (late.get(day, (0, 0))[0] + count, self.batch)
         return late
+
+    def with_dropped(self, days: Mapping[date, int]) -> Mapping[date, int]:
+        """Return what came of days that were dropped, with what the batch of this state had."""
+        return {day: self.dropped.get(day, 0) + days.get(day, 0) for day in {*self.dropped, *days}}
 
     def after(
         self,

@@ -66,6 +66,8 @@ class TableWriter:
         self._log = log
         self._number = number
         self._tell = tell
+        self.dropped: Mapping[date, int] = {}
+        """How many events were of days that had been dropped, and were left out; by day."""
 
     def write(self, batch: Batch, closed: date | None) -> Mapping[date, int]:
         """Write all tables but `completeness`; what an earlier try wrote is replaced.
@@ -81,6 +83,7 @@ class TableWriter:
             if batch.rows:
                 self._tell(f"writing {table}")
                 self._write_dimension(table, source, key, batch.paths)
+        self.dropped = self._leave_out()
         segments = [*batch.rows, *batch.damaged]
         self._tell(f"writing segments: {len(segments)} rows")
         self.write_small("segments", segments)
@@ -134,6 +137,17 @@ class TableWriter:
         frame = once(self._read(source, paths).select(*columns), key)
         frame.coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(str(path))
 
+    def _leave_out(self) -> Mapping[date, int]:
+        """Remove what was written of days that had been dropped: half a day would be wrong."""
+        counts: dict[date, int] = {}
+        for day in sorted(self._files.dropped()):
+            for table in TIMES:
+                for part in self._files.all_parts(table, day, day):
+                    if part.batch == self._number:
+                        counts[day] = counts.get(day, 0) + _rows_in(part.path)
+                        shutil.rmtree(part.path)
+        return counts
+
     # --- what came late -------------------------------------------------------------------
 
     def _write_late(self, closed: date | None) -> Mapping[date, int]:
@@ -149,8 +163,7 @@ class TableWriter:
         counts: dict[date, int] = {}
         for part in self._files.all_parts("late", None, closed):
             if part.batch == self._number and part.day is not None:
-                files = part.path.glob("*.parquet")
-                counts[part.day] = sum(pq.read_metadata(file).num_rows for file in files)
+                counts[part.day] = _rows_in(part.path)
         return counts
 
     def _late(self, closed: date) -> Sequence[DataFrame]:
@@ -173,6 +186,10 @@ class TableWriter:
                     )
                 )
         return found
+
+
+def _rows_in(folder: Path) -> int:
+    return sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
 
 
 def _completeness(name: str, broker: BrokerState) -> dict[str, Any]:

@@ -399,7 +399,7 @@ def test_compaction_leaves_few_files_with_the_same_rows(place: Place) -> None:
     again = compact(place.spark, place.path, DAY)
     assert (again.files_before, again.files_after) == (summary.files_after, summary.files_after)
 
-    # What comes late is compacted with what was.
+    # What comes late is compacted with what was, and is left out of a day that was dropped.
     late = write_log(place.log, broker="b2", segments=1)
     place.ingest()
     assert place.rows("hops", day=DAY) == decoded("hops", truth, late)
@@ -407,6 +407,16 @@ def test_compaction_leaves_few_files_with_the_same_rows(place: Place) -> None:
     assert place.rows("hops", day=DAY) == decoded("hops", truth, late)
     assert len(list((place.path / "hops" / f"date={DAY}").rglob("*.parquet"))) == 1
     assert place.ingest().batches == 0
+
+    place.lake.drop(DAY)
+    later = write_log(place.log, broker="b2", segments=1, first_seq=late.segments[-1].last_seq + 1)
+    summary = place.ingest()
+
+    assert (summary.segments, summary.dropped, summary.late) == (1, len(later.keys), 0)
+    assert place.lake.state().dropped == {DAY: len(later.keys)}
+    assert place.rows("hops") == decoded("hops", after)
+    assert place.rows("hops", day=DAY) == place.rows("late") == []
+    assert place.lake.days_to_rerun() == []
 
 
 def test_spark_connect_cannot_ingest(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from onward.pipeline._errors import (
     BadOption,
     CheckpointLost,
     CheckpointRefused,
+    DayOpen,
     LakeBusy,
     NewerLake,
     NoCommit,
@@ -274,6 +276,33 @@ def test_a_compacted_day_is_read_instead_of_what_it_was_made_of(lake: Path) -> N
     assert files.sweep() == 3
     assert len(Lake(lake).files("hops")) == 3
     assert [str(each) for each in Lake(lake).days()] == ["2026-11-20", "2026-11-21"]
+
+
+def test_a_dropped_day_is_gone_whenever_that_is_cut_off(lake: Path, checkpoint: Path) -> None:
+    begin(lake, checkpoint)
+    day, next_day = date(2026, 11, 20), date(2026, 11, 21)
+    folder = f"hops/date={day}/hour=3/batch=0"
+    make(lake, folder, f"late/date={day}/batch=0", f"hops/date={next_day}/hour=0/batch=0")
+    make(lake, "segments/batch=0")
+    with pytest.raises(DayOpen):
+        Lake(lake).drop(day)
+    LakeFiles(lake).commit(LakeState(batch=1, closed=day, late={day: (3, 1)}))
+
+    dropped = Lake(lake).drop(day)
+
+    assert (dropped.day, dropped.files) == (day, 2)
+    assert Lake(lake).days() == [next_day]
+    assert not (lake / folder).exists()
+    assert Lake(lake).days_to_rerun() == []
+    assert Lake(lake).drop(day).files == 0
+    with pytest.raises(DayOpen):
+        Lake(lake).drop(next_day)
+
+    # As if it had been cut off when the mark was there: nobody reads it, the next run removes it.
+    make(lake, folder)
+    assert Lake(lake).days() == [next_day]
+    assert LakeFiles(lake).sweep() == 1
+    assert not (lake / folder).exists()
 
 
 def test_the_state_on_disk_is_plain_json(lake: Path) -> None:
