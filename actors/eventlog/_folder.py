@@ -163,9 +163,9 @@ class LogFolder:
         if not self._identity_stored:
             self._store(_LOG, self.log_id)
             self._identity_stored = True
-        # First: what is sealed later must sort behind it.
-        self._recover(found)
+        # Before what was left open is sealed: that it was is told only by a run that can write.
         self._store(_EPOCH, str(self.epoch).encode())
+        self._recover(found)
         self.settled = True
 
     @property

@@ -189,7 +189,7 @@ def test_a_start_on_a_full_disk_begins_in_trouble_and_goes_on_when_there_is_room
 
 def test_a_first_start_on_a_disk_without_room_for_a_folder_makes_it_later() -> None:
     disk = SimulatedDisk()
-    full = lambda at, name: None if name in {"list", "read"} else disk_full(Moment.BEFORE)  # noqa: E731
+    full: Fault = lambda at, name: None if name in {"list", "read"} else disk_full(Moment.BEFORE)  # noqa: E731
     disk.fault = full
     log = Log(disk)
     log.open()
@@ -210,7 +210,7 @@ def test_a_first_start_on_a_disk_without_room_for_a_folder_makes_it_later() -> N
 def test_who_took_the_folder_meanwhile_keeps_it() -> None:
     disk = SimulatedDisk()
     left_open(disk)
-    no_lock = lambda at, name: disk_full(Moment.BEFORE) if name == "lock" else None  # noqa: E731
+    no_lock: Fault = lambda at, name: disk_full(Moment.BEFORE) if name == "lock" else None  # noqa: E731
     disk.fault = no_lock
     log = Log(disk)
     log.open()

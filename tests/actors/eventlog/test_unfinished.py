@@ -14,7 +14,7 @@ from onward.protocol.eventlog import (
     block,
     read_segment,
 )
-from tests.actors.eventlog.logs import PER_SEGMENT, STARTED, blocks_of, options_of
+from tests.actors.eventlog.logs import FOLDER, PER_SEGMENT, STARTED, blocks_of, options_of
 from tests.support.log_disk import SimulatedDisk, disk_full
 
 OWN = SegmentHeader("b", b"i" * 16, 5, 1, STARTED, 0.01)
@@ -90,3 +90,20 @@ def test_it_is_told_when_it_can_be_written() -> None:
     assert [text[:26] for text in writer.unfinished()] == ["the run before (epoch 5) e"]
     assert writer.unfinished() == []
     writer.close(30.0)
+
+
+def test_a_start_without_room_leaves_it_to_the_next_one_to_tell() -> None:
+    disk = SimulatedDisk()
+    disk.put(FOLDER / "log", OWN.log)
+    disk.put(FOLDER / "00000005-0000000000000001.open", OWN.serialize() + b"".join(blocks_of(1)))
+    disk.fault = lambda at, name: disk_full() if name in {"create", "write"} else None
+    writer = LogWriter(options_of(), files=disk)
+    assert writer.open() == 6
+    writer.close(30.0)
+    assert "00000005-0000000000000001.open" in disk.contents(FOLDER)
+    disk.fault = lambda at, name: None
+    again = LogWriter(options_of(), files=disk)
+    assert again.open() == 6
+    again.begin(replace(OWN, epoch=6).serialize(), 1)
+    assert [text[:26] for text in again.unfinished()] == ["the run before (epoch 5) e"]
+    again.close(30.0)
