@@ -26,7 +26,7 @@ from ...protocol.eventlog import (
 )
 from ...protocol.rsocket import FrameType
 from ..broker._exchange import RELAYED
-from ._texts import MAX_ASKED, size_of_tags
+from ._texts import MAX_ASKED, size_of, size_of_tags
 
 if TYPE_CHECKING:
     from ...protocol.broker import Entry
@@ -127,18 +127,20 @@ class Tally(Account):
         came: The cell of those that were read.
         left: Requests until the next sample. Those that were read since the last are counted by
             how far it has gone down: see `settle`.
+        counted_from: What `left` was when they were counted last, and one more for each since
+            that was not drawn.
         bytes: Their bytes.
         legs: The cells of each destination.
     """
 
     __slots__ = (
         "_done",
-        "_from",
         "_generation",
         "_number",
         "asked",
         "bytes",
         "came",
+        "counted_from",
         "kind",
         "left",
         "legs",
@@ -152,7 +154,7 @@ class Tally(Account):
         self.kind: Final = kind
         self.asked: Final = asked
         self.came: Final = self.cell(_RECEIVED, None)
-        self.left = self._from = log.recorder.gap()
+        self.left = self.counted_from = log.recorder.gap()
         self.bytes = 0
         # What a connection took and delivered: handed over, and ended so.
         self._done: dict[BrokerRoute | None, Cell] = {}
@@ -187,17 +189,17 @@ class Tally(Account):
 
     def settle(self) -> None:
         """Write down how many requests were read since the last time."""
-        frames = self._from - self.left
+        frames = self.counted_from - self.left
         if frames:
             self.came.add(self.bytes, frames)
-            self._from = self.left
+            self.counted_from = self.left
             self.bytes = 0
 
     def sample(self, ask: Ask, exchange: Exchange) -> Account:
         """Return the account of a request that is sampled, and count to the next."""
         self.settle()
         recorder = self.log.recorder
-        self.left = self._from = recorder.gap()
+        self.left = self.counted_from = recorder.gap()
         return _Sampled(self, ask, exchange, recorder.trace_id(), 0)
 
     def forward(self, exchange: Exchange) -> None:
@@ -384,7 +386,9 @@ class OriginLog:
         except KeyError:
             tally = self._tally(kind, ask)
         if trace is not None:
-            tally.came.add(exchange.size)
+            # Not one of those that samples are drawn from.
+            tally.counted_from += 1
+            tally.bytes += exchange.size
             chosen = sampled(trace, self._recorder.threshold)
             exchange.log = _Sampled(tally, ask, exchange, trace, Flag.FOREIGN) if chosen else tally
             return
@@ -468,7 +472,7 @@ class RequestLog:
         self._sources: dict[object, OriginLog] = {}
         self.defaults: dict[RoutingType, str] = {}
         self._used: dict[OriginLog, None] = {}
-        self._asked: dict[Selector, Asked] = {}
+        self._asked: dict[Asked, Asked] = {}
         self._asked_bytes = 0
         self.kept = 0
         self.without_tags = 0
@@ -490,19 +494,21 @@ class RequestLog:
 
         Each is there once, whoever asks, so that counters cost no more than the table's rows.
         """
-        found = self._asked.get(selector)
-        if found is not None:
-            return found
         method = selector.method
         if self.defaults.get(selector.routing) == method:
             method = ""
-        size = size_of_tags(selector.query)
-        if size > MAX_ASKED or self._asked_bytes + size > MAX_ASKED_BYTES:
-            self.without_tags += 1
-            return None
-        self._asked_bytes += size
-        made = self._asked[selector] = Asked(_tags_of(selector), selector.routing, method)
-        return made
+        size = size_of_tags(selector.query) + size_of(method)
+        if size <= MAX_ASKED:
+            made = Asked(_tags_of(selector), selector.routing, method)
+            found = self._asked.get(made)
+            if found is not None:
+                return found
+            if self._asked_bytes + size <= MAX_ASKED_BYTES:
+                self._asked_bytes += size
+                self._asked[made] = made
+                return made
+        self.without_tags += 1
+        return None
 
     def keeps_too_much(self) -> bool:
         """Note one more thing that is kept; if it is one too many, let go of all, and say so."""
