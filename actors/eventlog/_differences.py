@@ -80,6 +80,11 @@ class Differences:
         self._shown: dict[Linked, str] = {}
         recorder.flows.before_window.append(self.take)
 
+    @property
+    def known(self) -> int:
+        """How many workers and links are looked at."""
+        return len(self._cells) + len(self._links)
+
     def take(self) -> None:
         """Count what has happened since the last time."""
         self._take_workers()

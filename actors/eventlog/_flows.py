@@ -140,6 +140,22 @@ class FlowTable:
             start_us: When the window began, in microseconds since the Unix epoch.
             length_ms: How long a window is, in milliseconds.
         """
+        self.settle(start_us, length_ms)
+        self._cells.clear()
+        self.full = False
+        for tell in self.on_window:
+            tell()
+
+    @property
+    def counted_on(self) -> int:
+        """Cells that have been counted on since they were last made rows."""
+        return len(self._dirty)
+
+    def settle(self, start_us: int, length_ms: int) -> None:
+        """Turn what has been counted so far into rows; the window goes on.
+
+        Rows of one window are to be added up, so there may be several of one cell.
+        """
         for tell in self.before_window:
             tell()
         room = self._limit
@@ -165,10 +181,6 @@ class FlowTable:
             self.rows.append((start_us, length_ms, *row))
         self._fold_rows()
         self._dirty.clear()
-        self._cells.clear()
-        self.full = False
-        for tell in self.on_window:
-            tell()
 
     def keep(self, rows: list[FlowRow]) -> None:
         """Take rows back that could not be written."""

@@ -32,7 +32,9 @@ class LogOptions:
         name: The log's name: see `check_log_name`. No two running ones may share it.
         sample_rate: Which part of the messages have their hops recorded, 0 to 1.
         flush_seconds: How long a block waits to be full before it is written all the same.
-        window_seconds: How long the windows are for which flows are counted.
+        window_seconds: How long the windows are for which flows are counted. What a window has so
+            far is written with each flush if it is little, else at its end: up to 1,000 counters,
+            ways of asking, workers and links. Of one window there may be several rows of a kind.
         seal_bytes: How large a segment gets, in bytes.
         seal_seconds: How old a segment gets. So late at most an event can be read.
         fsync: When what is written is made to outlast a power cut: with each segment as it is

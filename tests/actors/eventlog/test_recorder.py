@@ -127,7 +127,25 @@ def test_many_new_names_are_defined_in_several_blocks() -> None:
 # --- flows ------------------------------------------------------------------------------------
 
 
-def test_flows_are_written_once_a_window_and_begin_anew() -> None:
+def test_few_flows_are_written_with_each_tick_and_add_up() -> None:
+    made = recording()
+    cell = made.recorder.flows.cell(MESSAGE, RECEIVED, dest="b")
+    for _ in range(4):
+        cell.add(3)
+        made.recorder.tick()
+        assert not made.recorder.write_flows()
+        made.seconds += 1
+    made.recorder.tick()
+    assert made.recorder.statistics().flows == 4
+    (segment,) = made.read()
+    rows = [(flow.window_us, flow.window_ms, flow.frames, flow.bytes) for flow in segment.flows()]
+    assert rows == [(1_000_000_000, 10_000, 1, 3)] * 4
+
+
+def test_many_flows_are_written_once_a_window_and_begin_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onward.actors.eventlog._recorder.MAX_EARLY", 0)
     made = recording()
     recorder = made.recorder
     recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(10)
@@ -301,7 +319,7 @@ def test_tag_sets_of_strangers_fill_no_block_and_hold_up_nobody(
         made.recorder.tagset(huge(10_000 + number))
     made.seconds += 10
     made.recorder.tick()
-    turns = []
+    turns: list[int] = []
     while made.recorder.write_flows():
         turns.append(sum(blocks))
     assert max(blocks) < 2 * PIECE

@@ -189,7 +189,7 @@ async def test_dead_letters_of_marked_messages_are_recorded_on_whatever_thread(
     tmp_path: Path,
 ) -> None:
     async with Node("n") as node:
-        log = await EventLog.attach(node, options(tmp_path))
+        await EventLog.attach(node, options(tmp_path))
         marked = Context(trace=with_log_mark({}, LogMark(7)))
         letter = Message(node.route_of("nobody"), (), b"", None, marked)
         node.dead_letter(letter, UnknownAddress.reason)

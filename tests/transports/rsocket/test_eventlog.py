@@ -353,17 +353,14 @@ async def test_what_is_not_sampled_is_handed_to_a_worker_without_a_mark() -> Non
 @in_memory
 async def test_counters_are_bounded_whatever_strangers_ask_for() -> None:
     def tags(number: int) -> dict[str | int, str]:
-        return {
-            SERVICE_NAME: "a",
-            **{f"k{each}": "v" * 120 for each in range(20)},
-            "u": str(number),
-        }
+        many: dict[str | int, str] = {f"k{each}": "v" * 120 for each in range(20)}
+        return {SERVICE_NAME: "a", **many, "u": str(number)}
 
     async with recorded_world(NEVER) as (w, log):
         requester = await w.requester()
         kept = log.recorder.requests
         for number in range(300):
-            large = {f"k{each}": "\U0001f600" * 31 for each in range(60)}
+            large: dict[str | int, str] = {f"k{each}": "\U0001f600" * 31 for each in range(60)}
             await requester.ask(
                 request(FNF, 2 * number + 1, asked_for({**large, "u": str(number)}))
             )
