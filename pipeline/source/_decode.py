@@ -19,7 +19,6 @@ import pyarrow as pa
 from ...protocol.eventlog import (
     FLOW,
     HOP,
-    Asked,
     Flow,
     Hop,
     RouteEvent,

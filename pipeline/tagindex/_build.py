@@ -102,9 +102,10 @@ def _partials(limit: int, batches: Iterator[Batch]) -> Iterator[Batch]:
                 held[tag] = numbers
             else:
                 bitmap |= numbers
-        if len(held) >= limit:
-            yield from _handed_on(held)
-            held = {}
+            # Not after the batch: one may have any number of tags.
+            if len(held) >= limit:
+                yield from _handed_on(held)
+                held = {}
     yield from _handed_on(held)
 
 

@@ -21,6 +21,7 @@ from ...protocol.broker import (
     SnapshotRoute,
     encode_route,
     format_key,
+    format_tag,
     parse_id,
     parse_key,
     parse_route,
@@ -46,13 +47,34 @@ that has a key several times needs `tags array<struct<key:string,value:string>>`
 three may be left out, or be null: none, 0 and 1."""
 
 PREPARED: Final = (
-    "route_id binary, record binary, keys array<string>, values array<string>, shown string"
+    "route_id binary, record binary, keys array<string>, values array<string>, shown string,"
+    " expected boolean"
 )
-"""Routes as an index is made of them: id, what a snapshot has of it, its tags, and those as a log
-would show them."""
+"""Routes as an index is made of them: id, what a snapshot has of it, its tags, those and its weight
+as people write them, and whether it was there or only expected."""
 
 ROWS: Final = 10_000
 """Rows in one batch of what is prepared."""
+
+_ALL_TAGS: Final = """
+flatten(transform(
+    filter(map_entries(tags), each -> not map_contains_key(tags, concat(each.key, '[]'))),
+    each -> if(
+        endswith(each.key, '[]'),
+        transform(
+            from_json(each.value, 'array<string>'),
+            one -> named_struct('key', left(each.key, length(each.key) - 2), 'value', one)
+        ),
+        array(named_struct('key', each.key, 'value', each.value))
+    )
+))
+"""
+"""What `carried_tags_text` has made a map of."""
+
+_WEIGHT: Final = """
+if(tags['weight'] rlike '^[0-9]{1,9}([.][0-9]{1,9})?$', cast(tags['weight'] as double), 1.0D)
+"""
+"""What a broker makes of the tag."""
 
 Batch = Any
 """A `pyarrow.RecordBatch`, which has no annotations."""
@@ -97,6 +119,9 @@ def routes_of_events(
 ) -> DataFrame:
     """Return who was there at a time, as a log says: the columns of `ROUTE_ROWS`.
 
+    Tags are a list, as a key may be there several times. The weight is what the tag `weight` says,
+    which is the default of `BrokerOptions.weight_tag`.
+
     A destination was there if it had come, or changed its tags, and had not left since. A broker
     that starts anew, after a crash say, has nobody: what came in an epoch before counts no more.
 
@@ -126,10 +151,10 @@ def routes_of_events(
         .select(
             "route",
             sf.coalesce("service", sf.element_at("tags", sf.lit("service"))).alias("service"),
-            "tags",
+            sf.expr(_ALL_TAGS).alias("tags"),
             sf.lit(None).cast("string").alias("broker"),
             sf.unix_millis("ts").alias("timestamp"),
-            sf.lit(1.0).alias("weight"),
+            sf.expr(_WEIGHT).alias("weight"),
         )
     )
 
@@ -158,16 +183,16 @@ def _rows(routes: list[SnapshotRoute]) -> Batch:
         ([encode_route(route) for route in routes], pa.binary()),
         ([[key for key, _ in each] for each in tags], pa.list_(pa.string())),
         ([[value for _, value in each] for each in tags], pa.list_(pa.string())),
-        ([_shown(each) for each in tags], pa.string()),
+        ([_shown(route) for route in routes], pa.string()),
+        ([route.expected for route in routes], pa.bool_()),
     )
-    names = ["route_id", "record", "keys", "values", "shown"]
+    names = ["route_id", "record", "keys", "values", "shown", "expected"]
     return pa.record_batch([pa.array(values, kind) for values, kind in columns], names=names)
 
 
-def _shown(tags: list[tuple[str, str | None]]) -> str:
-    # As `asked_tags_text` has it: null is empty, and of a key the last value is left.
-    said = {key: value or "" for key, value in tags}
-    return repr(sorted(said.items()))
+def _shown(route: SnapshotRoute) -> str:
+    tags = sorted(format_tag(tag) for tag in written_tags(route))
+    return " ".join(tags if route.weight == 1.0 else (*tags, f"(weight {route.weight!r})"))
 
 
 def _of_lines(batch: Batch) -> Iterator[SnapshotRoute]:

@@ -9,13 +9,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
+import numpy as np
 from pyspark.sql import DataFrame, SparkSession, functions as sf
 
 from ...protocol.broker import (
     SNAPSHOT_HEADER_SIZE,
     SNAPSHOT_VERSION,
+    Snapshot,
     SnapshotWriter,
     format_id,
     format_key,
@@ -42,7 +44,14 @@ MANIFEST: Final = "manifest.json"
 """The name of what is said of it, beside it."""
 
 MAX_SHOWN: Final = 100
-"""Most routes, and most tags, that a `Drift` names."""
+"""Most routes and tags that a `Drift` names."""
+
+
+Bitmap: TypeAlias = tuple[str, str | None, bytes]
+"""A tag, its key as people write it, and its bitmap's bytes."""
+
+
+_NOTHING: Final[Bitmap] = ("", None, b"")
 
 
 class Tables(Protocol):
@@ -80,10 +89,10 @@ class Drift:
     """What a snapshot and a log do not have in common.
 
     Attributes:
-        routes: How many routes the snapshot has.
+        routes: How many routes the snapshot has that were there.
         missing: Routes that the log has and the snapshot has not.
         unexpected: Routes that the snapshot has and the log has not.
-        other_tags: Routes whose tags differ.
+        other_tags: Routes whose tags or weights differ.
         bitmaps: Bitmaps of the snapshot that are not of its own routes, or are not there.
         shown: Some of them, in words.
     """
@@ -178,6 +187,13 @@ def verify(
 ) -> Drift:
     """Hold a snapshot against what a log says, and its bitmaps against its routes.
 
+    Routes are alike if they have the same tags, each with all its values, and the same weight; what
+    the snapshot only expected was not there. A log that an earlier Onward wrote into the lake tells
+    no null from an empty value, and of a key one value.
+
+    The driver goes through the bitmaps of both in one order, a partition of Spark's at a time, and
+    keeps 16 bytes for each of the snapshot's.
+
     Args:
         spark: The session.
         snapshot: The file; drivers and executors read it.
@@ -197,12 +213,14 @@ def verify(
             lake.table(spark, "dim_route"),
             at,
         )
-        counts, shown = _routes_apart(saved, prepare(_without_ours(events)))
+        there = saved.where("not expected")
+        routes = there.count()
+        counts, shown = _routes_apart(there, prepare(_without_ours(events)))
         bitmaps, tags = _bitmaps_apart(saved, opened)
     finally:
         saved.unpersist()
     return Drift(
-        len(opened),
+        routes,
         counts.get("missing", 0),
         counts.get("unexpected", 0),
         counts.get("other tags", 0),
@@ -238,25 +256,50 @@ def _routes_apart(saved: DataFrame, logged: DataFrame) -> tuple[dict[str, int], 
     ]
 
 
-def _bitmaps_apart(saved: DataFrame, opened: Any) -> tuple[int, list[str]]:
+def _bitmaps_apart(saved: DataFrame, opened: Snapshot) -> tuple[int, list[str]]:
     """Compare the bitmaps of a snapshot with those that its own routes make."""
     numbered, kept = number_routes(saved)
     try:
-        # Hashes and not bitmaps come to the driver, one for each tag.
-        made = build(numbered).select("key", "value", "n", "bitmap").toLocalIterator()
-        expected = {
-            (row["key"], row["value"]): _hash(row["key"], row["value"], bytes(row["bitmap"]))
-            for row in made
-        }
+        made = build(numbered).orderBy("key", sf.col("value").asc_nulls_first())
+        theirs = ((row["key"], row["value"], bytes(row["bitmap"])) for row in _rows(made))
+        count, wrong = 0, list[str]()
+        for text in _differences(_in_order(opened), theirs):
+            count += 1
+            if len(wrong) < MAX_SHOWN:
+                wrong.append(text)
     finally:
         kept.unpersist()
-    wrong: list[str] = []
-    count = 0
-    for (key, value), _, bitmap in opened.tags():
-        name = format_key(key)
-        if expected.pop((name, value), None) != _hash(name, value, bitmap):
-            count += 1
-            wrong.append(f"bitmap of {name}={value!r} is not of the routes")
-    count += len(expected)
-    wrong += [f"bitmap of {name}={value!r} is not there" for name, value in expected]
-    return count, wrong[:MAX_SHOWN]
+    return count, wrong
+
+
+def _in_order(opened: Snapshot) -> Iterator[Bitmap]:
+    """Yield the bitmaps of a snapshot as they are in the file: in `posting_order`."""
+    entries = np.frombuffer(opened.tag_directory, np.dtype("<u8")).reshape(-1, 4)
+    for at in np.argsort(entries[:, 1], kind="stable"):
+        (key, value), _, bitmap = opened.tag(int(at))
+        yield format_key(key), value, bitmap
+
+
+def _differences(ours: Iterator[Bitmap], theirs: Iterator[Bitmap]) -> Iterator[str]:
+    """Yield what two streams of bitmaps do not have in common; both are in one order.
+
+    If one is not, what is out of order is told as well.
+    """
+    mine, made = next(ours, None), next(theirs, None)
+    while mine is not None or made is not None:
+        if mine is None or (made is not None and _place(made) < _place(mine)):
+            key, value, _ = made or _NOTHING
+            yield f"bitmap of {key}={value!r} is not there"
+            made = next(theirs, None)
+        elif made is None or _place(mine) < _place(made):
+            yield f"bitmap of {mine[0]}={mine[1]!r} is of no route"
+            mine = next(ours, None)
+        else:
+            if mine[2] != made[2]:
+                yield f"bitmap of {mine[0]}={mine[1]!r} is not of the routes"
+            mine, made = next(ours, None), next(theirs, None)
+
+
+def _place(bitmap: Bitmap) -> tuple[str, bool, str]:
+    key, value, _ = bitmap
+    return key, value is not None, value or ""

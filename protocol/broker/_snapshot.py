@@ -76,6 +76,7 @@ class Snapshot:
     Attributes:
         data: The whole file.
         directory: The directory of routes: for each number 32 bytes, the route id first.
+        tag_directory: The directory of bitmaps: for each 32 bytes, where it is at byte 8 of them.
         bitmaps: How many tags any route carries, their own RouteIds aside.
         postings: How many tags all routes carry together, their own RouteIds aside.
         builder: Which way of making the bytes made them.
@@ -99,7 +100,7 @@ class Snapshot:
         self._data_end: Final[int] = self._bitmaps_at + fields["bitmap_bytes"]
         middle = self._data_end + ENTRY_SIZE * self._count
         self.directory: Final = view[self._data_end : middle]
-        self._postings: Final = view[middle:]
+        self.tag_directory: Final = view[middle:]
         # Where its entry is, the bitmap, and how many bytes it has in the file.
         self._kept: OrderedDict[Tag, tuple[int, BitMap, int]] = OrderedDict()
         self._kept_bytes = 0
@@ -107,7 +108,7 @@ class Snapshot:
         self._max_bytes: Final = max_bitmap_bytes
         if crc32(self.directory) != fields["routes_crc"]:
             raise SnapshotCorrupt(self._data_end, "the directory of routes is damaged")
-        if crc32(self._postings) != fields["bitmaps_crc"]:
+        if crc32(self.tag_directory) != fields["bitmaps_crc"]:
             raise SnapshotCorrupt(middle, "the directory of bitmaps is damaged")
 
     # --- routes -----------------------------------------------------------------------------
@@ -216,12 +217,23 @@ class Snapshot:
             SnapshotCorrupt: One is damaged.
         """
         for at in range(self.bitmaps):
-            _, offset, size, count, crc, _ = self._entry(at)
-            tag, bitmap = self._posting(offset, size, crc)
-            yield tag, count, bitmap
+            yield self.tag(at)
+
+    def tag(self, at: int) -> tuple[Tag, int, bytes]:
+        """Return the tag of an entry of the directory, how many carry it, and its bitmap's bytes.
+
+        Raises:
+            IndexError: There is no such entry.
+            SnapshotCorrupt: It is damaged.
+        """
+        if not 0 <= at < self.bitmaps:
+            raise IndexError(at)
+        _, offset, size, count, crc, _ = self._entry(at)
+        tag, bitmap = self._posting(offset, size, crc)
+        return tag, count, bitmap
 
     def _entry(self, at: int) -> tuple[int, int, int, int, int, int]:
-        return POSTING_ENTRY.unpack_from(self._postings, ENTRY_SIZE * at)
+        return POSTING_ENTRY.unpack_from(self.tag_directory, ENTRY_SIZE * at)
 
     def _find(self, tag: Tag) -> tuple[int | None, int, bytes | BitMap]:
         """Return where a tag's entry is, how many carry it, and its bitmap: read, or its bytes.
@@ -249,7 +261,7 @@ class Snapshot:
 
     def _first(self, wanted: int) -> int:
         """Return where hashes of this or more begin in the directory."""
-        postings, hash_at = self._postings, _HASH.unpack_from
+        postings, hash_at = self.tag_directory, _HASH.unpack_from
         # Hashes are spread evenly: it is near where it would be if they were so exactly.
         guess, reach = wanted * self.bitmaps >> 64, NEAR
         low, high = max(0, guess - reach), min(self.bitmaps, guess + reach)

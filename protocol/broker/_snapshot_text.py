@@ -25,7 +25,9 @@ from ._tags import MAX_VALUE_SIZE, Tag
 __all__ = ["format_route", "parse_route", "parse_routes"]
 
 _SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
-_FIELDS: Final = frozenset({"route", "service", "tags", "broker", "timestamp", "weight", "expected"})
+_FIELDS: Final = frozenset(
+    {"route", "service", "tags", "broker", "timestamp", "weight", "expected"}
+)
 
 
 def format_route(route: SnapshotRoute) -> str:

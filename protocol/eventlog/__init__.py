@@ -40,7 +40,7 @@ from ._header import (
     read_footer,
     read_header,
 )
-from ._ids import asked_tags_text, asked_text, name_id, route_key, tagset_id
+from ._ids import asked_tags_text, asked_text, carried_tags_text, name_id, route_key, tagset_id
 from ._mark import LOG_KEY, MAX_LOG_HOP, MAX_LOG_WEIGHT, LogMark, log_mark_of, with_log_mark
 from ._records import FLOW, HOP, Asked, EventName, Flag, Flow, Hop, Kind, Outcome, RouteEvent
 from ._recover import Recovered, recover
@@ -100,6 +100,7 @@ __all__ = [
     "asked_text",
     "block",
     "block_header",
+    "carried_tags_text",
     "check_log_name",
     "clip_name",
     "events_block",

@@ -11,17 +11,25 @@ tables of the lake, they have these ids: signed 64-bit numbers, big-endian, of
 
 from __future__ import annotations
 
+import json
 from hashlib import blake2b
 
 from cbor2 import dumps
 
-from ..broker import RoutingType, format_key, format_query, normal_form, tag_set
+from ..broker import RoutingType, TagList, format_key, format_query, normal_form, tag_set
 from ..broker._keys import escape
 from ..broker._query import tag_order
 from ._blocks import plain_asked
 from ._records import Asked
 
-__all__ = ["asked_tags_text", "asked_text", "name_id", "route_key", "tagset_id"]
+__all__ = [
+    "asked_tags_text",
+    "asked_text",
+    "carried_tags_text",
+    "name_id",
+    "route_key",
+    "tagset_id",
+]
 
 
 def _id(data: bytes) -> int:
@@ -68,3 +76,19 @@ def asked_tags_text(asked: Asked) -> dict[str, str]:
     return {
         format_key(key): value or "" for key, value in sorted(tag_set(asked.tags), key=tag_order)
     }
+
+
+def carried_tags_text(tags: TagList) -> dict[str, str]:
+    """Return the tags of a destination as `asked_tags_text` does, and what that cannot say.
+
+    Where a key is there more than once or with a null, another entry has all its values: its key
+    ends with `[]`, which no key does that people write, and its value is a list in JSON.
+    """
+    values: dict[str, list[str | None]] = {}
+    for key, value in sorted(tag_set(tags), key=tag_order):
+        values.setdefault(format_key(key), []).append(value)
+    said = {key: each[-1] or "" for key, each in values.items()}
+    for key, each in values.items():
+        if len(each) > 1 or each[0] is None:
+            said[f"{key}[]"] = json.dumps(each, ensure_ascii=False)
+    return said

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from onward.pipeline import EVENT_TABLES
-from onward.pipeline._errors import SegmentDamaged
+from onward.pipeline._errors import SegmentDamaged, SegmentGone
 from onward.pipeline.source import columns_of, decode
 from onward.pipeline.source._decode import decode_batches
+from onward.pipeline.source._reading import _load_definitions  # pyright: ignore[reportPrivateUsage]
 from onward.protocol.eventlog import (
-    Asked,
     EventName,
     Flow,
     Hop,
@@ -178,6 +178,28 @@ def test_times_outside_are_left_out(table: str, tmp_path: Path) -> None:
     every = decode(table, None, segment).to_pylist()
     assert rows == [row for row in every if when(since) <= row[column] < when(until)]
     assert 0 < len(rows) < len(every)
+
+
+@pytest.mark.parametrize("table", ["tagsets", "nodes", "routes"])
+def test_definitions_are_read_without_the_records(table: str, tmp_path: Path) -> None:
+    written = write_log(tmp_path, segments=1, first_seq=7).segments[0]
+    whole = read_segment(written.path.read_bytes())
+    part = _load_definitions(written.path)
+    assert (part.names, part.routes, part.tagsets) == (whole.names, whole.routes, whole.tagsets)
+    assert decode(table, None, part).equals(decode(table, None, whole))
+    assert not part.hop_bodies
+
+
+def test_definitions_that_are_cut_short_are_damage(tmp_path: Path) -> None:
+    path = write_log(tmp_path, segments=1).segments[0].path
+    data = path.read_bytes()
+    for size in (0, 3, 40, len(data) - 3):
+        path.write_bytes(data[:size])
+        with pytest.raises(SegmentDamaged, match=path.name):
+            _load_definitions(path)
+    path.unlink()
+    with pytest.raises(SegmentGone):
+        _load_definitions(path)
 
 
 def test_large_segments_come_in_pieces_of_whole_blocks(tmp_path: Path) -> None:

@@ -12,11 +12,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
+
 from onward.pipeline import LAKE_TABLES, REPORT_TABLES
 from onward.pipeline.tagindex import (
     MANIFEST,
     ROUTE_ROWS,
     SNAPSHOT,
+    _build,
+    _write,
     build,
     number_routes,
     prepare,
@@ -36,7 +40,7 @@ from onward.protocol.broker import (
     write_snapshot,
     written_tags,
 )
-from onward.protocol.eventlog import name_id, route_key
+from onward.protocol.eventlog import carried_tags_text, name_id, route_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -221,7 +225,7 @@ def test_a_log_says_who_was_there(spark: SparkSession) -> None:
         moment = None if second is None else NOW + timedelta(seconds=second)
         rows = routes_of_events(*tables, moment).collect()
         assert all(row["service"] == "s" for row in rows)
-        return {row["route"]: row["tags"]["region"] for row in rows}
+        return {row["route"]: dict(row["tags"])["region"] for row in rows}
 
     one, two, three, five = (format_id(rid(n)) for n in (1, 2, 3, 5))
     assert at(3) == {one: "eu"}
@@ -236,12 +240,125 @@ def test_a_snapshot_of_what_the_log_says_has_no_differences(
 ) -> None:
     file = tmp_path / "saved"
     saved = [
-        SnapshotRoute(rid(3), "s", ((6, "us"),), rid(7), 5, 2.0),
+        SnapshotRoute(rid(3), "s", ((6, "us"),), rid(7), 5),
         SnapshotRoute(rid(5), "s", ((6, "eu"),)),
+        # It was expected when the table was saved, and never came.
+        SnapshotRoute(rid(9), "s", ((6, "eu"),), expected=True),
     ]
     file.write_bytes(written(saved))
     drift = verify(spark, file, Log())
     assert (drift.routes, drift.differences, drift.shown) == (2, 0, ())
+
+
+class Tagged(Log):
+    """A log of one destination with these tags."""
+
+    def __init__(self, tags: TagList) -> None:
+        self.tags = tags
+
+    def table(self, spark: SparkSession, name: str) -> DataFrame:
+        if name != "route_events":
+            return super().table(spark, name)
+        settled = SnapshotRoute(rid(1), "s", self.tags).settled()
+        said = carried_tags_text(settled.tags)
+        row = ("b", 1, 1, NOW, "up", route_key(rid(1)), name_id("s"), said, "")
+        return spark.createDataFrame([row], LAKE_TABLES[name])
+
+
+ODD: TagList = (
+    ("zone", "b"),
+    ("zone", "a"),
+    ("zone", None),
+    ("colour", None),
+    ("size", ""),
+    ("a b", "="),
+    ("weight", "2.5"),
+)
+
+
+@pytest.mark.parametrize(
+    ("tags", "weight", "apart"),
+    [
+        (ODD, 2.5, 0),
+        (ODD[1:], 2.5, 1),
+        ((*ODD, ("zone", "c")), 2.5, 1),
+        (tuple(each for each in ODD if each != ("zone", None)), 2.5, 1),
+        ((*(each for each in ODD if each[0] != "colour"), ("colour", "")), 2.5, 1),
+        ((*(each for each in ODD if each[0] != "size"), ("size", None)), 2.5, 1),
+        (ODD, 1.0, 1),
+    ],
+)
+def test_all_values_of_a_key_and_the_weight_are_compared(
+    spark: SparkSession, tmp_path: Path, tags: TagList, weight: float, apart: int
+) -> None:
+    file = tmp_path / "saved"
+    file.write_bytes(written([SnapshotRoute(rid(1), "s", tags, weight=weight)]))
+    drift = verify(spark, file, Tagged(ODD))
+    assert (drift.other_tags, drift.differences) == (apart, apart), drift.shown
+
+
+def test_two_streams_of_bitmaps_are_compared_in_one_go() -> None:
+    # Code points, as UTF-8 compares: not what UTF-16 does.
+    tags: list[tuple[str, str | None]] = [("a", None), ("a", ""), ("a", "b"), ("b", "\uffff")]
+    tags.append(("b", "\U0001f600"))
+    whole = [(*tag, b"x") for tag in tags]
+    assert list(_write._differences(iter(whole), iter(whole))) == []
+    random = Random(7)
+    for _ in range(50):
+        ours = [each for each in whole if random.random() < 0.7]
+        theirs = [
+            (key, value, random.choice([b"x", b"y"]))
+            for key, value, _ in whole
+            if random.random() < 0.7
+        ]
+        told = sorted(text for text in _write._differences(iter(ours), iter(theirs)))
+        left = {each[:2]: each[2] for each in ours}
+        right = {each[:2]: each[2] for each in theirs}
+        expected = [
+            f"bitmap of {key}={value!r} "
+            + (
+                "is not there"
+                if (key, value) not in left
+                else "is of no route"
+                if (key, value) not in right
+                else "is not of the routes"
+            )
+            for key, value in tags
+            if left.get((key, value)) != right.get((key, value))
+        ]
+        assert told == sorted(expected)
+
+
+def test_what_a_drift_names_is_bounded(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_write, "MAX_SHOWN", 3)
+    file = tmp_path / "saved"
+    rows = [SnapshotRoute(rid(n), "s", (("n", str(n)),)) for n in range(20, 30)]
+    monkeypatch.setattr(
+        "onward.protocol.broker._snapshot_writer.written_tags", lambda route: route.tags[:1]
+    )
+    file.write_bytes(written(rows))
+    monkeypatch.undo()
+    monkeypatch.setattr(_write, "MAX_SHOWN", 3)
+    drift = verify(spark, file, Log())
+    assert drift.bitmaps == 10
+    assert len(drift.shown) == 3
+
+
+def test_partial_bitmaps_are_handed_on_as_they_become_many() -> None:
+    rows = 40
+    batch = pa.record_batch(
+        [
+            pa.array(range(rows), pa.int64()),
+            pa.array([["k", "all"]] * rows, pa.list_(pa.string())),
+            pa.array([[str(n), "x"] for n in range(rows)], pa.list_(pa.string())),
+        ],
+        names=["number", "keys", "values"],
+    )
+    handed = [each.num_rows for each in _build._partials(7, iter([batch, batch]))]
+    assert max(handed) == 7
+    assert sum(handed) >= 2 * rows
 
 
 def test_each_difference_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -109,6 +109,14 @@ def test_a_number_that_is_not_there_is_an_index_error() -> None:
             snapshot.route(number)
 
 
+def test_an_entry_that_is_not_there_is_an_index_error() -> None:
+    snapshot = read_snapshot(written(TWO))
+    assert [snapshot.tag(at) for at in range(snapshot.bitmaps)] == list(snapshot.tags())
+    for at in (-1, snapshot.bitmaps):
+        with pytest.raises(IndexError):
+            snapshot.tag(at)
+
+
 @settings(deadline=None)
 @given(tables, st.randoms(use_true_random=False))
 def test_the_same_routes_make_the_same_bytes(table: dict[int, TagList], random: Random) -> None:

@@ -12,6 +12,7 @@ from onward.protocol.eventlog import (
     Asked,
     asked_tags_text,
     asked_text,
+    carried_tags_text,
     name_id,
     route_key,
     tagset_id,
@@ -85,3 +86,16 @@ def test_the_tags_of_a_text_are_those_that_were_asked_for() -> None:
 def test_tags_as_a_map_have_the_keys_that_people_write() -> None:
     tags: TagList = (("dc", None), (1, "orders"), ("service", "x"), (1, "later"), (0, "none"))
     assert asked_tags_text(Asked(tags)) == {"service": "orders", "%73ervice": "x", "dc": ""}
+
+
+def test_tags_that_are_carried_are_said_whole() -> None:
+    plain: TagList = (("dc", "eu"), (1, "orders"), ("empty", ""))
+    assert carried_tags_text(plain) == {"service": "orders", "dc": "eu", "empty": ""}
+    assert carried_tags_text((("dc", None), ("k", "b"), ("k", None), ("k", "\u00e4"))) == {
+        "dc": "",
+        "dc[]": "[null]",
+        "k": "\u00e4",
+        "k[]": '[null, "b", "\u00e4"]',
+    }
+    # Nobody's own key looks like that.
+    assert carried_tags_text((("k[]", "x"),)) == {"k%5B%5D": "x"}
