@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ _OPTIONS: Final = BrokerOptions()
 _LINKS: Final = LinkOptions()
 _WEBSOCKET: Final = WebSocketOptions()
 _UNIX: Final = UnixOptions()
+
+EXPECT_SLICE: Final = 1000
+"""Routes that are expected in one go: some 10 milliseconds of the loop's time."""
 
 WEBSOCKET: Final = "rsocket+ws://"
 UNIX: Final = "rsocket+unix://"
@@ -242,7 +246,8 @@ def _command(arguments: argparse.Namespace) -> None:
     )
     uris: list[str] = arguments.listen or [DEFAULT_URI]
     listening = _listening(arguments, uris)
-    expected = [] if arguments.index is None else load_routes(arguments.index)
+    # Before there is a loop that could be kept waiting.
+    expected = [] if arguments.index is None else load_routes(arguments.index, options.max_routes)
     run(
         lambda stop: serve(
             stop,
@@ -310,7 +315,10 @@ async def _open(
 ) -> tuple[Broker, list[RSocketListener]]:
     broker = await Broker.attach(node, options)
     try:
-        broker.expect(expected)
+        for at in range(0, len(expected), EXPECT_SLICE):
+            broker.expect(expected[at : at + EXPECT_SLICE])
+            # Ctrl-C, and what else the node does, need not wait for all of them.
+            await asyncio.sleep(0)
     except LimitReached as error:
         raise CommandError(f"--index: {error}") from error
     listeners = [

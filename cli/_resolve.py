@@ -149,11 +149,22 @@ def _how(found: Any) -> str:
 def _but(found: Any, matches: int) -> str:
     """Say what the marks of the rows do not say."""
     if not matches:
-        return ": it would wait for one, or be rejected"
+        return _wait(found)
     if found.get("first_use"):
         return "; the method decides on the first use of the sticky key"
     undecided = found["next"] is None and found["routing"] != "multicast"
     return "; which one gets it is up to chance" if undecided else ""
+
+
+def _wait(found: Any) -> str:
+    """Say what becomes of a request that nobody can take."""
+    if "wait" not in found:
+        # The broker is older than this command.
+        return ": it would wait for one, or be rejected"
+    seconds = float(found["wait"])
+    whom = "it" if found["expected"] else "one"
+    what = f"it would wait {seconds:g} s for {whom}" if seconds > 0 else "it would be rejected"
+    return f", but one that is expected does: {what}" if found["expected"] else f": {what}"
 
 
 def _matching(row: Any, *, chosen: bool) -> tuple[str | int, ...]:

@@ -38,6 +38,9 @@ HEADINGS: Final = (
     "SINCE",
 )
 
+MAX_TABLE: Final = 512 * 1024 * 1024
+"""Most bytes of a table that is saved, as lines of JSON: some two million routes."""
+
 CLEAR: Final = "\x1b[H\x1b[2J"
 """Moves the cursor home and clears the screen."""
 
@@ -103,12 +106,20 @@ def _save(uri: str, timeout: float, path: Path) -> None:
     async def save(stop: Stop) -> None:
         from ._client import table_of_broker
 
-        async def read() -> list[bytes]:
+        async def read() -> bytes:
+            lines = bytearray()
             async with aclosing(table_of_broker(uri, timeout)) as chunks:
-                return [chunk async for chunk in chunks]
+                async for chunk in chunks:
+                    lines += chunk
+                    if len(lines) > MAX_TABLE:
+                        raise CommandError(
+                            f"the table of {uri} has more than {MAX_TABLE} bytes: make the file of "
+                            "its event log instead, by `onward pipeline index build --lake`"
+                        )
+            return bytes(lines)
 
         try:
-            routes = list(parse_routes(b"".join(await stop.unless(read()))))
+            routes = list(parse_routes(await stop.unless(read())))
         except SnapshotError as error:
             raise CommandError(f"{uri} tells what is no table: {error}") from error
         print(f"{save_routes(path, routes)} routes saved to {path}", flush=True)

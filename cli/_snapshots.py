@@ -25,14 +25,24 @@ TEXT: Final = ".jsonl"
 EMPTY: Final = b"# no routes\n"
 
 
-def load_routes(path: Path) -> list[SnapshotRoute]:
+def load_routes(path: Path, max_routes: int | None = None) -> list[SnapshotRoute]:
     """Return the routes of a file, a snapshot or lines of JSON.
 
+    Args:
+        path: The file.
+        max_routes: Most routes there may be: a snapshot with more is refused by what its header
+            says, before any of them is read.
+
     Raises:
-        CommandError: There is no such file, or it is neither, or damaged.
+        CommandError: There is no such file, or it is neither, or damaged, or has too many.
     """
     try:
-        return list(read_snapshot(path.read_bytes()).routes())
+        snapshot = read_snapshot(path.read_bytes())
+        if max_routes is not None and len(snapshot) > max_routes:
+            raise CommandError(
+                f"{path}: it has {len(snapshot)} routes, and there is room for {max_routes}"
+            )
+        return list(snapshot.routes())
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from error
     except SnapshotError as error:

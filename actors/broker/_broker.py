@@ -282,7 +282,7 @@ class Broker(Worker):
 
         They are indexed, and found by nobody until they register. Requests that only they could
         take wait for `max_wait`, if they do not say how long. What has not come in
-        `expected_seconds` from the last call on is forgotten. It takes some 5 microseconds for
+        `expected_seconds` from the last call on is forgotten. It takes some 10 microseconds for
         each: call it before the broker listens.
 
         Args:

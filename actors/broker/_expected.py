@@ -53,6 +53,7 @@ class Expectations:
         self._later = later
         self._timer: Timer | None = None
         self._since = 0.0
+        self._late = 0
         self.joined = 0
         self.forgotten = 0
 
@@ -81,15 +82,24 @@ class Expectations:
         """Say whether one that carries the tags is expected."""
         return self._table.expecting > 0 and self._table.expects(query)
 
-    def coming(self, route_id: bytes) -> None:
-        """Make room for a destination that is about to join, and count it if it is expected."""
+    def coming(self, route_id: bytes) -> bool:
+        """Make room for a destination that is about to join.
+
+        Returns:
+            Whether it is expected: tell `came` when it has joined.
+        """
         table = self._table
         if not table.expecting or route_id in table:
-            return
+            return False
         if table.is_expected(route_id):
-            self.joined += 1
-        elif len(table) + table.expecting >= self._max_routes:
+            return True
+        if len(table) + table.expecting >= self._max_routes:
             self.forgotten += table.forget_expected(1)
+        return False
+
+    def came(self) -> None:
+        """Count one that was expected, and has joined."""
+        self.joined += 1
 
     def _give_up(self) -> None:
         """Forget all, a slice at a time: others want the loop as well."""
@@ -99,10 +109,13 @@ class Expectations:
             return
         if left > SLICE:
             self._timer = self._later(0.0, self._give_up)
-        self.forgotten += self._table.forget_expected(SLICE)
+        forgotten = self._table.forget_expected(SLICE)
+        self.forgotten += forgotten
+        self._late += forgotten
         if left <= SLICE:
-            text = "%d destinations that were expected have not come and are forgotten"
-            _logger.warning(text, self.forgotten)
+            text = "%d destinations that were expected have not come in time and are forgotten"
+            _logger.warning(text, self._late)
+            self._late = 0
 
     def rows(self) -> Iterator[RouteStatistics]:
         """Yield what is expected as rows of the broker's table."""

@@ -53,6 +53,9 @@ class Resolution:
         others: Destinations that do not, the nearest first, as far as there is room.
         matches: How many carry the tags.
         routes: How many destinations there are.
+        expected: Whether one that carries the tags is expected and has not come yet. Nothing goes
+            to it before it has.
+        wait: How long the request would wait if nobody carries the tags, in seconds.
     """
 
     query: str
@@ -65,6 +68,8 @@ class Resolution:
     others: tuple[Mismatch, ...]
     matches: int
     routes: int
+    expected: bool = False
+    wait: float = 0.0
 
 
 def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
@@ -92,6 +97,8 @@ def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
         others=_others(index.table, query, limit),
         matches=len(candidates),
         routes=len(index.table),
+        expected=index.expectations.waits(query),
+        wait=index.patience(ask),
     )
 
 

@@ -269,13 +269,16 @@ class TagIndexWorker(Worker):
 
     # --- waiting for a route ----------------------------------------------------------------
 
-    def _wait(self, message: Message, ask: Ask) -> None:
-        """Let a message wait for a route as long as it may, or refuse it."""
-        options = self._options
-        asked = ask.no_route
+    def patience(self, ask: Ask) -> float:
+        """Return how long a request that nobody can take waits, in seconds; 0 is not at all."""
+        options, asked = self._options, ask.no_route
         if asked is None and not self.expectations.waits(ask.query):
             asked = options.no_route_timeout
-        patience = options.max_wait if asked is None else min(asked, options.max_wait)
+        return options.max_wait if asked is None else min(asked, options.max_wait)
+
+    def _wait(self, message: Message, ask: Ask) -> None:
+        """Let a message wait for a route as long as it may, or refuse it."""
+        patience = self.patience(ask)
         if patience <= 0:
             self._refuse(message, ask)
             return
@@ -409,12 +412,14 @@ class TagIndexWorker(Worker):
             route.to = self.spawn(
                 lambda: stand_in, mailbox=Mailbox(limit=self._options.max_mailbox)
             )
-        self.expectations.coming(route_id)
+        expected = self.expectations.coming(route_id)
         timestamp = table.next_timestamp(route_id, millis)
         update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
         entry = update.entry
         if entry is None:
             raise AssertionError("the timestamp is newer than all the table knows")
+        if expected:
+            self.expectations.came()
         route.destination = make(entry.tags)
         if update.previous is not None:
             self._leave(update.previous, "another connection has taken over its route id")

@@ -165,7 +165,7 @@ async def test_it_expects_the_destinations_of_a_file(tmp_path: Path, text: bool)
     ("data", "told"),
     [
         (None, "No such file or directory"),
-        (b"", "shorter than a header"),
+        (b"", "it is empty"),
         (b"x" * 1000, "begins as no snapshot does"),
         (b'{"route": 1}', "line 1: 'route' is a text"),
         (b"".join(write_snapshot(EXPECTED))[:-1], "and should have"),
@@ -182,6 +182,35 @@ def test_a_bad_table_is_an_error_before_it_listens(
     assert printed.out == ""
     assert printed.err.startswith(f"onward broker: {file}: ")
     assert told in printed.err
+
+
+def test_a_table_that_is_too_long_is_an_error_before_its_routes_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "table"
+    file.write_bytes(b"".join(write_snapshot(EXPECTED)))
+    assert len(load_routes(file, 3)) == 3
+
+    def never(_: object) -> None:
+        raise AssertionError("a route was read")
+
+    monkeypatch.setattr("onward.protocol.broker.Snapshot.routes", never)
+    with pytest.raises(CommandError, match="it has 3 routes, and there is room for 2"):
+        load_routes(file, 2)
+
+
+async def test_it_expects_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_broker, "EXPECT_SLICE", 2)
+    stop = Stop()
+    with printed() as output:
+        serving = asyncio.create_task(
+            serve(stop, [ANY], BrokerOptions(), quiet=True, expected=EXPECTED)
+        )
+        uri = (await output.line()).removeprefix("listening ")
+        table = await ask_broker(uri, "routes", TIMEOUT)
+        stop.wish()
+        await serving
+    assert [row["expected"] for row in table] == [False, True, True, True]
 
 
 async def test_it_does_not_expect_more_than_it_has_room_for() -> None:

@@ -27,7 +27,7 @@ def test_it_says_what_is_missing(broker: str, capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     assert err == "onward resolve: no destination matches\n"
     lines = out.splitlines()
-    assert lines[1] == "0 of 2 destinations match: it would wait for one, or be rejected"
+    assert lines[1] == "0 of 2 destinations match: it would be rejected"
     assert lines[5].split()[1:] == ["store", "no", "zone=1,", "has", "region=eu"]
 
 
@@ -149,3 +149,29 @@ def test_who_gets_it(answer: dict[str, object], how: str, but: str, marks: str) 
     lines = show(found).splitlines()
     assert lines[:2] == [f"service=a  ({how})", f"2 of 2 destinations match{but}"]
     assert "".join(each[:2].strip() or " " for each in lines[4:]) == marks
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, ": it would wait for one, or be rejected"),
+        ({"wait": 0.0, "expected": False}, ": it would be rejected"),
+        ({"wait": 0.5, "expected": False}, ": it would wait 0.5 s for one"),
+        ({"wait": 60.0, "expected": True}, ", but one that is expected does: it would wait 60 s"),
+        ({"wait": 0.0, "expected": True}, ", but one that is expected does: it would be rejected"),
+    ],
+)
+def test_it_says_what_becomes_of_a_request_that_nobody_takes(
+    more: dict[str, object], told: str
+) -> None:
+    nobody = {
+        "query": "service=a",
+        "routing": "unicast",
+        "method": "",
+        "next": None,
+        "matching": [],
+        "others": [],
+        "matches": 0,
+        "routes": 2,
+    }
+    assert f"0 of 2 destinations match{told}" in show({**nobody, **more})

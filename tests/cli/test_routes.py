@@ -288,3 +288,12 @@ def test_a_table_of_none_is_loaded_as_one(tmp_path: Path) -> None:
     for name in ("table.jsonl", "table.onwx"):
         assert save_routes(tmp_path / name, []) == 0
         assert load_routes(tmp_path / name) == []
+
+
+def test_a_table_that_is_too_long_is_not_saved(
+    broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_routes, "MAX_TABLE", 10)
+    assert main(["routes", "--broker", broker, "--save", str(tmp_path / "t")]) == Status.FAILED
+    assert "has more than 10 bytes: make the file of its event log" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

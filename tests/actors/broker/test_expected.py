@@ -111,6 +111,25 @@ async def test_those_that_do_not_come_are_forgotten_and_counted(
         with pytest.raises(NoRoute):
             await w.node.request("32#zone=9", b"", timeout=99)
         assert w.loop.time() - began == pytest.approx(1.0, abs=0.01)
+        # The next time it is said how many those were, not how many in all.
+        w.broker.expect(map(expected, range(7, 10)))
+        await asyncio.sleep(11)
+        assert "3 destinations that were expected have not come" in caplog.text
+        assert w.broker.statistics().expected_forgotten == 8
+
+
+@in_memory
+async def test_who_is_expected_has_come_when_it_has_joined() -> None:
+    async with world() as w:
+        w.broker.expect([expected(1)])
+        expectations = w.broker.index.expectations
+        # About to come is not there: the table may still refuse it.
+        assert expectations.coming(UUID(int=1).bytes)
+        assert not expectations.coming(UUID(int=2).bytes)
+        assert w.broker.statistics().expected_joined == 0
+        await register(w, 1)
+        assert w.broker.statistics().expected_joined == 1
+        assert not expectations.coming(UUID(int=1).bytes)
 
 
 @in_memory
@@ -154,7 +173,12 @@ async def test_the_table_says_who_is_expected() -> None:
         assert rows[1]["since"] > 0
         # It has no say in anything else.
         assert len(w.broker.routes()) == 1
-        assert w.broker.resolve("service=a").matches == 0
+        found = w.broker.resolve("service=a")
+        assert (found.matches, found.expected, found.wait) == (0, True, BrokerOptions().max_wait)
+        found = w.broker.resolve("@no-route=reject service=a")
+        assert (found.expected, found.wait) == (True, 0.0)
+        found = w.broker.resolve("service=b")
+        assert (found.expected, found.wait) == (False, BrokerOptions().no_route_timeout)
 
 
 @in_memory
