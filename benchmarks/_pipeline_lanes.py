@@ -150,23 +150,20 @@ def _took(work: Callable[[], object]) -> Took:
     return Took(time.perf_counter() - began, _cores() - cores)
 
 
-_seen: dict[tuple[int, float], float] = {}
-"""What each process has had, by its id and start: it counts when it has ended, too."""
-
-
 def _cores() -> float:
     """Return the seconds of processors that this process and those below it have had.
 
-    One that begins and ends between two calls is not seen; Spark keeps its Python for long.
+    Those that have ended count with who waited for them: Spark's Python does for its workers, which
+    come and go within a lane.
     """
-    this = psutil.Process()
+    this, total = psutil.Process(), 0.0
     for process in (this, *this.children(recursive=True)):
         try:
             times = process.cpu_times()
-            _seen[process.pid, process.create_time()] = times.user + times.system
         except psutil.NoSuchProcess:
             continue
-    return sum(_seen.values())
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def noop(frame: DataFrame) -> None:

@@ -33,7 +33,9 @@ COMPARED: Final = 20_000
 
 
 class Nowhere:
-    """Takes blocks, and drops them."""
+    """Takes blocks, and drops them; what it tells of is nothing."""
+
+    pending = lost_hops = lost_flows = lost_events = 0
 
     def begin(self, header: bytes, first_seq: int) -> None: ...
 
@@ -44,6 +46,9 @@ class Nowhere:
 
     def trouble(self) -> str | None:
         return None
+
+    def statistics(self) -> Nowhere:
+        return self
 
 
 def encode(hops: int, runs: int) -> list[float]:

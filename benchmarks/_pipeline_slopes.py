@@ -47,9 +47,21 @@ def slopes(program: Path, rows: int, options: Sequence[str]) -> list[Slope]:
     points: dict[str, list[tuple[float, float]]] = {}
     for part in PARTS:
         command = [sys.executable, str(program), "--json", "--rows", str(int(rows * part))]
-        done = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True, check=True)
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, Any] = json.loads(_output([*command, *options]).splitlines()[-1])
         for name, lane in found["lanes"].items():
             seconds = statistics.median(each["cores"] for each in lane["warm"])
             points.setdefault(name, []).append((lane["rows"] / 1e6, seconds))
     return [fit(name, some) for name, some in points.items()]
+
+
+def _output(command: Sequence[str]) -> str:
+    """Return what a program prints; if this one is ended, end that too, and wait till it is."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            said, _ = process.communicate()
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return said

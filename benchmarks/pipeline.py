@@ -31,6 +31,7 @@ import importlib.metadata
 import json
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -45,7 +46,22 @@ if TYPE_CHECKING:
     from _pipeline_lanes import Lane
 
 NEEDED: Final = ("pyspark", "duckdb", "pyarrow", "pandas", "numpy", "pyroaring")
-QUICK_ROWS: Final = 20_000
+LANES: Final = (
+    "encode",
+    "ingest",
+    "scan",
+    "matrix",
+    "latency",
+    "hot keys",
+    "paths",
+    "index",
+    "replay",
+    "sink",
+)
+QUICK_ROWS: Final = 2000
+QUICK_LANES: Final = ("encode", "ingest", "scan", "hot keys")
+"""The way into the lake, and one report out of it. All of the lanes take a minute however few the
+rows are: Spark compiles for each anew."""
 
 
 def missing() -> str | None:
@@ -120,7 +136,20 @@ class Lanes:
             )
 
 
-def measure(report: Report, rows: int, runs: int, folder: Path, only: set[str]) -> Lanes:
+def chosen(text: str) -> tuple[str, ...]:
+    """Return the lanes that are named by how they begin, with commas between; all if none is.
+
+    Raises:
+        SystemExit: There is no such lane.
+    """
+    begins = [each.strip() for each in text.split(",") if each.strip()]
+    for each in begins:
+        if not any(lane.startswith(each) for lane in LANES):
+            sys.exit(f"no such lane: {each}; there are {', '.join(LANES)}")
+    return tuple(lane for lane in LANES if not begins or lane.startswith(tuple(begins)))
+
+
+def measure(report: Report, rows: int, runs: int, folder: Path, only: tuple[str, ...]) -> Lanes:
     """Make the data and run the lanes."""
     from _pipeline_data import make_flows, make_frames, make_logs, make_postings, make_tables
     from _pipeline_lanes import lanes_of
@@ -131,7 +160,7 @@ def measure(report: Report, rows: int, runs: int, folder: Path, only: set[str]) 
     lanes = Lanes(report, runs)
 
     def wanted(name: str) -> bool:
-        return not only or name.partition(",")[0] in only
+        return name.partition(",")[0] in only
 
     if wanted("encode"):
         each = encode(min(rows, 1_000_000), max(1, runs))
@@ -140,12 +169,8 @@ def measure(report: Report, rows: int, runs: int, folder: Path, only: set[str]) 
     began = time.perf_counter()
     data = make_logs(folder / "log", rows)
     make_flows(folder / "flows", rows)
-    make_postings(folder / "postings", rows // 4)
-    table, candidate = make_tables(folder / "tables")
-    asked = {
-        name: make_frames(folder / f"frames-{name}", rows // 5, many=name == "many")
-        for name in ("few", "many")
-    }
+    if wanted("index"):
+        make_postings(folder / "postings", rows // 4)
     report.figure("making the data", time.perf_counter() - began, "s")
     report.figure("a hop in the log, with its flows", data.size / data.hops, "bytes")
     began = time.perf_counter()
@@ -154,13 +179,19 @@ def measure(report: Report, rows: int, runs: int, folder: Path, only: set[str]) 
     threads = os.cpu_count() or 1
     try:
         for lane in lanes_of(spark, folder, threads, data.hops, rows):
-            # Others read the lake that it makes.
-            if lane.name == "ingest" or wanted(lane.name):
+            if wanted(lane.name):
                 lanes.run(lane)
+            elif lane.name == "ingest":
+                lane.spark()  # the others read the lake that it makes
         if wanted("index"):
             lanes.run(index_lane(spark, folder / "postings", rows // 4 * 4))
         if wanted("replay"):
-            for lane in replay_lanes(spark, folder, asked, (table, candidate), rows // 5):
+            tables = make_tables(folder / "tables")
+            asked = {
+                name: make_frames(folder / f"frames-{name}", rows // 5, many=name == "many")
+                for name in ("few", "many")
+            }
+            for lane in replay_lanes(spark, folder, asked, tables, rows // 5):
                 lanes.run(lane)
         if wanted("sink"):
             with sink_lane(spark, rows // 5) as lane:
@@ -186,16 +217,30 @@ def show_slopes(options: argparse.Namespace) -> int:
     return 0
 
 
+def end_in_order() -> None:
+    """Have SIGTERM end this as an exception does, so that what was made is removed."""
+
+    def end(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    parser.add_argument("--quick", action="store_true", help="only show that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="only show that it works: few rows and lanes"
+    )
     parser.add_argument("--rows", type=int, default=10_000_000, help="hops (default 10,000,000)")
     parser.add_argument("--runs", type=int, default=2, help="warm runs of each lane (default 2)")
-    parser.add_argument("--only", default="", help="these lanes, with commas between")
+    parser.add_argument("--only", default="", help="lanes that begin so, with commas between")
     parser.add_argument("--slopes", action="store_true", help="cost by rows, from three sizes")
     parser.add_argument("--folder", type=Path, help="where to make the data (default: temporary)")
     options = parser.parse_args()
+    only = QUICK_LANES if options.quick and not options.only else chosen(options.only)
+    end_in_order()
 
     report = Report("pipeline")
     reason = missing()
@@ -209,9 +254,7 @@ def main() -> int:
     runs = 0 if options.quick else options.runs
     folder = Path(tempfile.mkdtemp(prefix="onward-pipeline-", dir=options.folder))
     try:
-        lanes = measure(
-            report, rows, runs, folder, {each for each in options.only.split(",") if each}
-        )
+        lanes = measure(report, rows, runs, folder, only)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     versions = {name: importlib.metadata.version(name) for name in NEEDED}
