@@ -11,11 +11,12 @@ from ._files import LOCK_SECONDS
 from ._ingest import MAX_SEGMENTS, IngestSummary, ingest
 from ._lake import Dropped, Lake
 from ._parts import KEPT_COMMITS
-from ._state import KEPT_SKIPPED, SILENT_AFTER, BrokerState, LakeState, Skipped
+from ._state import KEPT_RANGES, KEPT_SKIPPED, SILENT_AFTER, BrokerState, LakeState, Skipped
 
 __all__ = [
     "FILE_BYTES",
     "KEPT_COMMITS",
+    "KEPT_RANGES",
     "KEPT_SKIPPED",
     "LOCK_SECONDS",
     "MAX_SEGMENTS",

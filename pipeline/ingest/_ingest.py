@@ -26,7 +26,7 @@ from ._acks import acknowledge
 from ._files import LOCK_SECONDS, locked
 from ._opening import Opened, check_apart, open_lake
 from ._parts import LakeFiles
-from ._plan import Batch, SegmentRow, plan
+from ._plan import Batch, SegmentRow, plan, unfolded
 from ._state import LakeState
 from ._tables import TableWriter, use_utc
 
@@ -250,7 +250,7 @@ class _Sink:
         looks = {path: look for path in paths if (look := _look_at(self._log / path)) is not None}
         if self._check:
             rows = self._checked(spark, rows)
-        batch = plan(rows, state, looks)
+        batch = plan(rows, unfolded(rows, state, self.files), looks)
         for row in batch.damaged:
             self._tell(f"skipped {row['path']}: {row['damaged']}")
         made = state.after(brokers=batch.brokers, segments=paths, now=self._clock())

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from pyarrow.dataset import dataset, field as field_of
+
 from .._errors import DuplicateBroker, SegmentDamaged
+from .._schema import LAKE_TABLES
+from ..source import arrow_schema, columns_of
+from ._parts import LakeFiles
 from ._state import BrokerState, LakeState, Skipped, add_range, microseconds
 
-__all__ = ["Batch", "SegmentRow", "plan"]
+__all__ = ["Batch", "SegmentRow", "plan", "unfolded"]
 
 SegmentRow = Mapping[str, Any]
 """A row of the source's table `segments`."""
@@ -86,7 +91,39 @@ def plan(
                 raise SegmentDamaged(row["path"], "some of its events are in the lake, others not")
         batch.rows.append(row)
         batch.brokers[name] = _with(broker, row)
+    batch.brokers = {name: broker.fold() for name, broker in batch.brokers.items()}
     return batch
+
+
+def unfolded(rows: Sequence[SegmentRow], state: LakeState, files: LakeFiles) -> LakeState:
+    """Return a state that knows all numbers of the brokers of which old segments come.
+
+    An old one is of an epoch that was folded: whether the lake has it, the table `segments` says.
+    """
+    old = {
+        row["broker"]
+        for row in rows
+        if row["broker"] in state.brokers and row["epoch"] <= state.brokers[row["broker"]].folded
+    }
+    if not old:
+        return state
+    brokers = {
+        name: broker.unfold(_ranges_of(name, files)) if name in old else broker
+        for name, broker in state.brokers.items()
+    }
+    return replace(state, brokers=brokers)
+
+
+def _ranges_of(broker: str, files: LakeFiles) -> Iterator[tuple[int, int, int]]:
+    """Yield epoch, first and last number of all segments of a broker that the lake has."""
+    schema = arrow_schema(columns_of(LAKE_TABLES["segments"]))
+    paths = [str(file) for part in files.parts("segments") for file in part.path.glob("*.parquet")]
+    table = dataset(paths, schema=schema, format="parquet").to_table(
+        columns=["epoch", "first_seq", "last_seq", "damaged"], filter=field_of("broker") == broker
+    )
+    for row in table.to_pylist():
+        if row["damaged"] is None and row["last_seq"] >= row["first_seq"]:
+            yield row["epoch"], row["first_seq"], row["last_seq"]
 
 
 def _name(row: SegmentRow) -> str:

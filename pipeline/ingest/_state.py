@@ -6,12 +6,13 @@ says is what there is; files of later batches are not read, and are removed befo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
 __all__ = [
+    "KEPT_RANGES",
     "KEPT_SKIPPED",
     "SILENT_AFTER",
     "BrokerState",
@@ -21,6 +22,10 @@ __all__ = [
     "add_range",
     "microseconds",
 ]
+
+KEPT_RANGES: Final = 1_000
+"""Ranges of one broker that the state has, the newest; older epochs are folded into a sum, and
+are looked up in the table `segments` if one of their segments comes."""
 
 KEPT_SKIPPED: Final = 1_000
 """Segments of one broker that were skipped and are looked at again, the newest."""
@@ -42,8 +47,12 @@ def microseconds(when: datetime) -> int:
 
 def add_range(ranges: Ranges, epoch: int, first: int, last: int) -> Ranges:
     """Return the ranges with one more, which overlaps none; neighbours become one."""
+    return _joined((*ranges, (epoch, first, last)))
+
+
+def _joined(ranges: Ranges) -> Ranges:
     made: list[tuple[int, int, int]] = []
-    for each in sorted((*ranges, (epoch, first, last))):
+    for each in sorted(ranges):
         if made and made[-1][0] == each[0] and made[-1][2] + 1 == each[1]:
             made[-1] = (each[0], made[-1][1], each[2])
         else:
@@ -84,6 +93,9 @@ class BrokerState:
         segments: How many segments.
         events: How many hops, flows and route events.
         skipped: Segments that could not be read, sorted.
+        folded: The last epoch that is not in `ranges` any more; -1 if all are.
+        folded_first: The first number of the first of those epochs.
+        folded_last: The last numbers of those epochs, added up.
     """
 
     log_id: str
@@ -93,6 +105,9 @@ class BrokerState:
     segments: int = 0
     events: int = 0
     skipped: tuple[Skipped, ...] = ()
+    folded: int = -1
+    folded_first: int = 0
+    folded_last: int = 0
 
     @property
     def last(self) -> tuple[int, int]:
@@ -107,16 +122,39 @@ class BrokerState:
         Nor are those at the end of an epoch of which nobody knows; of a segment that was skipped
         there, and does not say, one is known.
         """
-        known = sorted(
-            (*self.ranges, *((each.epoch, each.first, each.last) for each in self.skipped))
-        )
-        if not known:
-            return 0
+        first, ends = self._ends()
+        return self.folded_last + sum(ends.values()) - (first - 1) - self.events
+
+    def _ends(self) -> tuple[int, dict[int, int]]:
+        """The first number of all, and the last one of each epoch that is not folded, in order."""
+        skipped = ((each.epoch, each.first, each.last) for each in self.skipped)
+        known = sorted(each for each in (*self.ranges, *skipped) if each[0] > self.folded)
         ends: dict[int, int] = {}
         for epoch, _, last in known:
             ends[epoch] = max(last, ends.get(epoch, 0))
-        _, first, _ = known[0]
-        return sum(ends.values()) - (first - 1) - self.events
+        if self.folded >= 0:
+            return self.folded_first, ends
+        return (known[0][1] if known else 1), ends
+
+    def fold(self) -> BrokerState:
+        """Return the state with no more than `KEPT_RANGES`, but for those of its last epoch."""
+        if len(self.ranges) <= KEPT_RANGES:
+            return self
+        through = min(self.ranges[-KEPT_RANGES - 1][0], self.ranges[-1][0] - 1)
+        first, ends = self._ends()
+        return replace(
+            self,
+            ranges=tuple(each for each in self.ranges if each[0] > through),
+            folded=max(through, self.folded),
+            folded_first=first,
+            folded_last=self.folded_last
+            + sum(last for epoch, last in ends.items() if epoch <= through),
+        )
+
+    def unfold(self, ranges: Iterable[tuple[int, int, int]]) -> BrokerState:
+        """Return the state with all ranges, of which those are that it has folded."""
+        every: Ranges = (*(each for each in ranges if each[0] <= self.folded), *self.ranges)
+        return replace(self, ranges=_joined(every), folded=-1, folded_first=0, folded_last=0)
 
     def with_skipped(self, skipped: Skipped) -> BrokerState:
         """Return the state with one more segment that was skipped, or was so again."""
@@ -146,6 +184,7 @@ class BrokerState:
             "segments": self.segments,
             "events": self.events,
             "skipped": [list(astuple(each)) for each in self.skipped],
+            "folded": [self.folded, self.folded_first, self.folded_last],
         }
 
     @classmethod
@@ -159,6 +198,7 @@ class BrokerState:
             plain["segments"],
             plain["events"],
             tuple(Skipped(*each) for each in plain.get("skipped", ())),
+            *plain.get("folded", (-1, 0, 0)),
         )
 
 

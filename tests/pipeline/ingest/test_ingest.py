@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,30 @@ def test_with_nothing_logged_all_tables_are_there_and_empty(place: Place) -> Non
         assert place.rows(table, day=DAY) == []
     assert place.lake.days() == []
     assert not place.lake.is_closed(DAY)
+
+
+@pytest.mark.spark
+def test_following_adds_what_comes_until_the_query_is_stopped(place: Place) -> None:
+    one = write_log(place.log, segments=1)
+    written = [one]
+
+    def progress(text: str) -> None:
+        place.said.append(text)
+        if text == "batch 0: done":
+            after = one.segments[-1].last_seq + 1
+            written.append(write_log(place.log, segments=1, first_seq=after))
+        elif text == "batch 1: done":
+            # From the thread of the query, which must not wait for its own end.
+            (query,) = place.spark.streams.active
+            threading.Thread(target=query.stop).start()
+
+    summary = place.ingest(follow=True, interval=0.1, progress=progress)
+
+    assert (summary.batches, summary.segments) == (2, 2)
+    for table in TABLES:
+        assert place.rows(table) == decoded(table, *written)
+    assert place.spark.streams.active == []
+    assert place.ingest().batches == 0
 
 
 @pytest.mark.spark
@@ -410,9 +435,9 @@ def test_compaction_leaves_few_files_with_the_same_rows(place: Place) -> None:
 
     place.lake.drop(DAY)
     later = write_log(place.log, broker="b2", segments=1, first_seq=late.segments[-1].last_seq + 1)
-    summary = place.ingest()
+    added = place.ingest()
 
-    assert (summary.segments, summary.dropped, summary.late) == (1, len(later.keys), 0)
+    assert (added.segments, added.dropped, added.late) == (1, len(later.keys), 0)
     assert place.lake.state().dropped == {DAY: len(later.keys)}
     assert place.rows("hops") == decoded("hops", after)
     assert place.rows("hops", day=DAY) == place.rows("late") == []

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onward.pipeline._errors import DuplicateBroker, SegmentDamaged
-from onward.pipeline.ingest import KEPT_SKIPPED, BrokerState, LakeState
-from onward.pipeline.ingest._plan import plan
+from onward.pipeline.ingest import KEPT_SKIPPED, BrokerState, LakeState, _state
+from onward.pipeline.ingest._parts import LakeFiles
+from onward.pipeline.ingest._plan import plan, unfolded
 from onward.pipeline.ingest._state import add_range, microseconds
+from onward.pipeline.ingest._tables import TableWriter
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -191,6 +195,44 @@ def test_no_more_is_kept_of_what_was_skipped_than_the_limit() -> None:
     rows = [segment(epoch, 1, None) for epoch in range(1, KEPT_SKIPPED + 3)]
     kept = plan(rows, LakeState()).brokers["b1"].skipped
     assert (len(kept), kept[0].epoch) == (KEPT_SKIPPED, 3)
+
+
+def test_old_epochs_are_folded_and_known_again_when_one_of_them_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_state, "KEPT_RANGES", 3)
+    rows = [
+        # Of the first there was more before, of the second there will be, in the third is a hole.
+        segment(1, 5, 10),
+        segment(2, 1, 10),
+        segment(3, 1, 4),
+        segment(3, 8, 9),
+        segment(4, 1, None),
+        *(segment(epoch, 1, 10) for epoch in range(5, 9)),
+    ]
+    state = LakeState(brokers=plan(rows, LakeState()).brokers)
+    broker = state.brokers["b1"]
+    assert broker.ranges == ((6, 1, 10), (7, 1, 10), (8, 1, 10))
+    assert (broker.folded, broker.folded_first, broker.folded_last) == (5, 5, 10 + 10 + 9 + 1 + 10)
+    assert broker.missing == 3 + 1
+    assert BrokerState.of(broker.plain()) == broker
+    files = LakeFiles(tmp_path)
+    files.commit(replace(state, batch=0))
+    told: Any = None
+    TableWriter(told, files, tmp_path, 0, told).write_small("segments", rows)
+
+    late = [segment(2, 11, 20), segment(3, 5, 7), segment(4, 1, 5)]
+    again = plan([*rows[:4], *late], unfolded([*rows[:4], *late], state, files))
+
+    assert again.duplicates == 4
+    assert [row["epoch"] for row in again.rows] == [2, 3, 4]
+    after = again.brokers["b1"]
+    assert (after.folded, after.folded_last, after.missing) == (5, 10 + 20 + 9 + 5 + 10, 0)
+    assert after.ranges == broker.ranges
+    assert unfolded([segment(6, 1, 10)], state, files) is state
+    # What is of the last epoch is not folded, however many holes it has.
+    holes = plan([segment(9, at, at) for at in range(1, 20, 2)], LakeState()).brokers["b1"]
+    assert (len(holes.ranges), holes.missing) == (10, 9)
 
 
 def test_late_events_are_added_up_by_day() -> None:
