@@ -104,7 +104,9 @@ def _numbers(segments: DataFrame) -> DataFrame:
         sf.when(is_first_run, sf.col("first_seq") - 1).otherwise(0),
     )
     none = sf.lit(0).cast("bigint")
-    placed = segments.select(
+    # Of a segment that is damaged, and was skipped, the numbers lie between its neighbours; it may
+    # be there a second time, as it was when it had been put right.
+    placed = segments.filter(sf.col("last_seq").isNotNull()).select(
         "broker",
         "started",
         sf.coalesce("ended", "started").alias("ended"),

@@ -18,7 +18,12 @@ def segment(
     """Return a segment of ten seconds."""
     began, ended = (time_of(START + int(each * SECOND)) for each in (at, at + 10))
     path = f"{log}/{epoch}-{first}"
-    return (log, epoch, first, last, "00", path, 1, 1.0, began, ended, events, 0, 0, 1)
+    return (log, epoch, first, last, "00", path, 1, 1.0, began, ended, events, 0, 0, 1, None)
+
+
+def damaged(first: int, *, epoch: int) -> Row:
+    """Return a segment that was skipped: nothing is known but its name."""
+    return ("b", epoch, first, None, None, "b/x", *[None] * 7, 1, "the check of the header")
 
 
 def complete(log: str, missing: int) -> Row:
@@ -66,6 +71,15 @@ def test_numbers_are_missing_in_a_segment_between_two_and_before_a_later_run(
     assert holes(spark, segments) == [("b", 3 + 5 + 2, 0, [])]
     assert holes(spark, segments, between=(0, 5)) == [("b", 3, 0, [])]
     assert holes(spark, segments, between=(21, 99)) == []
+
+
+def test_a_segment_that_was_skipped_lies_between_its_neighbours_until_it_is_there(
+    spark: SparkSession,
+) -> None:
+    around = [segment(0, 1, 3, 3), segment(5, 1, 3, 3, epoch=2), segment(20, 7, 9, 3, epoch=2)]
+    skipped = [*around, damaged(4, epoch=2)]
+    assert holes(spark, skipped) == [("b", 3, 0, [])]
+    assert holes(spark, [*skipped, segment(10, 4, 6, 3, epoch=2)]) == []
 
 
 def test_what_nobody_can_place_counts_at_any_time(spark: SparkSession) -> None:
