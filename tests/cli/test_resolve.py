@@ -164,7 +164,7 @@ def test_who_gets_it(answer: dict[str, object], how: str, but: str, marks: str) 
 def test_it_says_what_becomes_of_a_request_that_nobody_takes(
     more: dict[str, object], told: str
 ) -> None:
-    nobody = {
+    nobody: dict[str, object] = {
         "query": "service=a",
         "routing": "unicast",
         "method": "",

@@ -190,7 +190,7 @@ def test_a_tag_may_push_out_the_bitmap_of_another_of_its_query() -> None:
 def test_bitmaps_that_were_read_are_kept_up_to_a_limit_of_bytes() -> None:
     rows = [route(n, "s", ("user", f"u{n % 4}")) for n in range(1, 400)]
     data = written(rows)
-    users = {value: len(bitmap) for (key, value), _, bitmap in Snapshot(data).tags() if value}
+    users = {value: len(bitmap) for (_, value), _, bitmap in Snapshot(data).tags() if value}
     limit = users["u0"] + users["u1"]
     snapshot = Snapshot(data, max_bitmap_bytes=limit)
     for user in ("u0", "u1", "u2", "u3", "u0"):
