@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from .._errors import LakeBusy, NotALake
+from .._errors import LakeBusy, LakeError, NotALake
 
 __all__ = ["LOCK_SECONDS", "locked", "read_json", "sync_folders", "write_json"]
 
@@ -89,10 +89,18 @@ def locked(path: Path, *, wait: float = 0.0) -> Generator[None]:
 
     Raises:
         LakeBusy: Another process holds it.
+        LakeError: The file cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + wait
-    with path.open("w") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("w")
+    except OSError as error:
+        raise LakeError(
+            f"{path.parent} cannot be written: {error.strerror}. Name a directory that this user "
+            "may write, on a disk that is there"
+        ) from None
+    with opened as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,6 +17,7 @@ from onward.pipeline._errors import (
     CheckpointRefused,
     DayOpen,
     LakeBusy,
+    LakeError,
     NewerLake,
     NoCommit,
     NotALake,
@@ -215,6 +216,12 @@ def test_a_lock_holds_between_processes_and_ends_with_them(tmp_path: Path) -> No
             pass
         other.kill()
     with locked(lock, wait=10.0):
+        pass
+
+
+def test_a_lake_that_cannot_be_written_is_told() -> None:
+    said = r"/proc/none cannot be written: .* may write"
+    with pytest.raises(LakeError, match=said), locked(Path("/proc/none/lock")):
         pass
 
 
