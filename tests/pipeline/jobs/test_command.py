@@ -136,8 +136,8 @@ def test_a_table_is_built_and_held_against_the_log(
     assert "as the log says" in capsys.readouterr().out
     same = ("--table", str(snapshot), "--candidate", str(snapshot), "--max-moved", "0")
     any_table = ("--max-unknown", "1", "--max-stale", "1")
-    words = ["pipeline", "replay", "--lake", str(lake), "--day", DAY, *same, "--quiet"]
-    status = main([*words, *any_table])
+    asked = ["pipeline", "replay", "--lake", str(lake), "--day", DAY, *same, "--quiet"]
+    status = main([*asked, *any_table])
     printed = capsys.readouterr()
     assert status == Status.OK, printed.err
     assert "frames: 0 move (0.0%), 0 lose their route, 0 gain one" in printed.out
