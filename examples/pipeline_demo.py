@@ -18,6 +18,7 @@ import os
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from pathlib import Path
 from demo_parts.processes import ONWARD, Child, child, printed
 from demo_parts.stage import DemoFailed, check, heading, say
 from pipeline_parts import lake, nodes, shops
+from pipeline_parts.lake import Seen
 from pipeline_parts.pace import Tally
 
 from onward.pipeline import JavaMissing, find_java
@@ -52,29 +54,33 @@ async def broker(stack: AsyncExitStack, name: str, log: Path) -> tuple[Child, st
     return started, f"rsocket+tcp://{await started.listening('rsocket+tcp')}"
 
 
-async def traffic(folder: Path) -> Tally:
+async def traffic(folder: Path) -> Seen:
     """Run brokers and nodes, and leave their logs and the table of one broker behind."""
-    log, tally = folder / "log", Tally()
+    log, tallies = folder / "log", {name: Tally() for name in ("eu", "us", "near")}
     heading("Traffic: two brokers, three shops, four nodes, with event logs")
     async with AsyncExitStack() as stack:
         eu, at_eu = await broker(stack, "eu", log)
         us, at_us = await broker(stack, "us", log)
         async with AsyncExitStack() as clients:
-            asking = ("web", "mobile", "kiosk")
+            asking = lake.ASKING
             europe = await shops.open_town(clients, at_eu, ("berlin", "lyon"), asking, seed=1)
             america = await shops.open_town(clients, at_us, ("quito",), asking, seed=2)
             say("all", "are there; now they talk, and Lyon is killed in the middle of it")
             await asyncio.gather(
-                shops.busy(clients, europe, tally, seed=3),
-                shops.busy(clients, america, tally, seed=4),
-                nodes.busy(clients, log, tally),
+                shops.busy(clients, europe, tallies["eu"], seed=3),
+                shops.busy(clients, america, tallies["us"], seed=4),
+                nodes.busy(clients, log, tallies["near"]),
             )
             await printed("routes", "--broker", at_eu, "--save", str(folder / "table.jsonl"))
+            # All shops are still there, and go only after this.
+            saved = datetime.now(UTC)
         await eu.stop()
         await us.stop()
-    ended = ", ".join(f"{number:,} {what}" for what, number in tally.ended.most_common())
-    say("all", f"{tally.sent:,} requests and messages; who asked saw: {ended}")
-    return tally
+    every = sum((tally.ended for tally in tallies.values()), Counter[str]())
+    sent = sum(tally.sent for tally in tallies.values())
+    ended = ", ".join(f"{number:,} {what}" for what, number in every.most_common())
+    say("all", f"{sent:,} requests and messages; who asked saw: {ended}")
+    return Seen(tallies, saved)
 
 
 async def until_a_day_has_room() -> None:
@@ -85,7 +91,7 @@ async def until_a_day_has_room() -> None:
         await asyncio.sleep(left.seconds + 1)
 
 
-async def main(folder: Path) -> None:
+async def main(folder: Path) -> Seen:
     # A signal ends the demo like a failure, so that no process is left behind.
     task = asyncio.current_task()
     assert task is not None
@@ -93,7 +99,7 @@ async def main(folder: Path) -> None:
     await until_a_day_has_room()
     try:
         async with asyncio.timeout(TRAFFIC):
-            await traffic(folder)
+            return await traffic(folder)
     except TimeoutError:
         raise DemoFailed(f"the traffic did not end in {TRAFFIC:g} s") from None
 
@@ -139,11 +145,11 @@ def run(folder: Path) -> int:
         find_java()
         begin_anew(folder)
         day = datetime.now(UTC).date()
-        asyncio.run(main(folder))
+        seen = asyncio.run(main(folder))
         if datetime.now(UTC).date() != day:
             day = datetime.now(UTC).date()
         with stderr_in(folder / "spark.log"):
-            lake.run(folder, day)
+            lake.run(folder, day, seen)
     except (DemoFailed, JavaMissing, OnwardError, OSError) as error:
         print(f"pipeline: FAILED: {error}", flush=True)
         return 1

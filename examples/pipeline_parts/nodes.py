@@ -48,6 +48,7 @@ async def busy(stack: AsyncExitStack, log: Path, tally: Tally) -> None:
             requests = [near.request(straight, b"hello", timeout=TIMEOUT) for _ in range(10)]
             if number % 10 == 0:
                 requests.append(near.request(circle, b"round", timeout=TIMEOUT))
+                tally.circles += 1
             if number < LOST_AT:
                 requests.append(near.request(f"1#{to_lost} => echo", b"there?", timeout=TIMEOUT))
             if number == LOST_AT:

@@ -12,6 +12,9 @@ from onward.protocol import OnwardError
 TICKS = 180
 """Steps of the traffic."""
 
+ANSWERED = "answered"
+"""How a request ends well."""
+
 TICK = 0.1
 """Seconds from one step to the next; where the machine is busy they take longer."""
 
@@ -26,11 +29,23 @@ async def ticks() -> AsyncGenerator[int]:
 
 
 class Tally:
-    """Counts requests by how they ended, as who asked has seen it."""
+    """Counts requests by how they ended, as who asked has seen it.
+
+    Attributes:
+        sent: How many.
+        ended: How many ended in which way.
+        circles: How many messages were sent in a circle.
+    """
 
     def __init__(self) -> None:
         self.sent = 0
         self.ended: Counter[str] = Counter()
+        self.circles = 0
+
+    @property
+    def answered(self) -> int:
+        """How many ended well."""
+        return self.ended[ANSWERED]
 
     async def of(self, request: Coroutine[Any, Any, object]) -> None:
         """Make a request; an error is one of the ends that there are."""
@@ -40,4 +55,4 @@ class Tally:
         except OnwardError as error:
             self.ended[type(error).__name__] += 1
         else:
-            self.ended["answered"] += 1
+            self.ended[ANSWERED] += 1
