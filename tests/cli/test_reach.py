@@ -96,7 +96,13 @@ def test_a_peer_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 async def served(**given: object) -> AsyncGenerator[str]:
     from argparse import Namespace
 
-    common = {"certificate": None, "key": None, "authority": None, "trace": False, "event_log": None}
+    common = {
+        "certificate": None,
+        "key": None,
+        "authority": None,
+        "trace": False,
+        "event_log": None,
+    }
     arguments = Namespace(
         **{
             **common,
