@@ -432,7 +432,11 @@ class Recorder:
         tags: TagList = (),
         reason: str = "",
     ) -> None:
-        """Record that something has happened, as of now."""
+        """Record that something has happened, as of now.
+
+        A destination that nobody ever asks has a name and an id all the same: the event alone
+        would not say them to who reads what a segment lists.
+        """
         self._seq += 1
         at = self._clock() // 1000
         try:
@@ -440,6 +444,8 @@ class Recorder:
             if size > MAX_EVENT:
                 reason, tags, size = f"{reason} ({size} bytes of tags are left out)", (), 0
             node, reason, tags = clip_name(node), clean(reason, MAX_REASON), clean_tags(tags)
+            self.route(route_id)
+            self.name(node)
         except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
             self._total[_EVENTS] += 1
             self._drop(1, BROKEN)

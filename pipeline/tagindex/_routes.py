@@ -146,10 +146,11 @@ def routes_of_events(
     ids = routes.groupBy("route_id").agg(sf.min("uuid").alias("route"))
     names = nodes.groupBy("node").agg(sf.min("name").alias("service"))
     return (
-        there.join(ids, "route_id")
+        # By the left, as each carries its id among its tags, whatever the lake lists.
+        there.join(ids, "route_id", "left")
         .join(names, "node", "left")
         .select(
-            "route",
+            sf.coalesce("route", sf.element_at("tags", sf.lit("route"))).alias("route"),
             sf.coalesce("service", sf.element_at("tags", sf.lit("service"))).alias("service"),
             sf.expr(_ALL_TAGS).alias("tags"),
             sf.lit(None).cast("string").alias("broker"),

@@ -48,6 +48,13 @@ def test_hops_come_back_in_order_whatever_fills_a_block(count: int) -> None:
     assert {(hop.origin, hop.dest) for hop in hops} <= {("a", "b")}
 
 
+def test_a_destination_that_nobody_asks_has_a_name_and_an_id() -> None:
+    made = recording()
+    made.recorder.event(EventName.UP, bytes(range(16)), "idle")
+    (segment,) = made.read()
+    assert (segment.names, segment.routes) == (("idle",), (bytes(range(16)),))
+
+
 def test_a_hop_has_its_time_and_its_weight() -> None:
     made = recording(sample_rate=0.25)
     made.seconds = 1234.5

@@ -235,6 +235,16 @@ def test_a_log_says_who_was_there(spark: SparkSession) -> None:
     assert at(None) == {three: "us", five: "eu"}
 
 
+def test_a_destination_that_the_lake_does_not_list_is_known_by_its_tags(
+    spark: SparkSession,
+) -> None:
+    log = Log()
+    nobody = spark.createDataFrame([], LAKE_TABLES["dim_route"])
+    events, nodes = log.table(spark, "route_events"), log.table(spark, "dim_node")
+    rows = routes_of_events(events, nodes, nobody).collect()
+    assert {row["route"] for row in rows} == {format_id(rid(3)), format_id(rid(5))}
+
+
 def test_a_snapshot_of_what_the_log_says_has_no_differences(
     spark: SparkSession, tmp_path: Path
 ) -> None:
