@@ -403,7 +403,8 @@ async def test_a_flow_says_who_asked_whom_for_what() -> None:
     assert (hop.origin, hop.dest) == ("front", "a")
     assert hop.asked is not None
     assert asked_text(hop.asked) == "service=a colour=b"
-    assert hop.raw.route == 1
+    # The second route of the segment: who asked had come first, and is one too.
+    assert hop.raw.route == 2
     assert log.flows() == {
         Flowed(RESPONSE, Outcome.RECEIVED, "front", "", hop.asked): 1,
         Flowed(RESPONSE, Outcome.FORWARD, "front", "a", hop.asked, routed=True): 1,
