@@ -34,6 +34,12 @@ _DIMENSIONS: Final = {
 OPEN_WRITERS: Final = "16"
 """Files that a task has open at once: with more hours than that in a batch, rows are sorted."""
 
+_PLAIN: Final = {
+    f"parquet.enable.dictionary#{column}": "false"
+    for column in ("seq", "ts", "trace_id", "shard_hash", "latency_us")
+}
+"""Columns whose values hardly ever come twice: a dictionary of them is made and thrown away."""
+
 
 def use_utc(spark: SparkSession) -> None:
     """Have a session, the batch's own, write days and hours of UTC, and not sort for that."""
@@ -127,6 +133,7 @@ class TableWriter:
             frame.write.mode("overwrite")
             .option("partitionOverwriteMode", "dynamic")
             .option("compression", "zstd")
+            .options(**_PLAIN)
             .partitionBy(*PARTITIONS[table])
             .parquet(str(self._files.path / table))
         )
