@@ -8,30 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._page import (
+from ._page import Broker, Page, Totals
+from ._page_audit import Audit, AuditRow, Hole
+from ._page_requests import Burn, Demand, DemandRow, Latency, Line, Matrix
+from ._page_routes import (
     Anomalies,
     AnomalyRow,
-    Audit,
-    AuditRow,
-    Broker,
-    Burn,
     Churn,
     ChurnRow,
-    Demand,
-    DemandRow,
-    Hole,
     HotKey,
-    Latency,
-    Line,
-    Matrix,
-    Page,
     PathRow,
     Replay,
     ReplayRoute,
     ReplayRow,
     Shard,
     Shards,
-    Totals,
 )
 from ._render import render
 from ._text import utc

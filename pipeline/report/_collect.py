@@ -16,7 +16,10 @@ from pyspark.sql import DataFrame, functions as sf
 from ...protocol.eventlog import Kind, Outcome
 from ._collect_more import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
 from ._names import Names
-from ._page import Audit, AuditRow, Broker, Hole, Latency, Line, Matrix, Page, Replay, Totals
+from ._page import Broker, Page, Totals
+from ._page_audit import Audit, AuditRow, Hole
+from ._page_requests import Latency, Line, Matrix
+from ._page_routes import Replay
 from ._text import utc
 
 __all__ = [

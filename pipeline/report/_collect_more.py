@@ -9,14 +9,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, functions as sf
 
 from ._names import Names
-from ._page import (
+from ._page_requests import Burn, Demand, DemandRow
+from ._page_routes import (
     Anomalies,
     AnomalyRow,
-    Burn,
     Churn,
     ChurnRow,
-    Demand,
-    DemandRow,
     HotKey,
     PathRow,
     Replay,

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ._text import amount, html
 
-__all__ = ["Cell", "more", "none", "note", "plot", "table", "tile", "way"]
-
-Cell = str
-"""HTML of one cell, made by `text`, `number` or `way`."""
+__all__ = ["more", "none", "note", "plot", "table", "tile", "way"]
 
 
 def table(

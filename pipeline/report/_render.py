@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ._page import Audit, Page
+from ._page import Page
+from ._page_audit import Audit
 from ._parts import tile
 from ._script import SCRIPT
 from ._sections import sections_of
@@ -92,6 +93,8 @@ def _verdict(audit: Audit | None) -> str:
         return ""
     if audit.empty:
         return '<span class="verdict note">Audit: nothing was recorded</span>'
+    if audit.balanced and audit.whole:
+        return "<span class=verdict>Audit: it all adds up</span>"
     wrong = _said(
         (audit.unrecorded, "not recorded"),
         (audit.absent, "missing from the lake"),
@@ -99,11 +102,8 @@ def _verdict(audit: Audit | None) -> str:
         (audit.duplicated, "counted twice"),
     )
     in_hand = _said((audit.open, "in hand, or lost, at the end of what there is"))
-    if wrong:
-        return f'<span class="verdict bad">Audit: {" and ".join([*wrong, *in_hand])}</span>'
-    if in_hand:
-        return f'<span class="verdict note">Audit: {in_hand[0]}</span>'
-    return "<span class=verdict>Audit: it all adds up</span>"
+    kind = "bad" if wrong else "note"
+    return f'<span class="verdict {kind}">Audit: {" and ".join([*wrong, *in_hand])}</span>'
 
 
 def _said(*figures: tuple[int, str]) -> list[str]:

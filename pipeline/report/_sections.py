@@ -7,19 +7,21 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from ._figures import (
-    Figure,
+from ._page import Page
+from ._page_audit import Audit
+from ._page_requests import Burn, Demand, Latency, Matrix
+from ._page_routes import Anomalies, Churn, Replay, Shards
+from ._parts import more, none, note, plot, table, way
+from ._plots import Figure
+from ._plots_requests import (
+    MAX_BURNS,
     burn_figure,
-    churn_figure,
     demand_figure,
     lines_figure,
     matrix_figure,
     ranges_figure,
-    replay_figure,
-    shards_figure,
 )
-from ._page import Anomalies, Audit, Burn, Churn, Demand, Latency, Matrix, Page, Replay, Shards
-from ._parts import more, none, note, plot, table, way
+from ._plots_routes import churn_figure, replay_figure, shards_figure
 from ._text import amount, clock, duration, html, share, short
 
 __all__ = ["Section", "sections_of"]
@@ -124,7 +126,7 @@ def _burns(burns: tuple[Burn, ...]) -> Section:
     ]
     headings = ("Objective", "Requests", "Missed it", "Met it", "Worst hour, \u00d7 budget")
     body += table(headings, rows, range(1, 5))
-    drawn = burns[:5]
+    drawn = burns[:MAX_BURNS]
     body += plot("burn") + more(len(burns) - len(drawn), "objectives in the table only")
     return Section("slo", title, body, {"burn": burn_figure(drawn)})
 

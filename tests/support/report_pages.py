@@ -56,7 +56,7 @@ def busy_day(seed: int = 1, *, named: str = "") -> Page:
             Broker(f"{name}{named}", MIDNIGHT + timedelta(days=1), 1440, 2_345_678 * place, 0)
             for place, name in enumerate(("eu-1", "eu-2", "us-1"), start=1)
         ),
-        totals=Totals(4_812_331, 4_795_310, 12_403, 1_201, 3_220, 197, 3_212_000_111, 48_000),
+        totals=Totals(4_812_331, 4_795_310, 12_403, 1_201, 3_220, 197, 3_212_000_111),
         closed=True,
         audit=Audit(
             (

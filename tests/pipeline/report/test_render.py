@@ -140,7 +140,7 @@ def test_the_head_says_the_day_the_verdict_and_the_figures() -> None:
     [
         (3, 0, "Audit: 3 missing"),
         (0, 1200, "Audit: 1\u202f200 counted twice"),
-        (-1, 1, "Audit: -1 missing and 1 counted twice"),
+        (3, 1, "Audit: 3 missing and 1 counted twice"),
     ],
 )
 def test_an_audit_that_does_not_add_up_is_the_first_thing_said(

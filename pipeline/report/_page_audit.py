@@ -1,0 +1,88 @@
+"""What the page says of what may be believed: whether all adds up, and what the logs lack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Audit", "AuditRow", "Hole"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One broker, or one link, over the day; the columns of the report `audit`.
+
+    Attributes:
+        src: The broker, or the sending node.
+        dst: The link; empty for a broker.
+        sent: What was read from requesters, or put on the link; `None` if that end keeps no log.
+        received: What was handed on, or came over the link; `None` if that end keeps no log.
+    """
+
+    src: str
+    dst: str
+    sent: int | None
+    received: int | None
+    delivered: int
+    dropped: int
+    unroutable: int
+    missing: int
+    duplicated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """What one log lacks.
+
+    Attributes:
+        log: The log's name.
+        absent: How many of its numbers are not in the lake.
+        unrecorded: How many events it says it could not take.
+        reasons: Why, some of them.
+    """
+
+    log: str
+    absent: int
+    unrecorded: int
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Whether all that came has gone somewhere.
+
+    Attributes:
+        rows: The brokers and links, those out of balance first.
+        more: How many rows are not shown; they are in balance, unless `missing` says otherwise.
+        missing: What is unaccounted for, over all rows.
+        duplicated: What ended more than once, over all rows.
+        open: How much of `missing` is of runs that go on, so that it may be in hand.
+        holes: The logs that lack something, those that lack most first.
+        more_holes: How many of them are not shown.
+        absent: Numbers that are not in the lake, over all logs.
+        unrecorded: Events that could not be recorded, over all logs.
+    """
+
+    rows: tuple[AuditRow, ...]
+    more: int
+    missing: int
+    duplicated: int
+    open: int = 0
+    holes: tuple[Hole, ...] = ()
+    more_holes: int = 0
+    absent: int = 0
+    unrecorded: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """Whether nothing is missing and nothing ended twice."""
+        return not (self.missing or self.duplicated)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no log lacks anything; if one does, a balance says nothing."""
+        return not (self.absent or self.unrecorded)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to audit."""
+        return not self.rows and self.whole

@@ -1,0 +1,70 @@
+"""What the plots have in common: how a figure is made, its axes, and labels that fit.
+
+A figure is what Plotly takes: plain dictionaries. Colours are names such as `$accent`; the page's
+script puts in those of the scheme that the reader has chosen, light or dark. Sizes are pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from ._text import plain, short
+
+__all__ = [
+    "ROW",
+    "Figure",
+    "axis_of_bars",
+    "axis_of_times",
+    "figure_of",
+    "height_of_bars",
+    "time_text",
+]
+
+Figure: TypeAlias = dict[str, Any]
+"""`data` and `layout` of Plotly."""
+
+ROW: Final = 30
+"""The height of a row of bars."""
+
+_SHORTEST: Final = timedelta(minutes=10)
+
+
+def figure_of(data: list[Mapping[str, Any]], height: int, **layout: Any) -> Figure:
+    """Return a figure of a height."""
+    return {"data": data, "layout": {"height": height, **layout}}
+
+
+def time_text(moment: datetime) -> str:
+    """Return a time as Plotly takes it."""
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def axis_of_times(moments: Sequence[datetime]) -> dict[str, Any]:
+    """Return an axis of times, of at least ten minutes: in less there is nothing to be seen."""
+    axis: dict[str, Any] = {"type": "date", "showgrid": False, "tickformat": "%H:%M"}
+    if moments:
+        first, last = min(moments), max(moments)
+        if last - first < _SHORTEST:
+            missing = (_SHORTEST - (last - first)) / 2
+            axis["range"] = [time_text(first - missing), time_text(last + missing)]
+    return axis
+
+
+def axis_of_bars(labels: Sequence[str]) -> dict[str, Any]:
+    """Return the axis of horizontal bars, the first on top. Labels may be alike when cut short."""
+    places = list(range(len(labels)))
+    return {
+        "tickmode": "array",
+        "tickvals": places,
+        "ticktext": [plain(short(label)) for label in labels],
+        "autorange": "reversed",
+        "showgrid": False,
+        "automargin": True,
+    }
+
+
+def height_of_bars(rows: int) -> int:
+    """Return how high a plot of so many horizontal bars is."""
+    return 70 + ROW * max(rows, 2)

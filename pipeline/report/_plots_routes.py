@@ -1,0 +1,149 @@
+"""The plots of routes: how even they are, who came and went, what a change would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ._page_routes import Churn, Replay, Shards
+from ._plots import ROW, Figure, axis_of_bars, figure_of, height_of_bars, time_text
+from ._text import amount, compact, plain, share
+
+__all__ = ["churn_figure", "replay_figure", "shards_figure"]
+
+
+def shards_figure(shards: Shards) -> Figure:
+    """Return the load of each route; one line marks what each would have if all were even."""
+    rows = shards.shards
+    even = _even(shards)
+    return figure_of(
+        [
+            {
+                "type": "bar",
+                "orientation": "h",
+                "x": [100 * row.share for row in rows],
+                "y": list(range(len(rows))),
+                "marker": {
+                    "color": [
+                        "$bad" if row.share > 1.5 * fair else "$accent"
+                        for row, fair in zip(rows, even, strict=True)
+                    ]
+                },
+                "customdata": [
+                    f"{plain(row.tagset)}<br>{plain(row.route)}<br><b>{amount(row.frames)}</b> "
+                    f"frames, {share(row.share, 1)} of them; an even part is {share(fair, 1)}"
+                    for row, fair in zip(rows, even, strict=True)
+                ],
+                "text": [f" {compact(row.frames)}" for row in rows],
+                "textposition": "auto",
+                "hovertemplate": "%{customdata}<extra></extra>",
+            },
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "x": [100 * fair for fair in even],
+                "y": list(range(len(rows))),
+                "marker": {
+                    "symbol": "line-ns-open",
+                    "size": 18,
+                    "color": "$ink",
+                    "line": {"width": 2},
+                },
+                "hoverinfo": "skip",
+            },
+        ],
+        height_of_bars(len(rows)),
+        bargap=0.35,
+        xaxis={"title": {"text": "% of its tag set"}, "rangemode": "tozero"},
+        yaxis=axis_of_bars([row.route for row in rows]),
+    )
+
+
+def _even(shards: Shards) -> list[float]:
+    routes: dict[str, int] = {}
+    for row in shards.shards:
+        routes[row.tagset] = routes.get(row.tagset, 0) + 1
+    return [1 / routes[row.tagset] for row in shards.shards]
+
+
+def churn_figure(churn: Churn) -> Figure:
+    """Return bars for each hour: up for who came, down for who went."""
+    hours = [time_text(each) for each in churn.hours]
+
+    def bars(name: str, values: Sequence[int], colour: str, sign: int) -> Mapping[str, Any]:
+        return {
+            "type": "bar",
+            "name": name,
+            "x": hours,
+            "y": [sign * value for value in values],
+            "width": 3_000_000,  # 50 minutes, in milliseconds
+            "marker": {"color": colour},
+            "customdata": [amount(value) for value in values],
+            "hovertemplate": f"<b>%{{customdata}}</b> {name}<extra></extra>",
+        }
+
+    return figure_of(
+        [
+            bars("came", churn.ups, "$accent", 1),
+            bars("went", churn.downs, "$soft", -1),
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "soon back (flaps)",
+                "x": [hour for hour, flaps in zip(hours, churn.flaps, strict=True) if flaps],
+                "y": [flaps for flaps in churn.flaps if flaps],
+                "marker": {"color": "$bad", "size": 10, "symbol": "diamond"},
+                "hovertemplate": "<b>%{y}</b> soon back<extra></extra>",
+            },
+        ],
+        260,
+        barmode="relative",
+        hovermode="x unified",
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.15, "x": 0},
+        xaxis={"type": "date", "showgrid": False, "range": _whole_day(churn.hours)},
+        yaxis={"title": {"text": "destinations"}},
+    )
+
+
+def _whole_day(moments: Sequence[datetime]) -> list[str]:
+    if not moments:
+        return []
+    day = moments[0].strftime("%Y-%m-%d")
+    return [f"{day} 00:00:00", f"{day} 23:59:59"]
+
+
+def replay_figure(replay: Replay) -> Figure:
+    """Return two bars for each route: what it has now, and what it would have."""
+    rows = replay.routes
+    labels = [row.route for row in rows]
+
+    def bars(name: str, values: Sequence[int], colour: str) -> Mapping[str, Any]:
+        return {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": list(values),
+            "y": list(range(len(rows))),
+            "marker": {"color": colour},
+            "customdata": [
+                f"{plain(label)}<br>{name}: <b>{amount(value)}</b> frames"
+                for label, value in zip(labels, values, strict=True)
+            ],
+            "hovertemplate": "%{customdata}<extra></extra>",
+        }
+
+    return figure_of(
+        [
+            bars("now", [row.frames_old for row in rows], "$soft"),
+            bars("after the change", [row.frames_new for row in rows], "$accent"),
+        ],
+        height_of_bars(len(rows)) + ROW * len(rows) // 2 + 20,
+        barmode="group",
+        bargap=0.3,
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        xaxis={"title": {"text": "frames"}, "rangemode": "tozero"},
+        yaxis=axis_of_bars(labels),
+    )
