@@ -10,11 +10,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from random import Random
 
 from onward.protocol.eventlog import EventName, Flag, Kind, Outcome, name_id, route_key
+from tests.support.traffic_facts import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    START,
+    WINDOW,
+    Life,
+    Link,
+    Row,
+    Sent,
+    Sought,
+    Traffic,
+    Trip,
+    time_of,
+)
 
 __all__ = [
     "HOUR",
@@ -33,12 +46,8 @@ __all__ = [
     "time_of",
 ]
 
-SECOND = 1_000_000
-MINUTE = 60 * SECOND
-HOUR = 60 * MINUTE
-WINDOW = 10 * SECOND
-START = 1_795_212_000 * SECOND
-"""2026-11-20 22:00 UTC, so that midnight is among the hours."""
+Happened = tuple[int, EventName, bytes, str, tuple[tuple[str, str], ...]]
+"""When, what, to which route, its service and its tags."""
 
 HOURS = 3
 REQUESTS = 60
@@ -50,115 +59,6 @@ ENDS = (
     Outcome.CANCELED,
     Outcome.FAILED,
 )
-
-Row = tuple[object, ...]
-
-
-def time_of(micros: int) -> datetime:
-    """Return a time as Spark takes it and gives it back: UTC, without saying so."""
-    return datetime(1970, 1, 1) + timedelta(microseconds=micros)
-
-
-@dataclass(frozen=True, slots=True)
-class Sought:
-    """A tag set that is asked for."""
-
-    name: str
-    tags: tuple[tuple[str, str], ...]
-    routing: str = "unicast"
-
-    @property
-    def id(self) -> int:
-        return name_id(f"tag set {self.name}")
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """From when until when a destination carried its tags; `until` is `None` if it still does."""
-
-    broker: str
-    epoch: int
-    route: int
-    service: str
-    tags: tuple[tuple[str, str], ...]
-    since: int
-    until: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A request. It was handed to `takers`; `ends` is how often it was said to have ended."""
-
-    broker: str
-    epoch: int
-    origin: str
-    sought: Sought
-    kind: Kind
-    received: int
-    size: int
-    takers: tuple[Life, ...]
-    outcome: Outcome
-    ended: int
-    ends: int
-    shard_hash: int
-    weight: int
-
-    @property
-    def chosen(self) -> Life | None:
-        """The one destination, unless it has none or several."""
-        return self.takers[0] if len(self.takers) == 1 else None
-
-
-@dataclass(frozen=True, slots=True)
-class Trip:
-    """A message: each hop is (depth, node, worker, outcome, time handled)."""
-
-    trace: int
-    hops: tuple[tuple[int, str, str, Outcome, int], ...]
-    began: int
-    weight: int
-    wrong: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """What both ends of a link counted; `None` where an end keeps no log."""
-
-    sender: str
-    receiver: str
-    name: str
-    sent: int | None
-    received: int | None
-    dropped: int
-
-
-@dataclass(slots=True)
-class Traffic:
-    """Facts, and rows in the order of the columns of `LAKE_TABLES`."""
-
-    lives: list[Life] = field(default_factory=list[Life])
-    requests: list[Sent] = field(default_factory=list[Sent])
-    trips: list[Trip] = field(default_factory=list[Trip])
-    links: list[Link] = field(default_factory=list[Link])
-    handled: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
-    sought: list[Sought] = field(default_factory=list[Sought])
-    names: set[str] = field(default_factory=set[str])
-    hops: list[Row] = field(default_factory=list[Row])
-    flows: list[Row] = field(default_factory=list[Row])
-    events: list[Row] = field(default_factory=list[Row])
-
-    @property
-    def tagsets(self) -> list[Row]:
-        """The rows of `dim_tagset`."""
-        first = time_of(START)
-        return [
-            (each.id, dict(each.tags), each.name, each.routing, "", first) for each in self.sought
-        ]
-
-    @property
-    def nodes(self) -> list[Row]:
-        """The rows of `dim_node`."""
-        return [(name_id(name), name, time_of(START)) for name in sorted(self.names)]
 
 
 def make_traffic(seeds: Iterable[int]) -> Traffic:
@@ -229,7 +129,7 @@ class _Maker:
         restart = (
             START + self.random.randint(HOUR, 2 * HOUR) if self.random.random() < 0.5 else None
         )
-        happened: list[tuple[int, EventName, bytes, str, tuple[tuple[str, str], ...]]] = []
+        happened: list[Happened] = []
         lives: list[Life] = []
         end = START + HOURS * HOUR
         for service in self.services:
@@ -244,19 +144,8 @@ class _Maker:
         for ts, event, route, service, tags in happened:
             epoch = 1 + (restart is not None and ts >= restart)
             key, node, text = route_key(route), name_id(service), event.name.lower()
-            self.traffic.events.append(
-                (
-                    broker,
-                    epoch,
-                    self.seq(broker, epoch),
-                    time_of(ts),
-                    text,
-                    key,
-                    node,
-                    dict(tags),
-                    "",
-                )
-            )
+            seen = broker, epoch, self.seq(broker, epoch), time_of(ts)
+            self.traffic.events.append((*seen, text, key, node, dict(tags), ""))
         return lives
 
     def lives_of(
@@ -267,7 +156,7 @@ class _Maker:
         since: int,
         until: int,
         restart: int | None,
-        happened: list[tuple[int, EventName, bytes, str, tuple[tuple[str, str], ...]]],
+        happened: list[Happened],
         lives: list[Life],
     ) -> None:
         """Have one destination come and go within one run of a broker."""
