@@ -12,8 +12,8 @@ from onward.actors import Node
 from onward.protocol import Address, LinkDown
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpTransport, WsTransport
 from onward.transports._tcp import TcpPlace
+from tests.support.tcp import FAST, Server
 from tests.support.transports import Echo, Recorder, eventually
-from tests.transports.test_tcp import FAST, Server
 
 Nodes: TypeAlias = tuple[Node, Node, Node]
 BIG = 100_000
