@@ -8,7 +8,7 @@ import pytest
 
 from onward.actors.broker import BrokerOptions
 from onward.transports.rsocket import LinkOptions
-from tests.support.rsocket_multicast import got, three
+from tests.support.rsocket_answers import got, three
 from tests.support.rsocket_peer import (
     FNF,
     MULTICAST,

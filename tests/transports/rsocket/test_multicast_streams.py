@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onward.actors.broker import BrokerOptions
 from onward.transports.rsocket import LinkOptions
-from tests.support.rsocket_multicast import got, three
+from tests.support.rsocket_answers import got, three
 from tests.support.rsocket_peer import (
     ERROR,
     MULTICAST,

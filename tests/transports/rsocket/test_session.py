@@ -11,6 +11,7 @@ from onward.actors.broker import BrokerOptions, Handlers, Request
 from onward.protocol.broker import TagList
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions
+from tests.support.rsocket_answers import answered, refused
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     COMPOSITE,
@@ -39,7 +40,6 @@ from tests.support.rsocket_peer import (
     setup,
     world,
 )
-from tests.support.rsocket_refused import answered, refused
 
 ASKED = asked_for("a")
 ROUTE = UUID(int=77)

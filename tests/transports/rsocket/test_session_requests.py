@@ -8,6 +8,7 @@ import pytest
 
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions
+from tests.support.rsocket_answers import answered, refused
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
@@ -35,7 +36,6 @@ from tests.support.rsocket_peer import (
     setup,
     world,
 )
-from tests.support.rsocket_refused import answered, refused
 
 ASKED = asked_for("a")
 ROUTE = UUID(int=77)
