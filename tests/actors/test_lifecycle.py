@@ -1,5 +1,7 @@
 """How workers start, fail and are started again."""
 
+from __future__ import annotations
+
 import asyncio
 from types import TracebackType
 

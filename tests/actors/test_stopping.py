@@ -1,5 +1,7 @@
 """How workers stop: what waits is handled or told of, and nothing holds a node up for ever."""
 
+from __future__ import annotations
+
 import asyncio
 from types import TracebackType
 

@@ -1,5 +1,7 @@
 """Workers that write down what happens to them."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
