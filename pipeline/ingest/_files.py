@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .._errors import LakeBusy, LakeError, NotALake
 
-__all__ = ["LOCK_SECONDS", "locked", "read_json", "sync_folders", "write_json"]
+__all__ = ["LOCK_SECONDS", "locked", "read_json", "sync", "sync_folders", "write_json"]
 
 LOCK_SECONDS: Final = 600.0
 """Seconds that a batch waits for a compaction to end, or the other way round."""
@@ -31,7 +31,7 @@ def write_json(path: Path, plain: Mapping[str, Any]) -> None:
         os.fsync(file.fileno())
     new.replace(path)
     # The name, too, must outlive a power cut.
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def sync_folders(folders: Iterable[Path], root: Path) -> None:
@@ -42,15 +42,16 @@ def sync_folders(folders: Iterable[Path], root: Path) -> None:
     around: set[Path] = set()
     for folder in folders:
         for file in folder.iterdir():
-            _sync(file)
+            sync(file)
         around.update((folder, *folder.parents))
     # The innermost first: a name should not outlive what it stands for.
     inside = (folder for folder in around if folder.is_relative_to(root))
     for folder in sorted(inside, key=lambda each: len(each.parts), reverse=True):
-        _sync(folder)
+        sync(folder)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file's bytes, or a folder's names, outlive a power cut."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)

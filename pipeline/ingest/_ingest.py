@@ -1,11 +1,11 @@
 """Event logs into a lake, each event exactly once.
 
 A streaming query over the source's table `segments` decides which segments are a batch, and
-remembers it before the batch is begun. The batch is then read by ordinary jobs and written into
-folders of its own number; a commit, one file that appears at once, makes them count. What was cut
-off before the commit is read by nobody, and is written again; what was cut off after it is found to
-be there. What the lake has of each broker's log is known to it by number, so that a segment that
-comes twice, in whatever way, is added once.
+remembers it before the batch is begun. One job then reads the segments, each once, and its tasks
+write all there is of them into folders of the batch's number; a commit, one file that appears at
+once, makes them count. What was cut off before the commit is read by nobody, and is written again;
+what was cut off after it is found to be there. What the lake has of each broker's log is known to
+it by number, so that a segment that comes twice, in whatever way, is added once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ._opening import Opened, check_apart, open_lake
 from ._parts import LakeFiles
 from ._plan import Batch, SegmentRow, plan, unfolded
 from ._state import LakeState
-from ._tables import TableWriter, use_utc
+from ._tables import TableWriter
 
 __all__ = ["MAX_SEGMENTS", "IngestSummary", "ingest"]
 
@@ -245,7 +245,6 @@ class _Sink:
     def _add(
         self, spark: SparkSession, rows: list[SegmentRow], paths: list[str], state: LakeState
     ) -> LakeState:
-        use_utc(spark)
         # Before they are read: what changes while they are is read again.
         looks = {path: look for path in paths if (look := _look_at(self._log / path)) is not None}
         if self._check:
@@ -259,14 +258,15 @@ class _Sink:
             self._tell(f"batch {made.batch}: {text}")
 
         writer = TableWriter(spark, self.files, self._log, made.batch, tell)
-        late = writer.write(batch, state.closed)
+        added = writer.write(batch, state.closed)
         writer.write_completeness(batch.brokers)
-        made = replace(made, late=made.with_late(late), dropped=made.with_dropped(writer.dropped))
+        late, dropped = made.with_late(added.late), made.with_dropped(added.dropped)
+        made = replace(made, late=late, dropped=dropped)
         # A power cut must not leave a commit of files that are not there.
-        self.files.sync(made.batch)
+        writer.sync()
         tell("committing")
         self.files.commit(made)
-        self._count(batch, sum(late.values()), sum(writer.dropped.values()))
+        self._count(batch, added.late.total(), added.dropped.total())
         tell("committed")
         return made
 

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Final
 
 from .._schema import LAKE_TABLES, PARTITIONS
-from ._files import read_json, sync_folders, write_json
+from ._files import read_json, write_json
 from ._state import LakeState
 
-__all__ = ["KEPT_COMMITS", "LakeFiles", "Part"]
+__all__ = ["KEPT_COMMITS", "LakeFiles", "Part", "folder_of"]
 
 KEPT_COMMITS: Final = 100
 """Commits that are kept; each says all that the ones before it said."""
@@ -49,6 +49,13 @@ class Part:
     batch: int
     day: date | None = None
     hour: int | None = None
+
+
+def folder_of(table: str, batch: int, day: date | None = None, hour: int | None = None) -> str:
+    """Return the path of such a folder, from the lake."""
+    days = "" if day is None else f"/date={day.isoformat()}"
+    hours = "" if hour is None else f"/hour={hour}"
+    return f"{table}{days}{hours}/batch={batch}"
 
 
 class LakeFiles:
@@ -181,11 +188,6 @@ class LakeFiles:
                     Part(path, int(value), day) for value, path in _folders(folder, "batch")
                 )
 
-    def sync(self, batch: int) -> None:
-        """Have all that a batch wrote outlive a power cut; to be called before it counts."""
-        parts = (part for table in LAKE_TABLES for part in self.all_parts(table))
-        sync_folders([part.path for part in parts if part.batch == batch], self.path)
-
     def days(self) -> list[date]:
         """Return the days that have rows, sorted."""
         found = {
@@ -198,13 +200,7 @@ class LakeFiles:
 
         Only for who holds the lake's locks.
         """
-        removed = 0
-        for table in LAKE_TABLES:
-            for stray in (self.path / table).glob(".spark-staging-*"):
-                shutil.rmtree(stray)
-                removed += 1
-            removed += self.remove_stale(table)
-        return removed
+        return sum(self.remove_stale(table) for table in LAKE_TABLES)
 
     def remove_stale(
         self, table: str, since: date | None = None, through: date | None = None

@@ -2,54 +2,47 @@
 
 from __future__ import annotations
 
-import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
+from pyspark.sql import DataFrame, SparkSession
 
-from .._schema import LAKE_TABLES, PARTITIONS
-from ..source import arrow_schema, columns_of
-from ._lake import once
-from ._parts import LakeFiles
+from .._errors import LakeError
+from .._schema import LAKE_TABLES
+from ..source import arrow_schema, columns_of, pack
+from ._files import sync_folders
+from ._packs import SUMMARY, Job, write_packs
+from ._parquet import Place, Written, name_files, remove_unnamed, write_file
+from ._parts import LakeFiles, folder_of
 from ._plan import Batch
 from ._state import BrokerState
 
-__all__ = ["TIMES", "TableWriter", "use_utc"]
-
-TIMES: Final = {"hops": "ts", "flows": "window_start", "route_events": "ts"}
-"""The tables of events, each with the column that says of which day and hour a row is."""
+__all__ = ["Added", "TableWriter", "packs_of"]
 
 _COUNTS: Final = {"hops": "hops", "flows": "flows", "route_events": "events"}
-_DIMENSIONS: Final = {
-    "dim_tagset": ("tagsets", "tagset_id"),
-    "dim_node": ("nodes", "node"),
-    "dim_route": ("routes", "route_id"),
-}
-
-OPEN_WRITERS: Final = "16"
-"""Files that a task has open at once: with more hours than that in a batch, rows are sorted."""
-
-_PLAIN: Final = {
-    f"parquet.enable.dictionary#{column}": "false"
-    for column in ("seq", "ts", "trace_id", "shard_hash", "latency_us")
-}
-"""Columns whose values hardly ever come twice: a dictionary of them is made and thrown away."""
 
 
-def use_utc(spark: SparkSession) -> None:
-    """Have a session, the batch's own, write days and hours of UTC, and not sort for that."""
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", OPEN_WRITERS)
+@dataclass(slots=True)
+class Added:
+    """What a batch has added, by day.
+
+    Attributes:
+        late: Events of days that were closed when they came.
+        dropped: Events of days that had been dropped; they were left out.
+    """
+
+    late: Counter[date] = field(default_factory=Counter[date])
+    dropped: Counter[date] = field(default_factory=Counter[date])
 
 
 class TableWriter:
-    """Writes one batch.
+    """Writes one batch. What an earlier try wrote has been swept: see `LakeFiles.sweep`.
 
     Args:
         spark: The batch's session.
@@ -72,28 +65,22 @@ class TableWriter:
         self._log = log
         self._number = number
         self._tell = tell
-        self.dropped: Mapping[date, int] = {}
-        """How many events were of days that had been dropped, and were left out; by day."""
+        self._folders: set[Path] = set()
 
-    def write(self, batch: Batch, closed: date | None) -> Mapping[date, int]:
-        """Write all tables but `completeness`; what an earlier try wrote is replaced.
+    def write(self, batch: Batch, closed: date | None) -> Added:
+        """Write all tables but `completeness`.
 
-        Returns:
-            How many events came late, by day.
+        Raises:
+            LogError: A segment cannot be read.
+            LakeError: Not all that the segments say they have was written.
         """
-        for table, when in TIMES.items():
-            if rows := batch.total(_COUNTS[table]):
-                self._tell(f"writing {table}: {rows} rows")
-                self._write_events(table, when, batch.paths)
-        for table, (source, key) in _DIMENSIONS.items():
-            if batch.rows:
-                self._tell(f"writing {table}")
-                self._write_dimension(table, source, key, batch.paths)
-        self.dropped = self._leave_out()
+        added = Added()
+        if batch.rows:
+            self._write_packs(batch, closed, added)
         segments = [*batch.rows, *batch.damaged]
         self._tell(f"writing segments: {len(segments)} rows")
         self.write_small("segments", segments)
-        return self._write_late(closed)
+        return added
 
     def write_completeness(self, brokers: Mapping[str, BrokerState]) -> None:
         """Write how far every broker's log is in the lake, as of this batch."""
@@ -103,100 +90,61 @@ class TableWriter:
 
     def write_small(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Write a table of few rows, without Spark."""
-        folder = self._files.path / table / f"batch={self._number}"
-        shutil.rmtree(folder, ignore_errors=True)
         if not rows:
             return
-        folder.mkdir(parents=True)
+        folder = self._files.path / folder_of(table, self._number)
         schema = arrow_schema(columns_of(LAKE_TABLES[table]))
-        path = folder / "part-00000.parquet"
-        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path, compression="zstd")
+        write_file(folder / "part-00000.parquet", pa.Table.from_pylist(list(rows), schema=schema))
+        self._folders.add(folder)
 
-    # --- events ---------------------------------------------------------------------------
+    def sync(self) -> None:
+        """Have all that was written outlive a power cut; to be called before it counts."""
+        sync_folders(self._folders, self._files.path)
 
-    def _read(self, table: str, paths: Sequence[str]) -> DataFrame:
-        reader = self._spark.read.format("onward").option("table", table)
-        return reader.option("segments", "\n".join(paths)).load(str(self._log))
+    # --- what tasks write -----------------------------------------------------------------
 
-    def _write_events(self, table: str, when: str, paths: Sequence[str]) -> None:
-        keys: dict[str, Column] = {
-            "date": sf.to_date(when),
-            "hour": sf.hour(when),
-            "batch": sf.lit(self._number).cast("bigint"),
-        }
-        columns = PARTITIONS[table]
-        frame = self._read(table, paths).withColumns({name: keys[name] for name in columns})
-        self._save(frame, table)
+    def _write_packs(self, batch: Batch, closed: date | None, added: Added) -> None:
+        counts = {table: batch.total(column) for table, column in _COUNTS.items()}
+        said = ", ".join(f"{count} {table}" for table, count in counts.items())
+        self._tell(f"writing {said} of {len(batch.rows)} segments")
+        segments = pack([(row["path"], row["size"]) for row in batch.rows], ends_only=False)
+        packs = tuple(each.paths for each in segments)
+        path, dropped = self._files.path, self._files.dropped()
+        job = Job(self._log, path, self._number, closed, dropped, packs)
+        rows: list[dict[str, Any]] = packs_of(self._spark, job).toArrow().to_pylist()
+        written = [
+            Written(Place(row["table"], row["day"]), row["path"], row["rows"])
+            for row in rows
+            if row["path"] is not None
+        ]
+        self._check(rows, counts)
+        self._tell(f"naming {len(written)} files")
+        self._folders |= name_files(path, written)
+        remove_unnamed(self._folders)
+        for row in rows:
+            if row["path"] is None:
+                added.dropped[row["day"]] += row["rows"]
+            elif row["table"] == "late":
+                added.late[row["day"]] += row["rows"]
 
-    def _save(self, frame: DataFrame, table: str) -> None:
-        (
-            frame.write.mode("overwrite")
-            .option("partitionOverwriteMode", "dynamic")
-            .option("compression", "zstd")
-            .options(**_PLAIN)
-            .partitionBy(*PARTITIONS[table])
-            .parquet(str(self._files.path / table))
-        )
-
-    def _write_dimension(self, table: str, source: str, key: str, paths: Sequence[str]) -> None:
-        columns = list(columns_of(LAKE_TABLES[table]))
-        path = self._files.path / table / f"batch={self._number}"
-        frame = once(self._read(source, paths).select(*columns), key)
-        frame.coalesce(1).write.mode("overwrite").option("compression", "zstd").parquet(str(path))
-
-    def _leave_out(self) -> Mapping[date, int]:
-        """Remove what was written of days that had been dropped: half a day would be wrong."""
-        counts: dict[date, int] = {}
-        for day in sorted(self._files.dropped()):
-            for table in TIMES:
-                for part in self._files.all_parts(table, day, day):
-                    if part.batch == self._number:
-                        counts[day] = counts.get(day, 0) + _rows_in(part.path)
-                        shutil.rmtree(part.path)
-        return counts
-
-    # --- what came late -------------------------------------------------------------------
-
-    def _write_late(self, closed: date | None) -> Mapping[date, int]:
-        """Write which events of this batch are of days that were closed."""
-        frames = [] if closed is None else [*self._late(closed)]
-        if not frames:
-            return {}
-        self._tell(f"writing late: events of {closed} and before")
-        frame = frames[0]
-        for other in frames[1:]:
-            frame = frame.unionAll(other)
-        self._save(frame, "late")
-        counts: dict[date, int] = {}
-        for part in self._files.all_parts("late", None, closed):
-            if part.batch == self._number and part.day is not None:
-                counts[part.day] = _rows_in(part.path)
-        return counts
-
-    def _late(self, closed: date) -> Sequence[DataFrame]:
-        found: list[DataFrame] = []
-        for table, when in TIMES.items():
-            parts = self._files.all_parts(table, None, closed)
-            paths = [str(part.path) for part in parts if part.batch == self._number]
-            if paths:
-                frame = self._spark.read.schema(LAKE_TABLES[table]).parquet(*paths)
-                found.append(
-                    frame.select(
-                        "broker",
-                        "epoch",
-                        "seq",
-                        sf.col(when).alias("ts"),
-                        sf.lit(table).alias("source"),
-                        sf.to_date(when).alias("day"),
-                        sf.to_date(when).alias("date"),
-                        sf.lit(self._number).cast("bigint").alias("batch"),
-                    )
+    def _check(self, rows: Sequence[Mapping[str, Any]], counts: Mapping[str, int]) -> None:
+        """Hold what tasks say against what the segments say of themselves."""
+        found = Counter[str]()
+        for row in rows:
+            found[row["table"]] += row["rows"]
+        for table, count in counts.items():
+            if found[table] != count:
+                raise LakeError(
+                    f"{self._files.path}: {found[table]} rows of {table} were written of the "
+                    f"{count} that the segments have, and the batch was given up: run ingest "
+                    "again; if it says so again, look at the logs with `onward events --check`"
                 )
-        return found
 
 
-def _rows_in(folder: Path) -> int:
-    return sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
+def packs_of(spark: SparkSession, job: Job) -> DataFrame:
+    """Return what writes a job when it is computed: a task for each pack, and what each says."""
+    count = len(job.packs)
+    return spark.range(0, count, 1, count).mapInArrow(partial(write_packs, job), SUMMARY)
 
 
 def _completeness(name: str, broker: BrokerState) -> dict[str, Any]:

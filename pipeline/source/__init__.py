@@ -6,9 +6,9 @@ flows = spark.read.format("onward").option("table", "flows").load("/var/log/onwa
 """
 
 from ._arrow import arrow_schema
-from ._decode import MAX_ROWS, decode
+from ._decode import MAX_ROWS, decode, decode_batches
 from ._options import columns_of
-from ._reading import MAX_FILES, PACK_BYTES
+from ._reading import MAX_FILES, PACK_BYTES, load_segment, pack
 from ._source import EventLogReader, EventLogSource, register
 from ._stream import EventLogStream
 
@@ -22,5 +22,8 @@ __all__ = [
     "arrow_schema",
     "columns_of",
     "decode",
+    "decode_batches",
+    "load_segment",
+    "pack",
     "register",
 ]

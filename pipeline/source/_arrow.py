@@ -35,6 +35,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "smallint": pa.int16(),
     "int": pa.int32(),
     "bigint": pa.int64(),
+    "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "map<string,string>": pa.map_(pa.string(), pa.string()),
 }

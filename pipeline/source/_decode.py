@@ -144,6 +144,8 @@ def decode_batches(
                 yield _records(rows, columns, segment, ids, path)
         return
     if table == "route_events":
+        if not segment.events:
+            return
         _check_times(np.array([event.ts_us for event in segment.events], dtype=np.int64), path)
     batch = _DIMENSIONS[table](columns, segment, since, until)
     if batch.num_rows:

@@ -32,7 +32,7 @@ from ._decode import decode_batches
 from ._listing import SegmentInfo, describe, refusal
 from ._options import Options, columns_of
 
-__all__ = ["MAX_FILES", "PACK_BYTES", "Segments", "pack", "read_partition"]
+__all__ = ["MAX_FILES", "PACK_BYTES", "Segments", "load_segment", "pack", "read_partition"]
 
 PACK_BYTES: Final = 32 * 1024 * 1024
 """Bytes of small segments that one task reads; a larger segment is a task of its own."""
@@ -128,6 +128,23 @@ def _rows(options: Options, path: str) -> Iterator[Any]:
         if not options.skip_damaged:
             raise
         _log.warning("skipped: %s", error)
+
+
+def load_segment(log: Path, path: str) -> Segment:
+    """Read a sealed segment whole.
+
+    Args:
+        log: The directory of logs.
+        path: The segment's, from there.
+
+    Raises:
+        SegmentDamaged: It cannot be read.
+        SegmentGone: It is not there any more.
+        NewerSegment: A newer version of Onward wrote it.
+        DuplicateBroker: It is in the folder of another.
+    """
+    describe(log, *path.split("/"))
+    return _load(log / path)
 
 
 def _load(path: Path) -> Segment:

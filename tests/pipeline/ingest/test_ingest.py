@@ -251,7 +251,7 @@ def test_a_batch_that_fails_is_not_seen_and_is_done_again(place: Place) -> None:
         with pytest.raises(Stop):
             place.ingest(progress=progress)
 
-    stop_at("writing dim_node")
+    stop_at("writing segments")
     assert place.rows("hops") == []
     assert list((place.path / "hops").glob("date=*"))
     stop_at("committed")

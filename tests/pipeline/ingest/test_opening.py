@@ -254,15 +254,15 @@ def shown(lake: Path, table: str) -> list[str]:
 
 def test_what_was_not_committed_is_not_read_and_is_swept(lake: Path) -> None:
     make(lake, "hops/date=2026-11-20/hour=3/batch=0", "hops/date=2026-11-20/hour=4/batch=1")
-    make(lake, "hops/.spark-staging-1/date=2026-11-20/hour=4/batch=1", "completeness/batch=0")
-    make(lake, "segments/batch=0", "segments/batch=1", "completeness/batch=1")
+    make(lake, "segments/batch=0", "segments/batch=1", "completeness/batch=0")
+    make(lake, "completeness/batch=1")
     files = LakeFiles(lake)
     assert shown(lake, "hops") == []
     files.commit(LakeState(batch=0))
     assert shown(lake, "hops") == ["date=2026-11-20/hour=3/batch=0"]
     assert (shown(lake, "segments"), shown(lake, "completeness")) == (["batch=0"], ["batch=0"])
 
-    assert files.sweep() == 4
+    assert files.sweep() == 3
     assert files.sweep() == 0
     assert sorted(path.name for path in (lake / "hops").iterdir()) == ["date=2026-11-20"]
 

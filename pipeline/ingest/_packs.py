@@ -1,0 +1,181 @@
+"""What a task of an ingest does: read some segments, each once, and write all there is of them.
+
+No row goes to the JVM: a task tells which files it has written, and how many rows are in each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from .._schema import LAKE_TABLES, PARTITIONS
+from ..source import arrow_schema, columns_of, decode_batches, load_segment
+from ._parquet import PartFiles, Place, Written
+
+__all__ = ["SUMMARY", "TIMES", "Job", "write_pack", "write_packs"]
+
+TIMES: Final = {"hops": "ts", "flows": "window_start", "route_events": "ts"}
+"""The tables of events, each with the column that says of which day and hour a row is."""
+
+SUMMARY: Final = "table string, day date, path string, rows bigint"
+"""What a task tells: a row for each file; without a path, for what it left out of a dropped day."""
+
+_DIMENSIONS: Final = {
+    "dim_tagset": ("tagsets", "tagset_id"),
+    "dim_node": ("nodes", "node"),
+    "dim_route": ("routes", "route_id"),
+}
+_COLUMNS: Final = {table: columns_of(LAKE_TABLES[table]) for table in (*TIMES, *_DIMENSIONS)}
+_LATE: Final = arrow_schema(columns_of(LAKE_TABLES["late"]))
+_SUMMARY: Final = arrow_schema(columns_of(SUMMARY))
+
+_HOUR: Final = 3_600_000_000
+_DAY: Final = 24 * _HOUR
+_FIRST_DAY: Final = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a batch writes, as every task of it knows.
+
+    Attributes:
+        log: The directory of logs.
+        lake: The lake.
+        batch: The batch's number.
+        closed: The last day that is closed; `None` if none is. What is of it, or of one before
+            it, is late.
+        dropped: Days that were dropped: nothing of them is written, half a day would be wrong.
+        packs: The segments of each task, by their paths from the directory of logs.
+    """
+
+    log: Path
+    lake: Path
+    batch: int
+    closed: date | None
+    dropped: frozenset[date]
+    packs: tuple[tuple[str, ...], ...]
+
+
+def write_packs(job: Job, numbers: Iterable[Any]) -> Iterator[Any]:
+    """Write packs, each by its number: what `mapInArrow` calls.
+
+    Args:
+        job: The batch.
+        numbers: Batches of Arrow with one column: the places of packs in the job.
+
+    Returns:
+        Batches of the columns `SUMMARY`.
+    """
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield write_pack(job, number)
+
+
+def write_pack(job: Job, number: int) -> Any:
+    """Write all there is of a pack's segments; return what was written.
+
+    Raises:
+        SegmentDamaged: One cannot be read; no file is left.
+        SegmentGone: One is not there any more.
+    """
+    with PartFiles(job.lake, job.batch, number) as files:
+        pack = _Pack(job, files)
+        for path in job.packs[number]:
+            pack.take(path)
+        pack.end()
+    return _told(files.written, pack.dropped)
+
+
+def _told(written: Iterable[Written], dropped: Mapping[Place, int]) -> Any:
+    files = [(each.place, each.path, each.rows) for each in written]
+    left_out = [(place, None, count) for place, count in dropped.items()]
+    rows = [
+        {"table": place.table, "day": place.day, "path": path, "rows": count}
+        for place, path, count in (*files, *left_out)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=_SUMMARY)
+
+
+class _Pack:
+    """Writes the segments of one pack, one after the other."""
+
+    def __init__(self, job: Job, files: PartFiles) -> None:
+        self.dropped = Counter[Place]()
+        self._job = job
+        self._files = files
+        # No more than what a pack's bytes can say; a task has one pack.
+        self._few: defaultdict[str, list[Any]] = defaultdict(list)
+
+    def take(self, path: str) -> None:
+        log = self._job.log
+        segment = load_segment(log, path)
+        for table in TIMES:
+            for rows in decode_batches(table, _COLUMNS[table], segment, str(log / path)):
+                self._events(table, rows)
+        for table, (source, _) in _DIMENSIONS.items():
+            self._few[table] += decode_batches(source, _COLUMNS[table], segment, str(log / path))
+
+    def end(self) -> None:
+        for table, batches in self._few.items():
+            if batches:
+                self._files.add(Place(table), _once(batches, _DIMENSIONS[table][1]))
+
+    def _events(self, table: str, rows: Any) -> None:
+        job, hourly = self._job, "hour" in PARTITIONS[table]
+        unit = _HOUR if hourly else _DAY
+        for number, part in split(rows, TIMES[table], unit):
+            day = _FIRST_DAY + timedelta(microseconds=number * unit)
+            place = Place(table, day, number % 24 if hourly else None)
+            if day in job.dropped:
+                self.dropped[Place(table, day)] += part.num_rows
+                continue
+            self._files.add(place, part)
+            if job.closed is not None and day <= job.closed:
+                self._files.add(Place("late", day), _late(table, day, part))
+
+
+def split(rows: Any, column: str, unit: int) -> Iterator[tuple[int, Any]]:
+    """Yield rows by a unit of time: how many since 1970, and those that are of it.
+
+    Args:
+        rows: A batch of Arrow, not empty.
+        column: The column that has the time.
+        unit: In microseconds.
+    """
+    times: Any = rows.column(column).view(pa.int64()).to_numpy()
+    first, last = int(times.min()) // unit, int(times.max()) // unit
+    if first == last:
+        yield first, rows
+        return
+    numbers = times // unit
+    if bool((numbers[1:] < numbers[:-1]).any()):
+        order = np.argsort(numbers, kind="stable")
+        numbers, rows = numbers[order], rows.take(pa.array(order))
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for begin, end in pairwise(edges):
+        yield int(numbers[begin]), rows.slice(begin, end - begin)
+
+
+def _late(table: str, day: date, rows: Any) -> Any:
+    columns = [rows.column(name) for name in ("broker", "epoch", "seq", TIMES[table])]
+    said = [pa.repeat(pa.scalar(each), rows.num_rows) for each in (table, day)]
+    return pa.RecordBatch.from_arrays([*columns, *said], schema=_LATE)
+
+
+def _once(batches: list[Any], key: str) -> Any:
+    """Return each id once, with when it was first seen; the rest is the same in all its rows."""
+    table = pa.Table.from_batches(batches).combine_chunks()
+    ids = table.column(key).to_numpy()
+    order = np.lexsort((table.column("first_seen").cast(pa.int64()).to_numpy(), ids))
+    new = np.ones(len(ids), dtype=bool)
+    new[1:] = np.diff(ids[order]) != 0
+    (batch,) = table.take(pa.array(order[new])).combine_chunks().to_batches()
+    return batch

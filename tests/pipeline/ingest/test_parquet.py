@@ -1,0 +1,157 @@
+"""Files that tasks write: bounds that hold, encodings, and nothing that counts before its name."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from onward.pipeline import LAKE_TABLES
+from onward.pipeline.ingest import _parquet
+from onward.pipeline.ingest._parquet import (
+    PartFiles,
+    Place,
+    Written,
+    name_files,
+    remove_unnamed,
+)
+from onward.pipeline.source import arrow_schema, columns_of
+
+DAY = date(2026, 11, 20)
+FLOWS = arrow_schema(columns_of(LAKE_TABLES["flows"]))
+
+
+def rows(count: int, first: int = 0) -> Any:
+    row: dict[str, Any] = dict.fromkeys(FLOWS.names, 1) | {"broker": "b1"}
+    made = [row | {"seq": first + at} for at in range(count)]
+    return pa.RecordBatch.from_pylist(made, schema=FLOWS)
+
+
+def at(hour: int) -> Place:
+    return Place("flows", DAY, hour)
+
+
+def read(lake: Path, written: Written) -> list[int]:
+    with pq.ParquetFile(lake / written.path) as file:
+        seqs: list[int] = file.read().column("seq").to_pylist()
+    return seqs
+
+
+def test_a_file_is_not_seen_before_it_has_its_name(tmp_path: Path) -> None:
+    with PartFiles(tmp_path, 7, 3) as files:
+        files.add(at(8), rows(5))
+        # What another attempt at the same task writes is beside it.
+        with PartFiles(tmp_path, 7, 3) as others:
+            others.add(at(8), rows(5))
+    folder = tmp_path / "flows/date=2026-11-20/hour=8/batch=7"
+    assert len(list(folder.iterdir())) == 2
+    assert list(folder.glob("*.parquet")) == []
+
+    assert name_files(tmp_path, files.written) == {folder}
+    assert remove_unnamed([folder]) == 1
+
+    assert [path.name for path in folder.iterdir()] == ["part-00003-0.parquet"]
+    pattern = str(tmp_path / "flows/*/*/*/*.parquet")
+    query = "select count(*), min(seq), max(seq) from read_parquet($p)"
+    assert duckdb.execute(query, {"p": pattern}).fetchall() == [(5, 0, 4)]
+
+
+def test_a_file_that_is_gone_is_no_file_less(tmp_path: Path) -> None:
+    with PartFiles(tmp_path, 0, 0) as files:
+        files.add(at(8), rows(1))
+    (tmp_path / files.written[0].path).unlink()
+    with pytest.raises(FileNotFoundError):
+        name_files(tmp_path, files.written)
+
+
+def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_parquet, "OPEN_FILES", 1)
+
+    def fail() -> None:
+        with PartFiles(tmp_path, 0, 0) as files:
+            files.add(at(8), rows(1))
+            files.add(at(9), rows(1))
+            assert len(files.written) == 1
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_of_too_many_files_the_one_least_recently_written_to_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_parquet, "OPEN_FILES", 2)
+    with PartFiles(tmp_path, 0, 0) as files:
+        for number, hour in enumerate((0, 1, 0, 2, 1, 0)):
+            files.add(at(hour), rows(1, first=number))
+
+    found = [(each.place.hour, read(tmp_path, each)) for each in files.written]
+    assert found == [(1, [1]), (0, [0, 2]), (2, [3]), (1, [4]), (0, [5])]
+    names = [Path(each.path).name.partition(".")[2].partition(".")[0] for each in files.written]
+    assert names == ["part-00000-0", "part-00000-0", "part-00000-0", "part-00000-1", "part-00000-1"]
+
+
+def test_row_groups_are_as_large_as_they_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_parquet, "GROUP_ROWS", 10)
+    with PartFiles(tmp_path, 0, 0) as files:
+        for first in range(0, 28, 4):
+            files.add(at(0), rows(4, first=first))
+    (written,) = files.written
+    about = pq.read_metadata(tmp_path / written.path)
+    groups = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
+    assert (groups, written.rows) == ([12, 12, 4], 28)
+    assert read(tmp_path, written) == list(range(28))
+
+
+def test_what_is_held_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_parquet, "HELD_BYTES", 2 * rows(10).nbytes)
+    with PartFiles(tmp_path, 0, 0) as files:
+        files.add(at(0), rows(4))
+        files.add(at(1), rows(12))
+        files.add(at(0), rows(6, first=4))
+        files.add(at(1), rows(1, first=12))
+    groups = {
+        each.place.hour: pq.read_metadata(tmp_path / each.path).num_row_groups
+        for each in files.written
+    }
+    # The one that had more was written as it was; the other was held until the end.
+    assert groups == {0: 1, 1: 2}
+    assert sorted(each.rows for each in files.written) == [10, 13]
+
+
+def test_columns_are_encoded_as_they_are_best_read(tmp_path: Path) -> None:
+    written: dict[str, dict[str, set[str]]] = {}
+    for table in ("hops", "route_events", "dim_tagset"):
+        schema = arrow_schema(columns_of(LAKE_TABLES[table]))
+        row: dict[str, Any] = {field.name: 1 for field in schema} | {
+            field.name: "x" for field in schema if pa.types.is_string(field.type)
+        }
+        row |= {"tags": [("a", "b")]} if "tags" in row else {}
+        batch = pa.RecordBatch.from_pylist([row] * 100, schema=schema)
+        with PartFiles(tmp_path, 0, 0) as files:
+            files.add(Place(table), batch)
+        about = pq.read_metadata(tmp_path / files.written[0].path)
+        leaves = [about.row_group(0).column(number) for number in range(about.num_columns)]
+        assert {leaf.compression for leaf in leaves} == {"ZSTD"}
+        written[table] = {leaf.path_in_schema: set(leaf.encodings) for leaf in leaves}
+        # No types that only Arrow knows.
+        assert about.metadata is None
+
+    hops = written["hops"]
+    for name in ("seq", "ts", "latency_us"):
+        assert hops.pop(name) == {"DELTA_BINARY_PACKED", "RLE"}
+    for name in ("trace_id", "shard_hash"):
+        assert hops.pop(name) == {"PLAIN", "RLE"}
+    others = {**hops, **written["dim_tagset"]}
+    assert {"broker", "bytes", "tags.key_value.key", "tags.key_value.value"} < set(others)
+    assert all("RLE_DICTIONARY" in encodings for encodings in others.values())
+    assert "RLE_DICTIONARY" in written["route_events"]["tags.key_value.value"]
