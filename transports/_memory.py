@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
-from ..actors import Worker
-from ..protocol import Address, Context, LinkDown, Message, NodeStopped, WorkerStopped
-from ._base import Listener, Transport
+from ..protocol import Address, Context, LinkDown, Message
+from ._base import Transport
 from ._link import Link
+from ._listening import Listeners, ListeningWorker, WorkerListener
 
 if TYPE_CHECKING:
     from ..actors import Node
@@ -173,14 +173,14 @@ class MemoryLink(Link):
             loop.call_soon_threadsafe(action)
 
 
-class MemoryListenerWorker(Worker):
+class MemoryListenerWorker(ListeningWorker):
     """Owns the name; the links that came to it are its children."""
 
     def __init__(
         self, name: str, expose: frozenset[Address], on_closed: Callable[[Address], object]
     ) -> None:
-        super().__init__()
-        self._on_closed = on_closed
+        super().__init__(on_closed)
+        self.uri = f"memory://{name}"
         self.name = name
         self._expose = expose
 
@@ -207,27 +207,8 @@ class MemoryListenerWorker(Worker):
         return link
 
 
-class MemoryListener(Listener):
+class MemoryListener(WorkerListener[MemoryListenerWorker]):
     """A name that links can be made to."""
-
-    def __init__(self, node: Node, worker: MemoryListenerWorker) -> None:
-        self._node = node
-        self._worker = worker
-
-    @property
-    def uri(self) -> str:
-        """Where it listens."""
-        return f"memory://{self._worker.name}"
-
-    @property
-    def address(self) -> Address:
-        """The address of its worker."""
-        return self._worker.address
-
-    async def close(self) -> None:
-        """Give the name back and close the links made to it. Idempotent."""
-        if self._node.has(self.address):
-            await self._node.stop_worker(self.address)
 
 
 class MemoryTransport(Transport):
@@ -237,7 +218,7 @@ class MemoryTransport(Transport):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._listeners: dict[Address, MemoryListener] = {}
+        self._listeners = Listeners(node, MemoryListener)
         self._links: list[MemoryLink] = []
 
     async def listen(
@@ -251,21 +232,10 @@ class MemoryTransport(Transport):
             ValueError: The URI is not `memory://name`.
             TypeError: An option is given; there are none.
         """
-        worker = MemoryListenerWorker(_name(uri, options), expose, self._listener_closed)
-        address = self.node.random_address()
-        try:
-            await self.node.start(lambda: worker, address=address)
-        except WorkerStopped:
-            raise NodeStopped(self.node.name) from None
-        except BaseException:
-            if self.node.has(address):
-                await self.node.stop_worker(address)
-            raise
-        if not self.node.has(address):
-            raise NodeStopped(self.node.name)
-        listener = MemoryListener(self.node, worker)
-        self._listeners[address] = listener
-        return listener
+        name = _name(uri, options)
+        return await self._listeners.start(
+            MemoryListenerWorker(name, expose, self._listeners.forget)
+        )
 
     async def connect(
         self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
@@ -301,14 +271,10 @@ class MemoryTransport(Transport):
 
     async def stop(self) -> None:
         """Close every listener and link."""
-        for listener in list(self._listeners.values()):
-            await listener.close()
+        await self._listeners.close()
         for link in self._links:
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
-
-    def _listener_closed(self, address: Address) -> None:
-        self._listeners.pop(address, None)
 
 
 def _end_of(link: MemoryLink) -> str:

@@ -14,12 +14,11 @@ from ..protocol import (
     AddressError,
     LinkDown,
     Message,
-    NodeStopped,
     PayloadTooBig,
-    WorkerStopped,
 )
 from ._base import Transport
 from ._link_statistics import LinkStatistics
+from ._listening import Listeners
 from ._options import StreamOptions
 from ._place import Place
 from ._stream_dialled import DialledLink
@@ -62,7 +61,7 @@ class StreamTransport(Transport):
         self.max_dialled = 1000
         # A rule may be called on any thread. Held to open and to forget links.
         self._lock = threading.RLock()
-        self._listeners: dict[Address, StreamListener] = {}
+        self._listeners = Listeners(node, StreamListener)
         self._dialled: dict[DialledLink, None] = {}
         self._by_peer: dict[str, DialledLink] = {}
 
@@ -113,20 +112,8 @@ class StreamTransport(Transport):
         place = self.place(uri, scheme, chosen)
         context = server_context(chosen.tls) if chosen.tls is not None else None
         shown = self._shown_scheme(scheme, context)
-        worker = ListenerWorker(shown, place, context, expose, chosen, self._listener_closed)
-        address = self.node.random_address()
-        try:
-            await self.node.start(lambda: worker, address=address)
-            await worker.listen()
-        except WorkerStopped:
-            raise NodeStopped(self.node.name) from None
-        except BaseException:
-            if self.node.has(address):
-                await self.node.stop_worker(address)
-            raise
-        listener = StreamListener(self.node, worker)
-        self._listeners[address] = listener
-        return listener
+        worker = ListenerWorker(shown, place, context, expose, chosen, self._listeners.forget)
+        return await self._listeners.start(worker)
 
     async def connect(
         self,
@@ -196,8 +183,7 @@ class StreamTransport(Transport):
 
     async def stop(self) -> None:
         """Close every listener and link."""
-        for listener in list(self._listeners.values()):
-            await listener.close()
+        await self._listeners.close()
         for link in list(self._dialled):
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
@@ -238,9 +224,6 @@ class StreamTransport(Transport):
             self._dialled[link] = None
             self._by_peer.setdefault(link.peer, link)
         return link
-
-    def _listener_closed(self, address: Address) -> None:
-        self._listeners.pop(address, None)
 
     def _link_closed(self, link: StreamLink) -> None:
         with self._lock:

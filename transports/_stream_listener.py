@@ -8,21 +8,17 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ..actors import Worker
 from ..protocol import Address, NodeStopped, OnwardError
-from ._base import Listener
 from ._early import TlsEntrance
 from ._link_statistics import LinkStatistics
+from ._listening import ListeningWorker, WorkerListener
 from ._log import SeldomLogger, shown
 from ._options import StreamOptions
 from ._place import Entrance, Place, TurnedAway
 from ._socket import Unfinished, WireSocket
 from ._stream_link import AcceptedLink, StreamLink, logger
-
-if TYPE_CHECKING:
-    from ..actors import Node
 
 __all__ = ["ListenerStatistics", "ListenerWorker", "StreamListener"]
 
@@ -56,7 +52,7 @@ class ListenerStatistics:
     """Connections whose handshake failed, by reason."""
 
 
-class ListenerWorker(Worker):
+class ListenerWorker(ListeningWorker):
     """Owns the listening socket; the links of its connections are its children.
 
     Args:
@@ -77,14 +73,12 @@ class ListenerWorker(Worker):
         options: StreamOptions,
         on_closed: Callable[[Address], object],
     ) -> None:
-        super().__init__()
-        self.uri = ""
+        super().__init__(on_closed)
         self.options = options
         self._scheme = scheme
         self._place = place
         self._context = context
         self._expose = expose
-        self._on_closed = on_closed
         self._server: asyncio.Server | None = None
         self._over = False
         self._links: dict[StreamLink, None] = {}
@@ -217,28 +211,9 @@ def _count(reasons: Counter[str], reason: str) -> None:
     reasons[reason] += 1
 
 
-class StreamListener(Listener):
+class StreamListener(WorkerListener[ListenerWorker]):
     """A listening socket of a stream transport."""
-
-    def __init__(self, node: Node, worker: ListenerWorker) -> None:
-        self._node = node
-        self._worker = worker
-
-    @property
-    def uri(self) -> str:
-        """Where it listens, with the port it really has."""
-        return self._worker.uri
-
-    @property
-    def address(self) -> Address:
-        """The address of its worker."""
-        return self._worker.address
 
     def statistics(self) -> ListenerStatistics:
         """Return what has been counted so far."""
         return self._worker.statistics()
-
-    async def close(self) -> None:
-        """Stop listening and close the connections accepted. Idempotent."""
-        if self._node.has(self.address):
-            await self._node.stop_worker(self.address)

@@ -16,12 +16,11 @@ from ..protocol import (
     AddressError,
     LinkDown,
     Message,
-    NodeStopped,
     PayloadTooBig,
-    WorkerStopped,
 )
 from ._base import Transport
 from ._link_statistics import LinkStatistics
+from ._listening import Listeners
 from ._options import parse_endpoint, parse_uri
 from ._udp_link import DialledUdpLink, UdpLink
 from ._udp_listener import UdpListener, UdpListenerWorker
@@ -65,7 +64,7 @@ class UdpTransport(Transport):
         self.options = UdpOptions(heartbeat=None)
         self.max_dialled = 1000
         self._lock = threading.RLock()
-        self._listeners: dict[Address, UdpListener] = {}
+        self._listeners = Listeners(node, UdpListener)
         self._dialled: dict[DialledUdpLink, None] = {}
         self._by_peer: dict[str, DialledUdpLink] = {}
         self._sockets: dict[int, UdpSocket] = {}  # by family
@@ -96,20 +95,8 @@ class UdpTransport(Transport):
         """
         host, port = parse_uri(uri, self.scheme)
         chosen = replace(options or UdpOptions(), **changes)
-        worker = UdpListenerWorker(host, port, expose, chosen, self._listener_closed)
-        address = self.node.random_address()
-        try:
-            await self.node.start(lambda: worker, address=address)
-            await worker.listen()
-        except WorkerStopped:
-            raise NodeStopped(self.node.name) from None
-        except BaseException:
-            if self.node.has(address):
-                await self.node.stop_worker(address)
-            raise
-        listener = UdpListener(self.node, worker)
-        self._listeners[address] = listener
-        return listener
+        worker = UdpListenerWorker(host, port, expose, chosen, self._listeners.forget)
+        return await self._listeners.start(worker)
 
     async def connect(
         self,
@@ -180,8 +167,7 @@ class UdpTransport(Transport):
 
     async def stop(self) -> None:
         """Close every listener, link and socket."""
-        for listener in list(self._listeners.values()):
-            await listener.close()
+        await self._listeners.close()
         for link in list(self._dialled):
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
@@ -226,9 +212,6 @@ class UdpTransport(Transport):
         host = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - answers only
         await self.node.loop.create_datagram_endpoint(lambda: made, local_addr=(host, 0))
         return made
-
-    def _listener_closed(self, address: Address) -> None:
-        self._listeners.pop(address, None)
 
     def _link_closed(self, link: UdpLink) -> None:
         with self._lock:

@@ -6,21 +6,16 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ..actors import Worker
 from ..protocol import Address, NodeStopped, OnwardError
-from ._base import Listener
 from ._link_statistics import LinkStatistics
+from ._listening import ListeningWorker, WorkerListener
 from ._log import SeldomLogger
 from ._options import format_endpoint
 from ._stream_link import logger
 from ._udp_link import UdpLink
 from ._udp_options import UdpOptions
 from ._udp_socket import Peer, UdpSocket
-
-if TYPE_CHECKING:
-    from ..actors import Node
 
 __all__ = ["UdpListener", "UdpListenerStatistics", "UdpListenerWorker"]
 
@@ -54,7 +49,7 @@ class UdpListenerStatistics:
     """Messages that have not come whole."""
 
 
-class UdpListenerWorker(Worker):
+class UdpListenerWorker(ListeningWorker):
     """Owns the socket; the links of its peers are its children."""
 
     def __init__(
@@ -65,12 +60,10 @@ class UdpListenerWorker(Worker):
         options: UdpOptions,
         on_closed: Callable[[Address], object],
     ) -> None:
-        super().__init__()
-        self.uri = ""
+        super().__init__(on_closed)
         self._where = (host, port)
         self._expose = expose
         self._options = options
-        self._on_closed = on_closed
         self._socket: UdpSocket | None = None
         self._over = False
         self._links: dict[UdpLink, None] = {}
@@ -193,28 +186,9 @@ class AcceptedUdpLink(UdpLink):
         self._heard(self)
 
 
-class UdpListener(Listener):
+class UdpListener(WorkerListener[UdpListenerWorker]):
     """A UDP socket that others send to."""
-
-    def __init__(self, node: Node, worker: UdpListenerWorker) -> None:
-        self._node = node
-        self._worker = worker
-
-    @property
-    def uri(self) -> str:
-        """Where it listens, with the port it really has."""
-        return self._worker.uri
-
-    @property
-    def address(self) -> Address:
-        """The address of its worker."""
-        return self._worker.address
 
     def statistics(self) -> UdpListenerStatistics:
         """Return what has been counted so far."""
         return self._worker.statistics()
-
-    async def close(self) -> None:
-        """Close the socket and the links of its peers. Idempotent."""
-        if self._node.has(self.address):
-            await self._node.stop_worker(self.address)

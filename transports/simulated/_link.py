@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...actors import LimitReached, Worker
+from ...actors import LimitReached
 from ...protocol import (
     Address,
     Context,
@@ -20,6 +20,7 @@ from ...protocol import (
     OnwardError,
 )
 from .._link import Link
+from .._listening import ListeningWorker
 from ._way import Way
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ async def _crossed(way: Way) -> bool:
     return not way.cut_off
 
 
-class SimulatedListenerWorker(Worker):
+class SimulatedListenerWorker(ListeningWorker):
     """Owns a host name; the far ends of the links made to it are its children."""
 
     def __init__(
@@ -322,11 +323,11 @@ class SimulatedListenerWorker(Worker):
         expose: frozenset[Address],
         on_closed: Callable[[Address], object],
     ) -> None:
-        super().__init__()
+        super().__init__(on_closed)
+        self.uri = f"sim://{host}"
         self.place = place
         self.host = host
         self._expose = expose
-        self._on_closed = on_closed
 
     @property
     def _network(self) -> SimulatedNetwork:

@@ -17,7 +17,8 @@ from ...protocol import (
     UnknownAddress,
     WorkerStopped,
 )
-from .._base import Listener, Transport
+from .._base import Transport
+from .._listening import Listeners, WorkerListener
 from ._faults import Faults
 from ._link import DiallingLink, SimulatedListenerWorker
 from ._network import network_of
@@ -32,27 +33,8 @@ SIMULATED: Final = 240
 """The type of addresses of the simulated network: `240#b` is the host `b`."""
 
 
-class SimulatedListener(Listener):
+class SimulatedListener(WorkerListener[SimulatedListenerWorker]):
     """A host name of the simulated network."""
-
-    def __init__(self, node: Node, worker: SimulatedListenerWorker) -> None:
-        self._node = node
-        self._worker = worker
-
-    @property
-    def uri(self) -> str:
-        """Where it listens."""
-        return f"sim://{self._worker.host}"
-
-    @property
-    def address(self) -> Address:
-        """The address of its worker."""
-        return self._worker.address
-
-    async def close(self) -> None:
-        """Give the name back and close the links made to it. Idempotent."""
-        if self._node.has(self.address):
-            await self._node.stop_worker(self.address)
 
 
 class SimulatedTransport(Transport):
@@ -69,7 +51,7 @@ class SimulatedTransport(Transport):
         super().__init__(node)
         self.network: SimulatedNetwork = network_of(node.loop)
         self._place = self.network.place(node)
-        self._listeners: dict[Address, SimulatedListener] = {}
+        self._listeners = Listeners(node, SimulatedListener)
         self._resolved: dict[str, DiallingLink] = {}
 
     async def listen(
@@ -84,21 +66,9 @@ class SimulatedTransport(Transport):
             TypeError: There is no such option.
         """
         host = _host(uri, options)
-        worker = SimulatedListenerWorker(self._place, host, expose, self._listener_closed)
-        address = self.node.random_address()
-        try:
-            await self.node.start(lambda: worker, address=address)
-        except WorkerStopped:
-            raise NodeStopped(self.node.name) from None
-        except BaseException:
-            if self.node.has(address):
-                await self.node.stop_worker(address)
-            raise
-        if not self.node.has(address):
-            raise NodeStopped(self.node.name)
-        listener = SimulatedListener(self.node, worker)
-        self._listeners[address] = listener
-        return listener
+        return await self._listeners.start(
+            SimulatedListenerWorker(self._place, host, expose, self._listeners.forget)
+        )
 
     async def connect(
         self,
@@ -170,8 +140,7 @@ class SimulatedTransport(Transport):
 
     async def stop(self) -> None:
         """Close every listener and link."""
-        for listener in list(self._listeners.values()):
-            await listener.close()
+        await self._listeners.close()
         for link in list(self._place.links):
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
@@ -184,9 +153,6 @@ class SimulatedTransport(Transport):
         for each in [host for host, link in self._resolved.items() if link.over]:
             del self._resolved[each]
         return DiallingLink(self._place, host, expose, faults)
-
-    def _listener_closed(self, address: Address) -> None:
-        self._listeners.pop(address, None)
 
 
 def _host(uri: str, options: dict[str, Any]) -> str:

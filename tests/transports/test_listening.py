@@ -1,0 +1,80 @@
+"""Workers that listen: started, held and closed, whatever goes wrong meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from onward.actors import Node
+from onward.protocol import Address, NodeStopped
+from onward.transports._listening import Listeners, ListeningWorker, WorkerListener
+
+
+class Ear(ListeningWorker):
+    """Listens, or does what it is told to first."""
+
+    def __init__(
+        self, on_closed: Callable[[Address], object], error: OSError | None = None
+    ) -> None:
+        super().__init__(on_closed)
+        self.error = error
+
+    async def listen(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.uri = "ear://here"
+
+    def on_stop(self) -> None:
+        self._on_closed(self.address)
+
+
+class StoppedMeanwhile(Ear):
+    async def listen(self) -> None:
+        await self.node.stop_worker(self.address)
+
+
+class StoppedAtOnce(Ear):
+    def on_start(self) -> None:
+        self.stop()
+
+
+async def test_a_worker_that_listens_is_held_until_it_is_closed() -> None:
+    async with Node() as node:
+        listeners = Listeners[Ear, WorkerListener[Ear]](node, WorkerListener)
+        listener = await listeners.start(Ear(listeners.forget))
+        assert listener.uri == "ear://here"
+        assert node.has(listener.address)
+        assert list(listeners) == [listener]
+        await listener.close()
+        await listener.close()
+        assert not node.has(listener.address)
+        assert list(listeners) == []
+
+
+async def test_all_of_a_transports_listeners_are_closed_together() -> None:
+    async with Node() as node:
+        listeners = Listeners[Ear, WorkerListener[Ear]](node, WorkerListener)
+        held = [await listeners.start(Ear(listeners.forget)) for _ in range(3)]
+        await listeners.close()
+        assert not any(node.has(each.address) for each in held)
+        assert list(listeners) == []
+
+
+async def test_a_worker_that_cannot_listen_is_stopped() -> None:
+    async with Node() as node:
+        listeners = Listeners[Ear, WorkerListener[Ear]](node, WorkerListener)
+        worker = Ear(listeners.forget, OSError("the place is taken"))
+        with pytest.raises(OSError, match="the place is taken"):
+            await listeners.start(worker)
+        assert not node.has(worker.address)
+        assert list(listeners) == []
+
+
+@pytest.mark.parametrize("kind", [StoppedMeanwhile, StoppedAtOnce])
+async def test_a_worker_that_is_stopped_meanwhile_does_not_listen(kind: type[Ear]) -> None:
+    async with Node() as node:
+        listeners = Listeners[Ear, WorkerListener[Ear]](node, WorkerListener)
+        with pytest.raises(NodeStopped):
+            await listeners.start(kind(listeners.forget))
+        assert list(listeners) == []
