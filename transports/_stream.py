@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import threading
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,12 +16,12 @@ from ..protocol import (
     PayloadTooBig,
 )
 from ._base import Transport
+from ._dialled import DialledLinks
 from ._link_statistics import LinkStatistics
 from ._listening import Listeners
 from ._options import StreamOptions
 from ._place import Place
 from ._stream_dialled import DialledLink
-from ._stream_link import StreamLink
 from ._stream_listener import ListenerWorker, StreamListener
 from ._tls import TlsOptions, client_context, server_context
 
@@ -59,11 +58,8 @@ class StreamTransport(Transport):
         super().__init__(node)
         self.options = self.options_class(reconnect=False, heartbeat=None)
         self.max_dialled = 1000
-        # A rule may be called on any thread. Held to open and to forget links.
-        self._lock = threading.RLock()
         self._listeners = Listeners(node, StreamListener)
-        self._dialled: dict[DialledLink, None] = {}
-        self._by_peer: dict[str, DialledLink] = {}
+        self._dialled = DialledLinks[DialledLink](node)
 
     @abstractmethod
     def place(self, uri: str, scheme: str, options: Any) -> Place:
@@ -165,12 +161,12 @@ class StreamTransport(Transport):
             peer = message[0][0].value.decode()
         except UnicodeDecodeError:
             raise AddressError(message[0][0], "the value is not text") from None
-        link = self._by_peer.get(peer)
+        link = self._dialled.by_peer.get(peer)
         if link is None:
             place = self.place_of(peer, self.options)
-            with self._lock:
+            with self._dialled.lock:
                 # Another thread may have been first, and the text need not be the usual one.
-                link = self._by_peer.get(place.peer)
+                link = self._dialled.by_peer.get(place.peer)
                 try:
                     link = link or self._open(place, frozenset(), self.options)
                 except (OSError, ValueError) as error:  # of its certificates
@@ -184,7 +180,7 @@ class StreamTransport(Transport):
     async def stop(self) -> None:
         """Close every listener and link."""
         await self._listeners.close()
-        for link in list(self._dialled):
+        for link in self._dialled:
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
             await link.disconnected()
@@ -215,18 +211,7 @@ class StreamTransport(Transport):
             named = isinstance(options.tls, TlsOptions) and options.tls.server_name
             if context.check_hostname and place.host is None and not named:
                 raise ValueError(f"TLS to {place.peer} needs TlsOptions(server_name=...)")
-        link = DialledLink(place, context, expose, options, self._link_closed)
+        link = DialledLink(place, context, expose, options, self._dialled.forget)
         link.scheme = self.scheme
-        with self._lock:
-            if len(self._dialled) >= self.max_dialled:
-                raise LinkDown(link.peer, f"there are {self.max_dialled} links")
-            self.node.spawn(lambda: link, mailbox=options.mailbox)
-            self._dialled[link] = None
-            self._by_peer.setdefault(link.peer, link)
+        self._dialled.open(link, self.max_dialled, options.mailbox)
         return link
-
-    def _link_closed(self, link: StreamLink) -> None:
-        with self._lock:
-            self._dialled = {each: None for each in self._dialled if each is not link}
-            if self._by_peer.get(link.peer) is link:
-                del self._by_peer[link.peer]

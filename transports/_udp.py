@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,15 +13,15 @@ from ..protocol import (
     UDP,
     Address,
     AddressError,
-    LinkDown,
     Message,
     PayloadTooBig,
 )
 from ._base import Transport
+from ._dialled import DialledLinks
 from ._link_statistics import LinkStatistics
 from ._listening import Listeners
 from ._options import parse_endpoint, parse_uri
-from ._udp_link import DialledUdpLink, UdpLink
+from ._udp_link import DialledUdpLink
 from ._udp_listener import UdpListener, UdpListenerWorker
 from ._udp_options import UdpOptions
 from ._udp_socket import Peer, UdpSocket
@@ -63,10 +62,8 @@ class UdpTransport(Transport):
         super().__init__(node)
         self.options = UdpOptions(heartbeat=None)
         self.max_dialled = 1000
-        self._lock = threading.RLock()
         self._listeners = Listeners(node, UdpListener)
-        self._dialled: dict[DialledUdpLink, None] = {}
-        self._by_peer: dict[str, DialledUdpLink] = {}
+        self._dialled = DialledLinks[DialledUdpLink](node)
         self._sockets: dict[int, UdpSocket] = {}  # by family
         self._opening = asyncio.Lock()
         self._dropped: Counter[str] = Counter()
@@ -147,12 +144,12 @@ class UdpTransport(Transport):
             peer = message[0][0].value.decode("ascii")
         except UnicodeDecodeError:
             raise AddressError(message[0][0], "not host:port") from None
-        link = self._by_peer.get(peer)
+        link = self._dialled.by_peer.get(peer)
         if link is None:
             host, port = parse_endpoint(peer)
-            with self._lock:
+            with self._dialled.lock:
                 # Another thread may have been first.
-                link = self._by_peer.get(peer)
+                link = self._dialled.by_peer.get(peer)
                 link = link or self._open(host, port, frozenset(), self.options)
         return message.redirect(link.address)
 
@@ -168,7 +165,7 @@ class UdpTransport(Transport):
     async def stop(self) -> None:
         """Close every listener, link and socket."""
         await self._listeners.close()
-        for link in list(self._dialled):
+        for link in self._dialled:
             if self.node.has(link.address):
                 await self.node.stop_worker(link.address)
             await link.ended()
@@ -180,13 +177,8 @@ class UdpTransport(Transport):
     def _open(
         self, host: str, port: int, expose: frozenset[Address], options: UdpOptions
     ) -> DialledUdpLink:
-        link = DialledUdpLink(host, port, expose, options, self._socket_of, self._link_closed)
-        with self._lock:
-            if len(self._dialled) >= self.max_dialled:
-                raise LinkDown(link.peer, f"there are {self.max_dialled} links")
-            self.node.spawn(lambda: link, mailbox=options.mailbox)
-            self._dialled[link] = None
-            self._by_peer.setdefault(link.peer, link)
+        link = DialledUdpLink(host, port, expose, options, self._socket_of, self._dialled.forget)
+        self._dialled.open(link, self.max_dialled, options.mailbox)
         return link
 
     async def _socket_of(self, family: int, where: Peer, options: UdpOptions) -> UdpSocket:
@@ -212,12 +204,6 @@ class UdpTransport(Transport):
         host = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - answers only
         await self.node.loop.create_datagram_endpoint(lambda: made, local_addr=(host, 0))
         return made
-
-    def _link_closed(self, link: UdpLink) -> None:
-        with self._lock:
-            self._dialled = {each: None for each in self._dialled if each is not link}
-            if self._by_peer.get(link.peer) is link:
-                del self._by_peer[link.peer]
 
 
 def _of_socket(options: UdpOptions) -> tuple[object, ...]:
