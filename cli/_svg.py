@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from html import escape
 from typing import Final
 
 from ..protocol.topology import Plan
 from ._picture import HEAD, MARGIN, PADDING, ROW, Box, Picture, lay_out, points, shortened
+from ._svg_page import escaped, page
 
 __all__ = ["draw"]
 
@@ -24,10 +23,6 @@ text{fill:#e2e8f0}.kind,.uri{fill:#94a3b8}.page{fill:#0f172a}.box{fill:#1e293b;s
 .tip{fill:#7fb7d9}}"""
 
 
-# What XML 1.0 has no way to write, not even escaped (section 2.2).
-_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
 def draw(plan: Plan) -> str:
     """Draw a topology. The same plan is the same text."""
     return "\n".join(_svg(lay_out(plan))) + "\n"
@@ -35,14 +30,7 @@ def draw(plan: Plan) -> str:
 
 def _svg(picture: Picture) -> Iterator[str]:
     width, height = points(picture.width), points(picture.height)
-    title = _escaped(picture.title)
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-label="{title}">'
-    )
-    yield f"<title>{title}</title>"
-    yield f"<style>{_STYLE}</style>"
-    yield f'<rect class="page" width="{width}" height="{height}"/>'
+    yield from page(width, height, picture.title, _STYLE)
     yield _text(MARGIN, MARGIN + 12, picture.title, "title")
     for curve in picture.curves:
         yield f'<path class="link" d="{curve}"/>'
@@ -90,8 +78,4 @@ def _head(box: Box) -> str:
 def _text(x: float, y: float, text: str, style: str = "", *, end: bool = False) -> str:
     kind = f' class="{style}"' if style else ""
     anchor = ' text-anchor="end"' if end else ""
-    return f'<text x="{points(x)}" y="{points(y)}"{kind}{anchor}>{_escaped(text)}</text>'
-
-
-def _escaped(text: str) -> str:
-    return escape(_NOT_XML.sub("\ufffd", text))
+    return f'<text x="{points(x)}" y="{points(y)}"{kind}{anchor}>{escaped(text)}</text>'

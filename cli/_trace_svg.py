@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import Final
 
+from ._svg_page import escaped, page
 from ._trace_picture import Step, TracePicture
 
 __all__ = ["draw"]
@@ -50,15 +50,8 @@ def _svg(picture: TracePicture) -> Iterator[str]:
     )
     top = MARGIN + TITLE + HEAD
     height = top + ROW * len(picture.steps) + MARGIN
-    title = escape(picture.title)
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" aria-label="{title}">'
-    )
-    yield f"<title>{title}</title>"
-    yield f"<style>{_STYLE}</style>"
-    yield f'<rect class="page" width="{width}" height="{height}"/>'
-    yield f'<text class="title" x="{MARGIN}" y="{MARGIN + 12}">{title}</text>'
+    yield from page(str(width), str(height), picture.title, _STYLE)
+    yield f'<text class="title" x="{MARGIN}" y="{MARGIN + 12}">{escaped(picture.title)}</text>'
     for column, name in enumerate(picture.columns):
         yield from _node(name, across[column], height - MARGIN, column == picture.silent)
     for number, step in enumerate(picture.steps):
@@ -90,7 +83,7 @@ def _node(name: str, x: int, bottom: int, silent: bool) -> Iterator[str]:
     style = "unheard" if silent else "name"
     most = round(2 * half / CHARACTER) - 1
     shown = name if len(name) <= most else f"{name[: most - 1]}…"
-    yield f'<text class="{style}" x="{x}" y="{top + 18}">{escape(shown)}</text>'
+    yield f'<text class="{style}" x="{x}" y="{top + 18}">{escaped(shown)}</text>'
 
 
 def _step(step: Step, picture: TracePicture, across: list[int], y: int) -> Iterator[str]:
@@ -106,8 +99,8 @@ def _step(step: Step, picture: TracePicture, across: list[int], y: int) -> Itera
     yield f'<circle class="{"miss" if silent else "hop"}" cx="{x}" cy="{y}" r="5"/>'
     # Below an arrow that comes from the right, as it would go through it.
     below = 14 if step.source is not None and across[step.source] > x else 4
-    note = f' <tspan class="bad">{escape(step.note)}</tspan>' if step.note else ""
-    yield f'<text x="{x + 12}" y="{y + below}">{escape(step.label)}{note}</text>'
+    note = f' <tspan class="bad">{escaped(step.note)}</tspan>' if step.note else ""
+    yield f'<text x="{x + 12}" y="{y + below}">{escaped(step.label)}{note}</text>'
     if step.time is not None:
         time = f"{step.time * 1e3:.3f} ms"
         yield f'<text class="time" x="{MARGIN + TIME}" y="{y + 4}">{time}</text>'
