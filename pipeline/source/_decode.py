@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from struct import Struct
 from typing import Any, Final
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +38,14 @@ __all__ = ["MAX_ROWS", "decode", "decode_batches"]
 
 MAX_ROWS: Final = 131_072
 """Most rows of a batch: 8 MiB of hops."""
+
+KNOWN_IDS: Final = 16_384
+"""Most ids of names, of routes and of tag sets each that a process remembers: the segments of a
+broker name mostly the same. The least recently used are forgotten, and made again."""
+
+_name_id = lru_cache(KNOWN_IDS)(name_id)
+_route_key = lru_cache(KNOWN_IDS)(route_key)
+_tagset_id = lru_cache(KNOWN_IDS)(tagset_id)
 
 _NUMPY: Final = {"Q": "<u8", "q": "<i8", "B": "u1", "H": "<u2", "I": "<u4"}
 
@@ -68,15 +75,15 @@ class _Ids:
 
     @cached_property
     def nodes(self) -> Any:
-        return _table(name_id(name) for name in self.segment.names)
+        return _table(_name_id(name) for name in self.segment.names)
 
     @cached_property
     def routes(self) -> Any:
-        return _table(route_key(route) for route in self.segment.routes)
+        return _table(_route_key(route) for route in self.segment.routes)
 
     @cached_property
     def tagsets(self) -> Any:
-        return _table(tagset_id(asked) for asked in self.segment.tagsets)
+        return _table(_tagset_id(asked) for asked in self.segment.tagsets)
 
 
 def _table(ids: Iterator[int]) -> Any:
@@ -250,7 +257,7 @@ def _tagsets(
         segment,
         len(all_asked),
         {
-            "tagset_id": lambda: pa.array([tagset_id(asked) for asked in all_asked], pa.int64()),
+            "tagset_id": lambda: pa.array([_tagset_id(asked) for asked in all_asked], pa.int64()),
             "tags": lambda: maps([asked_tags_text(asked) for asked in all_asked]),
             "text": lambda: pa.array([asked_text(asked) for asked in all_asked], pa.string()),
             "routing": _texts_of([asked.routing.name.lower() for asked in all_asked]),
@@ -263,7 +270,7 @@ def _nodes(
     columns: Mapping[str, str], segment: Segment, _since: int | None, _until: int | None
 ) -> Any:
     names = list(segment.names)
-    made = {"node": _integers_of([name_id(name) for name in names]), "name": _texts_of(names)}
+    made = {"node": _integers_of([_name_id(name) for name in names]), "name": _texts_of(names)}
     return _few(columns, segment, len(names), made)
 
 
@@ -272,10 +279,16 @@ def _routes(
 ) -> Any:
     routes = segment.routes
     made = {
-        "route_id": _integers_of([route_key(route) for route in routes]),
-        "uuid": _texts_of([str(UUID(bytes=route)) for route in routes]),
+        "route_id": _integers_of([_route_key(route) for route in routes]),
+        "uuid": _texts_of([_uuid(route) for route in routes]),
     }
     return _few(columns, segment, len(routes), made)
+
+
+def _uuid(route: bytes) -> str:
+    # As `uuid.UUID` writes it, without making one.
+    text = route.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _route_events(
@@ -291,7 +304,7 @@ def _route_events(
         "ts": lambda: times(np.array([event.ts_us for event in events], dtype=np.int64)),
         "event": _texts_of([event.name.name.lower() for event in events]),
         "route_id": _integers_of([_route_of(event) for event in events]),
-        "node": _integers_of([name_id(event.node) if event.node else 0 for event in events]),
+        "node": _integers_of([_name_id(event.node) if event.node else 0 for event in events]),
         "tags": lambda: maps([carried_tags_text(event.tags) for event in events]),
         "reason": _texts_of([event.reason for event in events]),
     }
@@ -299,7 +312,7 @@ def _route_events(
 
 
 def _route_of(event: RouteEvent) -> int:
-    return 0 if event.route_id is None else route_key(event.route_id)
+    return 0 if event.route_id is None else _route_key(event.route_id)
 
 
 _DIMENSIONS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -113,17 +113,16 @@ def _rows(options: Options, path: str) -> Iterator[Any]:
     try:
         load = _load_definitions if options.table in _DEFINED else _load
         segment = load(options.path / path)
-        # All of it is decoded before any of it is handed out: it is skipped whole or not at all.
-        yield from list(
-            decode_batches(
-                options.table,
-                options.columns,
-                segment,
-                str(options.path / path),
-                since=options.since,
-                until=options.until,
-            )
+        batches = decode_batches(
+            options.table,
+            options.columns,
+            segment,
+            str(options.path / path),
+            since=options.since,
+            until=options.until,
         )
+        # What may be skipped is skipped whole: all of it is decoded before any is handed out.
+        yield from list(batches) if options.skip_damaged else batches
     except SegmentDamaged as error:
         if not options.skip_damaged:
             raise
