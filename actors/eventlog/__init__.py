@@ -3,7 +3,8 @@
 from ._counts import LogWriterStatistics
 from ._errors import LogInUse
 from ._options import Fsync, LogOptions
-from ._recorder import Recorder, RecorderStatistics
+from ._recorder import Recorder
+from ._statistics import RecorderStatistics
 from ._worker import EventLog, EventLogStatistics
 from ._writer import LogWriter
 

@@ -15,7 +15,8 @@ from .._worker import Worker
 from ._counts import LogWriterStatistics
 from ._differences import Differences
 from ._options import LogOptions
-from ._recorder import Recorder, RecorderStatistics
+from ._recorder import Recorder
+from ._statistics import RecorderStatistics
 from ._writer import LogWriter
 
 if TYPE_CHECKING:

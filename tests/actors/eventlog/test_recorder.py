@@ -9,8 +9,8 @@ import pytest
 
 from onward.actors.eventlog import Recorder
 from onward.actors.eventlog._flows import MAX_PAIRS, Cell
+from onward.actors.eventlog._losses import BROKEN
 from onward.actors.eventlog._numbers import MAX_BYTES, PIECE
-from onward.actors.eventlog._recorder import BROKEN
 from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
 from tests.actors.eventlog.recording import Flowed, Recording, recording
 
@@ -237,9 +237,9 @@ def test_events_are_written_before_there_are_too_many_or_too_large() -> None:
     made = recording()
     for _ in range(256):
         made.recorder.event(EventName.UP)
-    assert made.recorder._events == []
+    assert len(made.recorder._events) == 0
     made.recorder.event(EventName.UP, tags=(("k", "v" * 300_000),))
-    assert made.recorder._events == []
+    assert len(made.recorder._events) == 0
     assert len(made.events()) == 257
 
 
@@ -382,7 +382,16 @@ def test_an_event_with_too_many_tags_is_told_without_them() -> None:
     assert event.reason.startswith("why (2")
 
 
-@pytest.mark.parametrize("what", ["names_block", "events_block", "_pack_flow", "clip_name"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "_naming.names_block",
+        "_events.events_block",
+        "_rows._pack_flow",
+        "_naming.clip_name",
+        "_events.clip_name",
+    ],
+)
 def test_a_failure_in_packing_is_counted_and_never_reaches_who_routes(
     what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -396,8 +405,8 @@ def test_a_failure_in_packing_is_counted_and_never_reaches_who_routes(
     recorder.flows.cell(MESSAGE, DELIVER, dest="there").add(1)
     recorder.tick()
     with monkeypatch.context() as patched:
-        patched.setattr(f"onward.actors.eventlog._recorder.{what}", broken)
-        patched.setattr(recorder._names, "_write", broken)
+        patched.setattr(f"onward.actors.eventlog.{what}", broken)
+        patched.setattr(recorder._output.naming._names, "_write", broken)
         for number in range(2 * A_BLOCK):
             a_hop(recorder, dest=f"new {number}")
         recorder.event(EventName.DOWN)

@@ -39,7 +39,7 @@ async def sealed(log: EventLog, count: int) -> None:
     """Wait until so many segments have been sealed; the log's own clock says when."""
     begun = asyncio.Event()
     recorder = log.recorder
-    begin = recorder._sink.begin
+    begin = recorder._output._sink.begin
 
     def noted(header: bytes, first_seq: int) -> None:
         begin(header, first_seq)

@@ -1,0 +1,118 @@
+"""Route events that wait to be written, and requests that nobody could take, of which few do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ...protocol.broker import TagList
+from ...protocol.eventlog import EventName, RouteEvent, clip_name, events_block
+from ._naming import Naming
+from ._output import EVENTS, Output
+from ._texts import clean, clean_tags, size_of_tags
+
+__all__ = ["EventBuffer", "RejectLimit"]
+
+EVENTS_A_BLOCK: Final = 256
+"""Most route events that are kept before they are written."""
+
+EVENT_BYTES: Final = 64 * 1024
+"""Bytes of tags and reasons that events are kept with before they are written."""
+
+MAX_EVENT: Final = 1024 * 1024
+"""Most bytes of the tags of one event; one that has more is told without them."""
+
+MAX_REASON: Final = 1024
+"""Most bytes of the reason of an event; the rest is cut off."""
+
+
+class EventBuffer:
+    """Keeps route events until they fill a block.
+
+    Args:
+        output: Where they are written.
+    """
+
+    __slots__ = ("_bytes", "_events", "_naming", "_output")
+
+    def __init__(self, output: Output) -> None:
+        self._output: Final = output
+        self._naming: Final[Naming] = output.naming
+        self._events: list[RouteEvent] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """Return how many are kept."""
+        return len(self._events)
+
+    def add(
+        self,
+        seq: int,
+        ts_us: int,
+        name: EventName,
+        route_id: bytes | None,
+        node: str,
+        tags: TagList,
+        reason: str,
+    ) -> None:
+        """Keep an event, and write all that are kept if they are many.
+
+        A destination that nobody ever asks has a name and an id all the same: the event alone
+        would not say them to who reads what a segment lists.
+        """
+        try:
+            size = size_of_tags(tags)
+            if size > MAX_EVENT:
+                reason, tags, size = f"{reason} ({size} bytes of tags are left out)", (), 0
+            node, reason, tags = clip_name(node), clean(reason, MAX_REASON), clean_tags(tags)
+            self._naming.route(route_id)
+            self._naming.name(node)
+        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+            self._output.unpacked(EVENTS, error)
+            return
+        self._events.append(RouteEvent(seq, ts_us, name, route_id, node, tags, reason))
+        self._bytes += size + len(reason) + len(node)
+        if len(self._events) >= EVENTS_A_BLOCK or self._bytes >= EVENT_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        """Write what is kept."""
+        events = self._events
+        if events:
+            self._events = []
+            self._bytes = 0
+            self._output.put(EVENTS, len(events), partial(events_block, events))
+
+
+class RejectLimit:
+    """Lets so many events of requests that nobody could take through each second.
+
+    Args:
+        limit: How many.
+        now: Tells seconds; it does not go back.
+
+    Attributes:
+        left_out: How many it has not let through.
+    """
+
+    __slots__ = ("_left", "_limit", "_now", "_until", "left_out")
+
+    def __init__(self, limit: int, now: Callable[[], float]) -> None:
+        self._limit: Final = limit
+        self._now: Final = now
+        self._until = float("-inf")
+        self._left = 0
+        self.left_out = 0
+
+    def take(self) -> bool:
+        """Say whether one more may be recorded."""
+        now = self._now()
+        if now >= self._until:
+            self._until = now + 1.0
+            self._left = self._limit
+        if self._left <= 0:
+            self.left_out += 1
+            return False
+        self._left -= 1
+        return True

@@ -1,0 +1,128 @@
+"""The rows of flow counters on their way into the log: in parts, and again if they are lost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...protocol.eventlog import FLOW
+from ._flows import FlowRow, FlowTable
+from ._losses import BROKEN
+from ._output import FLOWS, Output
+
+__all__ = ["FlowRows"]
+
+FLOWS_A_BLOCK: Final = 1024
+"""Most flows in a block."""
+
+TURN: Final = 256 * 1024
+"""Bytes after which the rest of the flows has to wait for the loop's next turn."""
+
+_pack_flow: Final = FLOW.pack
+
+
+class FlowRows:
+    """Writes the rows of a table, and has those written again that the disk took and lost.
+
+    Args:
+        table: Whose rows.
+        output: Where they are written.
+        limit: Most rows that are under way to the disk.
+    """
+
+    __slots__ = ("_flight", "_flight_end", "_limit", "_output", "_table")
+
+    def __init__(self, table: FlowTable, output: Output, limit: int) -> None:
+        self._table: Final = table
+        self._output: Final = output
+        self._limit: Final = limit
+        # Rows that may be lost yet, and how much had been handed on with the last of them.
+        self._flight: list[FlowRow] = []
+        self._flight_end = 0
+
+    def write(self, seq: int) -> int:
+        """Write a block of rows.
+
+        What cannot be written now stays, and is written later: see `FlowTable.rows`.
+
+        Args:
+            seq: The last number that was given.
+
+        Returns:
+            How many were written; each has taken a number.
+        """
+        output = self._output
+        rows = self._table.rows
+        if len(self._flight) >= self._limit:
+            return 0
+        taken: list[FlowRow] = []
+        packed: list[bytes] = []
+        segment = output.generation
+        size = output.size
+        try:
+            while rows and len(packed) < FLOWS_A_BLOCK and output.size - size < TURN:
+                taken.append(rows.popleft())
+                packed.append(self._packed(taken[-1], seq + len(taken)))
+        except Exception as error:  # noqa: BLE001 - the loop is not to fail with us
+            output.failed(error)
+            # Without names it fits; else nothing does.
+            row = taken.pop()
+            if any(row[2:6]):
+                rows.appendleft((*row[:2], "", "", None, None, *row[6:]))
+            else:
+                output.drop(FLOWS, 1, BROKEN)
+        if not taken:
+            return 0
+        body = b"".join(packed)
+        if output.generation == segment and output.write(FLOWS, len(taken), b"F", body):
+            self._flight += taken
+            self._flight_end = output.handed
+            return len(taken)
+        # Nothing else has taken a number meanwhile.
+        self._table.keep(taken)
+        return 0
+
+    def _packed(self, row: FlowRow, seq: int) -> bytes:
+        start, length, origin, dest, to, asked, kind, outcome, frames, size = row
+        naming = self._output.naming
+        return _pack_flow(
+            seq,
+            start,
+            length,
+            naming.name(origin),
+            naming.name(dest),
+            naming.route(to),
+            naming.tagset(asked),
+            kind,
+            outcome,
+            0,
+            frames,
+            size,
+        )
+
+    def look(self, lost: int, pending: int) -> None:
+        """Take back what the disk took and lost.
+
+        Args:
+            lost: How many rows were lost since the last time. Once a segment has failed it takes
+                nothing more: they are the last ones.
+            pending: Bytes that wait for the disk.
+        """
+        flight = self._flight
+        if flight and lost:
+            self._table.keep(flight[-lost:])
+            del flight[-lost:]
+        if pending <= self._output.handed - self._flight_end:
+            flight.clear()
+
+    def let_go(self) -> None:
+        """Forget what is under way: there is no later time to write it again."""
+        self._flight.clear()
+
+    def drop_rest(self) -> int:
+        """Drop the rows that are left, as there will be no other time; return how many."""
+        rows = self._table.rows
+        count = len(rows)
+        if count:
+            self._output.drop(FLOWS, count)
+            rows.clear()
+        return count

@@ -1,0 +1,55 @@
+"""What a recorder gives its blocks to, as far as it needs to know."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["Figures", "Sink"]
+
+
+class Sink(Protocol):
+    """Where blocks go: a `LogWriter`. Nothing here blocks."""
+
+    def begin(self, header: bytes, first_seq: int) -> None:
+        """Begin a segment."""
+        ...
+
+    def append(self, block: bytes, body: bytes | None = None, /) -> bool:
+        """Take a block, or its type and its body; say whether it was taken."""
+        ...
+
+    def seal(self, footer: bytes) -> None:
+        """End the segment."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Say what is wrong, if anything is."""
+        ...
+
+    def statistics(self) -> Figures:
+        """Return what became of blocks after they were taken."""
+        ...
+
+
+class Figures(Protocol):
+    """What became of blocks after they were taken: a `LogWriterStatistics`."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes that wait."""
+        ...
+
+    @property
+    def lost_hops(self) -> int:
+        """Hops that were taken and then not written."""
+        ...
+
+    @property
+    def lost_flows(self) -> int:
+        """Flows likewise."""
+        ...
+
+    @property
+    def lost_events(self) -> int:
+        """Route events likewise."""
+        ...
