@@ -18,7 +18,7 @@ from ...protocol import (
 from ...protocol.eventlog import Outcome
 
 if TYPE_CHECKING:
-    from ..eventlog._requests import Account
+    from ..eventlog._account import Account
     from ._handlers import Handlers, Request
     from ._route import BrokerRoute
     from ._service import Handling

@@ -48,7 +48,7 @@ from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
-    from ...actors.eventlog._requests import OriginLog
+    from ...actors.eventlog._origins import OriginLog
     from ._link import Link
 
 __all__ = ["REQUESTS", "Session"]

@@ -1,0 +1,38 @@
+"""What who routes a request tells the event log of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..broker._exchange import Exchange
+    from ..broker._route import BrokerRoute
+
+__all__ = ["Account"]
+
+
+class Account(ABC):
+    """What one request is counted on."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def forward(self, exchange: Exchange) -> None:
+        """Count that the request was handed over to the route that it has."""
+
+    @abstractmethod
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Count that a copy of it was handed over."""
+
+    @abstractmethod
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count how it ended. Called once for each request."""
+
+    def mark(self, trace: str | None) -> str | None:
+        """Return the tracing text for a worker that is handed the request, given the present one.
+
+        Marked if hops of the request are recorded. What goes by connections of RSocket is not:
+        nothing can be added to their frames.
+        """
+        return trace

@@ -1,0 +1,113 @@
+"""Accounts of single requests: of one that was not read, and of one that is sampled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import read_tracing
+from ...protocol.broker import shard_hash
+from ...protocol.eventlog import Flag, LogMark, Outcome, with_log_mark
+from ..broker._exchange import RELAYED
+from ._account import Account
+
+if TYPE_CHECKING:
+    from ..broker._exchange import Exchange
+    from ..broker._route import BrokerRoute
+    from ..broker._selector import Ask
+    from ._tally import Tally
+
+__all__ = ["Sampled", "Unread"]
+
+_FORWARD: Final = int(Outcome.FORWARD)
+_DELIVER: Final = int(Outcome.DELIVER)
+_CANCELED: Final = int(Outcome.CANCELED)
+_MAX: Final = (1 << 32) - 1
+
+
+class Unread(Account):
+    """The account of a request whose metadata are not whole, or cannot be read.
+
+    It is received and ended at once: before, it is not known what it asks for.
+    """
+
+    __slots__ = ("_tally",)
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally: Final = tally
+
+    def forward(self, exchange: Exchange) -> None:
+        """Do not come here: what cannot be read is handed to nobody."""
+        raise AssertionError("a request that was not read was handed over")
+
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Do not come here either."""
+        raise AssertionError("a request that was not read was handed over")
+
+    def withdrawn(self, size: int) -> None:
+        """Count that one came and was cancelled."""
+        self._tally.came.add(size)
+        self._tally.finish(None, _CANCELED, size)
+
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count that it came, and how it ended."""
+        self._tally.came.add(exchange.size)
+        self._tally.finish(None, outcome, exchange.size)
+
+
+class Sampled(Account):
+    """The account of a request whose hops are recorded: one when it ends, one for each copy."""
+
+    __slots__ = ("_flags", "_hash", "_size", "_tally", "_trace")
+
+    def __init__(self, tally: Tally, ask: Ask, exchange: Exchange, trace: int, flags: int) -> None:
+        self._tally: Final = tally
+        self._size: Final = min(exchange.size, _MAX)
+        self._trace: Final = trace
+        self._hash = ask.shard
+        self._flags = flags
+        if ask.sticky:
+            self._hash = shard_hash(ask.sticky)
+            self._flags |= Flag.STICKY
+        elif ask.shard:
+            self._flags |= Flag.SHARD
+
+    def forward(self, exchange: Exchange) -> None:
+        """Count that the request was handed over to the route that it has."""
+        self._tally.forward(exchange)
+
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Count that a copy of it was handed over, and record it."""
+        self._tally.copy(exchange, route)
+        self._record(exchange, route, _FORWARD, 1, self._flags | Flag.MULTICAST)
+
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count how the request ended, and record it."""
+        self._tally.end(exchange, route, outcome)
+        self._record(exchange, route, _DELIVER if outcome == RELAYED else outcome, 0, self._flags)
+
+    def mark(self, trace: str | None) -> str | None:
+        """Mark it: the broker's hop is the first, whenever it is recorded."""
+        mark = LogMark(self._trace, 1, self._tally.log.recorder.weight)
+        return with_log_mark((read_tracing(trace) or {}) if trace else {}, mark) or trace
+
+    def _record(
+        self, exchange: Exchange, route: BrokerRoute | None, outcome: int, hop: int, flags: int
+    ) -> None:
+        tally = self._tally
+        recorder = tally.log.recorder
+        took = int((recorder.now() - exchange.began) * 1e6)
+        recorder.hop(
+            self._trace,
+            self._hash,
+            tally.kind,
+            outcome,
+            hop,
+            flags,
+            recorder.name(tally.origin),
+            0 if route is None else recorder.name(route.destination.service),
+            0 if route is None else recorder.route(route.route_id),
+            tally.number(),
+            max(0, min(took, _MAX)),
+            self._size,
+            recorder.weight,
+        )
