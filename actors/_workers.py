@@ -306,6 +306,9 @@ class Workers(Guarding):
             self._workers -= 1
             for index, count in enumerate(_counts(cell)):
                 self._retired[index] += count
+        recorder = self.recorder
+        if recorder is not None and recorder.links is not None:
+            recorder.links.stopped(cell)
 
     # --- statistics -------------------------------------------------------------------
 

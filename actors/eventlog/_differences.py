@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Differences", "Linked"]
 
+MAX_PASSING: Final = 256
+"""Workers that came and went since the last look, and are named all the same; what further ones
+handled is counted for the node, or a worker for each request would fill the log with names."""
+
 _UNREACHED: Final = (UnknownAddress.reason, UnknownAddressType.reason, NotExposed.reason)
 """Reasons of dead letters that no worker has counted."""
 
 _Counts: TypeAlias = "tuple[int, int, int, int]"
+_NOTHING: Final = (0, 0, 0, 0)
 
 
 class Linked(Protocol):
@@ -57,23 +62,23 @@ class Linked(Protocol):
 class Differences:
     """Counts flows of a node by differences.
 
-    Each worker is a destination of messages: what it handled, failed on, and dropped. What found
-    no worker is counted without one. Each of these is `RECEIVED` as well, so that a log balances.
+    Each worker is a destination of messages: what it handled, failed on, and dropped. One that
+    stops is counted as it does, and forgotten. What found no worker is counted without one. Each of
+    these is `RECEIVED` as well, so that a log balances.
 
     Args:
         recorder: Where flows go.
         node: The node.
     """
 
-    __slots__ = ("_cells", "_letters", "_links", "_node", "_recorder", "_shown", "_totals")
+    __slots__ = ("_cells", "_letters", "_links", "_node", "_passing", "_recorder", "_shown")
 
     def __init__(self, recorder: Recorder, node: Node) -> None:
         self._recorder: Final = recorder
         self._node: Final = node
-        # Workers that are known, with what they had counted; there are no more than the node has,
-        # and those that have stopped since the last window.
+        # Workers that are known, with what they had counted; there are no more than the node has.
         self._cells: dict[Cell, _Counts] = {cell: _of(cell) for cell in node._cells()}
-        self._totals = self._all()
+        self._passing = 0
         self._letters = {reason: self._letters_of(reason) for reason in _UNREACHED}
         self._links: dict[Linked, tuple[int, int, int]] = {}
         # What the way here was called when it was last shown that this end counts it.
@@ -99,34 +104,31 @@ class Differences:
                 del self._links[link]
                 self._shown.pop(link, None)
 
-    def _take_workers(self) -> None:
-        seen = [0, 0, 0, 0]
-        there = self._node._cells()
-        known = self._cells
-        totals = self._all()
-        self._cells = {}
-        for cell in there:
-            self._cells[cell] = counts = _of(cell)
-            before = known.pop(cell, (0, 0, 0, 0))
-            if counts != before:
-                self._count_worker(cell, counts, before, seen)
-        for cell, before in known.items():
-            self._count_worker(cell, _of(cell), before, seen)
-        # Of workers that have come and gone since.
-        rest = [
-            max(0, now - then - each)
-            for now, then, each in zip(totals, self._totals, seen, strict=True)
-        ]
-        self._totals = totals
-        self._count(self._node.name, rest[0], rest[1], rest[2], rest[3])
+    # --- workers --------------------------------------------------------------------------
 
-    def _count_worker(self, cell: Cell, counts: _Counts, before: _Counts, seen: list[int]) -> None:
-        more = [now - then for now, then in zip(counts, before, strict=True)]
-        for index, each in enumerate(more):
-            seen[index] += each
+    def stopped(self, cell: Cell) -> None:
+        """Count what a worker has done that is being forgotten; on the loop's thread."""
+        before = self._cells.pop(cell, None)
+        if before is None and cell.worker.has_flows:
+            self._passing += 1
+        named = self._passing <= MAX_PASSING or before is not None
+        self._count_worker(cell, _of(cell), before or _NOTHING, named=named)
+
+    def _take_workers(self) -> None:
+        known = self._cells
+        self._cells = {}
+        self._passing = 0
+        for cell in self._node._cells():
+            self._cells[cell] = counts = _of(cell)
+            before = known.get(cell, _NOTHING)
+            if counts != before:
+                self._count_worker(cell, counts, before, named=True)
+
+    def _count_worker(self, cell: Cell, counts: _Counts, before: _Counts, *, named: bool) -> None:
         if not cell.worker.has_flows:
             return
-        name = self._recorder.messages.name_of(cell.address)
+        more = [now - then for now, then in zip(counts, before, strict=True)]
+        name = self._recorder.messages.name_of(cell.address if named else None)
         self._count(name, more[0], more[1], more[2], more[3])
 
     def _count(self, dest: str, handled: int, failed: int, refused: int, dropped: int) -> None:
@@ -180,10 +182,6 @@ class Differences:
             self._recorder.flows.cell(kind, outcome, origin=self._node.name, dest=back).show()
 
     # --- what the node counts -------------------------------------------------------------
-
-    def _all(self) -> _Counts:
-        figures = self._node.statistics(workers=False)
-        return figures.handled, figures.failed, figures.refused, figures.dropped
 
     def _letters_of(self, reason: str) -> int:
         return self._node.dead_letters.by_reason.get(reason, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -219,11 +219,69 @@ async def test_workers_are_counted_by_what_they_count_and_the_log_balances() -> 
     ends = {key: count for key, count in flows.items() if key.outcome != Outcome.RECEIVED}
     assert ends == {
         Flowed(Kind.MESSAGE, Outcome.DELIVER, "", "n/0#echo"): 2,
-        Flowed(Kind.MESSAGE, Outcome.DELIVER, "", "n"): 1,
+        Flowed(Kind.MESSAGE, Outcome.DELIVER, "", "n/0#short"): 1,
         Flowed(Kind.MESSAGE, Outcome.FAILED, "", "n/0#bad"): 1,
         Flowed(Kind.MESSAGE, Outcome.UNROUTABLE, "", ""): 1,
     }
     assert made.in_hand() == {}
+
+
+class Uncounted(Short):
+    """Is counted elsewhere."""
+
+    has_flows = False
+
+
+async def stopped_by_itself(node: Node, address: str, worker: Callable[[], Worker]) -> None:
+    """Start a worker that stops after its first message, and have it do so."""
+    await node.start(worker, address=address)
+    over = asyncio.Event()
+    node.watch(address, over.set)
+    node.send(address, b"x")
+    await over.wait()
+
+
+async def test_a_worker_that_comes_and_goes_between_two_looks_has_its_name() -> None:
+    async with recorded(options=RATE_0) as (node, made):
+        made.recorder.flows.end_window(0, 10_000)
+        await stopped_by_itself(node, "gone", Short)
+        made.recorder.flows.end_window(0, 10_000)
+        made.recorder.flows.end_window(0, 10_000)
+    assert set(made.flows().items()) == {
+        (Flowed(Kind.MESSAGE, Outcome.RECEIVED, "", "n/0#gone"), 1),
+        (Flowed(Kind.MESSAGE, Outcome.DELIVER, "", "n/0#gone"), 1),
+    }
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+async def test_what_is_counted_elsewhere_is_not_counted_twice_however_short_it_lives(
+    looked_at: bool,
+) -> None:
+    async with recorded(options=RATE_0) as (node, made):
+        if looked_at:
+            await node.start(Uncounted, address="w")
+            made.recorder.flows.end_window(0, 10_000)
+            over = asyncio.Event()
+            node.watch("w", over.set)
+            node.send("w", b"x")
+            await over.wait()
+        else:
+            await stopped_by_itself(node, "w", Uncounted)
+        made.recorder.flows.end_window(0, 10_000)
+    assert made.flows() == {}
+
+
+async def test_of_workers_that_come_and_go_only_so_many_are_named_between_two_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onward.actors.eventlog._differences.MAX_PASSING", 2)
+    async with recorded(options=RATE_0) as (node, made):
+        for number in range(5):
+            await stopped_by_itself(node, str(number), Short)
+        made.recorder.flows.end_window(0, 10_000)
+        await stopped_by_itself(node, "next", Short)
+    ends = {key.dest: n for key, n in made.flows().items() if key.outcome == Outcome.DELIVER}
+    assert ends == {"n/0#0": 1, "n/0#1": 1, "n": 3, "n/0#next": 1}
 
 
 # --- links ------------------------------------------------------------------------------------
