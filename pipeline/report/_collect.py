@@ -306,7 +306,8 @@ def collect_audit(
         sf.sum(sf.when(running, sf.col("missing")).otherwise(0)).alias("open"),
     ).collect()[0]
     wrong = sf.abs("missing") + sf.abs("duplicated")
-    rows = totals.orderBy(sf.desc(wrong), "dst", "src").limit(MAX_LOGS).collect()
+    worst = totals.withColumn("going", running).orderBy(sf.desc(wrong), "dst", "src")
+    rows = worst.limit(MAX_LOGS).collect()
     audit = Audit(
         tuple(
             AuditRow(
@@ -319,6 +320,7 @@ def collect_audit(
                 row.unroutable or 0,
                 row.missing or 0,
                 row.duplicated or 0,
+                row.going,
             )
             for row in rows
         ),

@@ -58,13 +58,14 @@ def shards_of(load: DataFrame, keys: DataFrame, names: Names) -> Shards:
         sf.sum("frames").alias("total"),
         sf.max("frames").alias("most"),
         sf.avg("frames").alias("mean"),
+        sf.count("*").alias("routes"),
     )
     largest = sizes.orderBy(sf.desc("total"), "tagset_id").limit(MAX_BARS).collect()
     of_tagset = {row.tagset_id: row for row in largest}
     wanted = by_route.filter(sf.col("tagset_id").isin(list(of_tagset)))
     rows = wanted.orderBy(sf.desc("frames"), "route_id").limit(MAX_BARS).collect()
     rows.sort(key=lambda row: (-of_tagset[row.tagset_id].total, row.tagset_id, -row.frames))
-    more = wanted.count() - len(rows) if len(rows) == MAX_BARS else 0
+    more = by_route.count() - len(rows) if len(rows) == MAX_BARS else 0
     hot = (
         keys.groupBy("tagset_id", "shard_hash")
         .agg(sf.sum("frames").alias("frames"), sf.max("share").alias("share"))
@@ -82,6 +83,7 @@ def shards_of(load: DataFrame, keys: DataFrame, names: Names) -> Shards:
                 row.frames,
                 row.frames / of_tagset[row.tagset_id].total,
                 of_tagset[row.tagset_id].most / of_tagset[row.tagset_id].mean,
+                1 / of_tagset[row.tagset_id].routes,
             )
             for row in rows
         ),

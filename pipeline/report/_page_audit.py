@@ -16,6 +16,7 @@ class AuditRow:
         dst: The link; empty for a broker.
         sent: What was read from requesters, or put on the link; `None` if that end keeps no log.
         received: What was handed on, or came over the link; `None` if that end keeps no log.
+        going: Whether its run goes on, so that what is missing may be in hand.
     """
 
     src: str
@@ -27,6 +28,7 @@ class AuditRow:
     unroutable: int
     missing: int
     duplicated: int
+    going: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ class Shard:
         frames: How many.
         share: Its part of all that the tag set had, from 0 to 1.
         skew: The busiest route's load over the mean of the tag set.
+        even: The part that each route of the tag set would have if all were even.
     """
 
     tagset: str
@@ -37,6 +38,7 @@ class Shard:
     frames: int
     share: float
     skew: float
+    even: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class HotKey:
         tagset: What was asked for.
         key: The hash of the key, in hexadecimal digits; keys themselves are never recorded.
         frames: How many, estimated from the sample.
-        share: Its part of the tag set, from 0 to 1.
+        share: Its part of the tag set in the hour in which that was largest, from 0 to 1.
     """
 
     tagset: str
@@ -63,7 +65,7 @@ class Shards:
     Attributes:
         shards: Those of the tag sets with the most frames.
         keys: The hottest keys.
-        more: How many tag sets are not shown.
+        more: How many routes are not shown.
     """
 
     shards: tuple[Shard, ...]

@@ -49,9 +49,17 @@ def none(text: str) -> str:
     return f"<p class=none>{html(text)}</p>"
 
 
-def more(number: int, what: str) -> str:
-    """Return how much is not shown; nothing if all is."""
-    return f"<p class=more>and {amount(number)} more {html(what)}</p>" if number > 0 else ""
+def more(number: int, one: str, many: str, rest: str = "") -> str:
+    """Return how much is not shown; nothing if all is.
+
+    Args:
+        number: How many.
+        one: What it is if it is one.
+        many: What they are otherwise.
+        rest: What else there is to say of them.
+    """
+    what = one if number == 1 else many
+    return f"<p class=more>and {amount(number)} more {html(what + rest)}</p>" if number > 0 else ""
 
 
 def way(path: Sequence[str], *, lost: bool = False) -> str:

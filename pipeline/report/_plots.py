@@ -13,8 +13,10 @@ from typing import Any, Final, TypeAlias
 from ._text import plain, short
 
 __all__ = [
+    "LEGEND",
     "ROW",
     "Figure",
+    "axis_of_amounts",
     "axis_of_bars",
     "axis_of_times",
     "figure_of",
@@ -27,6 +29,9 @@ Figure: TypeAlias = dict[str, Any]
 
 ROW: Final = 30
 """The height of a row of bars."""
+
+LEGEND: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+"""A legend above the plot; on a narrow screen it takes more lines, and the plot makes room."""
 
 _SHORTEST: Final = timedelta(minutes=10)
 
@@ -50,6 +55,12 @@ def axis_of_times(moments: Sequence[datetime]) -> dict[str, Any]:
             missing = (_SHORTEST - (last - first)) / 2
             axis["range"] = [time_text(first - missing), time_text(last + missing)]
     return axis
+
+
+def axis_of_amounts(what: str) -> dict[str, Any]:
+    """Return an axis from 0 on, with figures so few and short that they have room."""
+    few = {"nticks": 6, "tickangle": 0, "tickformat": "~s"}
+    return {"title": {"text": what}, "rangemode": "tozero", **few}
 
 
 def axis_of_bars(labels: Sequence[str]) -> dict[str, Any]:

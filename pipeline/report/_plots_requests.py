@@ -7,7 +7,16 @@ from math import log10
 from typing import Any, Final
 
 from ._page_requests import Burn, Demand, Latency, Line, Matrix
-from ._plots import Figure, axis_of_bars, axis_of_times, figure_of, height_of_bars, time_text
+from ._plots import (
+    LEGEND,
+    Figure,
+    axis_of_amounts,
+    axis_of_bars,
+    axis_of_times,
+    figure_of,
+    height_of_bars,
+    time_text,
+)
 from ._text import amount, compact, duration, plain, share, short, size
 
 __all__ = [
@@ -69,7 +78,8 @@ def matrix_figure(matrix: Matrix) -> Figure:
                 "hoverongaps": False,
             }
         ],
-        110 + 34 * max(len(matrix.origins), 3),
+        74 + 34 * max(len(matrix.origins), 3),
+        margin={"l": 50, "r": 12, "t": 16, "b": 8},
         xaxis={
             "tickmode": "array",
             "tickvals": list(range(len(matrix.dests))),
@@ -126,7 +136,7 @@ def lines_figure(latency: Latency) -> Figure:
         320,
         hovermode="x unified",
         showlegend=True,
-        legend={"orientation": "h", "y": 1.12, "x": 0},
+        legend=LEGEND,
         xaxis=axis_of_times([each for line in latency.lines for each in line.times]),
         yaxis={"title": {"text": "ms"}, "rangemode": "tozero"},
     )
@@ -165,7 +175,7 @@ def ranges_figure(latency: Latency) -> Figure:
         data,
         height_of_bars(len(lines)) + 30,
         showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        legend=LEGEND,
         xaxis={"type": "log", "title": {"text": "ms"}, "dtick": 1},
         yaxis=axis_of_bars([line.dest for line in lines]),
     )
@@ -199,7 +209,7 @@ def demand_figure(demand: Demand) -> Figure:
         ],
         height_of_bars(len(rows)),
         bargap=0.35,
-        xaxis={"title": {"text": "requests"}, "rangemode": "tozero"},
+        xaxis=axis_of_amounts("requests"),
         yaxis=axis_of_bars([row.tagset for row in rows]),
     )
 
@@ -226,7 +236,7 @@ def burn_figure(burns: Sequence[Burn]) -> Figure:
         data,
         300,
         showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        legend=LEGEND,
         hovermode="x unified",
         xaxis=axis_of_times([each for burn in burns for each in burn.times]),
         yaxis={"title": {"text": "\u00d7 budget"}, "rangemode": "tozero"},

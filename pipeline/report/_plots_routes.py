@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ._page_routes import Churn, Replay, Shards
-from ._plots import ROW, Figure, axis_of_bars, figure_of, height_of_bars, time_text
+from ._plots import (
+    LEGEND,
+    ROW,
+    Figure,
+    axis_of_amounts,
+    axis_of_bars,
+    figure_of,
+    height_of_bars,
+    time_text,
+)
 from ._text import amount, compact, plain, share
 
 __all__ = ["churn_figure", "replay_figure", "shards_figure"]
@@ -16,7 +25,6 @@ __all__ = ["churn_figure", "replay_figure", "shards_figure"]
 def shards_figure(shards: Shards) -> Figure:
     """Return the load of each route; one line marks what each would have if all were even."""
     rows = shards.shards
-    even = _even(shards)
     return figure_of(
         [
             {
@@ -25,15 +33,12 @@ def shards_figure(shards: Shards) -> Figure:
                 "x": [100 * row.share for row in rows],
                 "y": list(range(len(rows))),
                 "marker": {
-                    "color": [
-                        "$bad" if row.share > 1.5 * fair else "$accent"
-                        for row, fair in zip(rows, even, strict=True)
-                    ]
+                    "color": ["$bad" if row.share > 1.5 * row.even else "$accent" for row in rows]
                 },
                 "customdata": [
                     f"{plain(row.tagset)}<br>{plain(row.route)}<br><b>{amount(row.frames)}</b> "
-                    f"frames, {share(row.share, 1)} of them; an even part is {share(fair, 1)}"
-                    for row, fair in zip(rows, even, strict=True)
+                    f"frames, {share(row.share, 1)} of them; an even part is {share(row.even, 1)}"
+                    for row in rows
                 ],
                 "text": [f" {compact(row.frames)}" for row in rows],
                 "textposition": "auto",
@@ -42,7 +47,7 @@ def shards_figure(shards: Shards) -> Figure:
             {
                 "type": "scatter",
                 "mode": "markers",
-                "x": [100 * fair for fair in even],
+                "x": [100 * row.even for row in rows],
                 "y": list(range(len(rows))),
                 "marker": {
                     "symbol": "line-ns-open",
@@ -55,16 +60,9 @@ def shards_figure(shards: Shards) -> Figure:
         ],
         height_of_bars(len(rows)),
         bargap=0.35,
-        xaxis={"title": {"text": "% of its tag set"}, "rangemode": "tozero"},
+        xaxis=axis_of_amounts("% of its tag set"),
         yaxis=axis_of_bars([row.route for row in rows]),
     )
-
-
-def _even(shards: Shards) -> list[float]:
-    routes: dict[str, int] = {}
-    for row in shards.shards:
-        routes[row.tagset] = routes.get(row.tagset, 0) + 1
-    return [1 / routes[row.tagset] for row in shards.shards]
 
 
 def churn_figure(churn: Churn) -> Figure:
@@ -90,7 +88,7 @@ def churn_figure(churn: Churn) -> Figure:
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": "soon back (flaps)",
+                "name": "soon back",
                 "x": [hour for hour, flaps in zip(hours, churn.flaps, strict=True) if flaps],
                 "y": [flaps for flaps in churn.flaps if flaps],
                 "marker": {"color": "$bad", "size": 10, "symbol": "diamond"},
@@ -101,7 +99,7 @@ def churn_figure(churn: Churn) -> Figure:
         barmode="relative",
         hovermode="x unified",
         showlegend=True,
-        legend={"orientation": "h", "y": 1.15, "x": 0},
+        legend=LEGEND,
         xaxis={"type": "date", "showgrid": False, "range": _whole_day(churn.hours)},
         yaxis={"title": {"text": "destinations"}},
     )
@@ -110,8 +108,9 @@ def churn_figure(churn: Churn) -> Figure:
 def _whole_day(moments: Sequence[datetime]) -> list[str]:
     if not moments:
         return []
-    day = moments[0].strftime("%Y-%m-%d")
-    return [f"{day} 00:00:00", f"{day} 23:59:59"]
+    # The bar of an hour stands on both sides of where it begins.
+    first = moments[0].replace(hour=0, minute=0, second=0) - timedelta(minutes=30)
+    return [time_text(first), time_text(first + timedelta(days=1))]
 
 
 def replay_figure(replay: Replay) -> Figure:
@@ -143,7 +142,7 @@ def replay_figure(replay: Replay) -> Figure:
         barmode="group",
         bargap=0.3,
         showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        xaxis={"title": {"text": "frames"}, "rangemode": "tozero"},
+        legend=LEGEND,
+        xaxis=axis_of_amounts("frames"),
         yaxis=axis_of_bars(labels),
     )

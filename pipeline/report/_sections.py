@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ._page import Page
-from ._page_audit import Audit
+from ._page_audit import Audit, AuditRow
 from ._page_requests import Burn, Demand, Latency, Matrix
 from ._page_routes import Anomalies, Churn, Replay, Shards
 from ._parts import more, none, note, plot, table, way
@@ -71,14 +71,14 @@ def sections_of(page: Page) -> list[Section]:
 
 def _matrix(matrix: Matrix) -> Section:
     body = note(
-        "Requests through brokers: rows have asked, columns were asked; the darker, the more. A "
-        "triangle marks where some failed. All count here, not only those that are sampled."
+        "Requests through brokers: rows have asked, columns were asked; the more, the stronger the "
+        "colour. A triangle marks where some failed. All count here, not only those that are "
+        "sampled."
     )
     if not matrix.origins:
         return Section("traffic", "Who talks to whom", body + none("Nothing was sent on this day."))
     body += plot("matrix", wide=len(matrix.dests) > 5)
-    if matrix.more:
-        body += more(matrix.more, f"pairs, with {amount(matrix.more_frames)} frames between them")
+    body += more(matrix.more, "pair", "pairs", f", with {amount(matrix.more_frames)} frames")
     return Section("traffic", "Who talks to whom", body, {"matrix": matrix_figure(matrix)})
 
 
@@ -99,7 +99,7 @@ def _latency(latency: Latency) -> Section:
         "<div class=pair><div><h3>The whole day, by destination</h3>"
         f"{plot('ranges')}</div><div><h3>Over time, for each {minutes}: "
         f"<select data-plot=lines aria-label=Destination>{options}</select></h3>"
-        f"{plot('lines')}</div></div>" + more(latency.more, "destinations")
+        f"{plot('lines')}</div></div>" + more(latency.more, "destination", "destinations")
     )
     figures = {"ranges": ranges_figure(latency), "lines": lines_figure(latency)}
     return Section("latency", title, body, figures)
@@ -127,7 +127,9 @@ def _burns(burns: tuple[Burn, ...]) -> Section:
     headings = ("Objective", "Requests", "Missed it", "Met it", "Worst hour, \u00d7 budget")
     body += table(headings, rows, range(1, 5))
     drawn = burns[:MAX_BURNS]
-    body += plot("burn") + more(len(burns) - len(drawn), "objectives in the table only")
+    body += plot("burn") + more(
+        len(burns) - len(drawn), "objective", "objectives", " in the table only"
+    )
     return Section("slo", title, body, {"burn": burn_figure(drawn)})
 
 
@@ -157,8 +159,9 @@ def _demand(demand: Demand) -> Section:
     ]
     headings = ("Asked for", "Nearest that had a route", "Requests", "From \u2013 to, UTC")
     body += plot("demand") + table(headings, rows, (2, 3))
-    if demand.more:
-        body += more(demand.more, f"tag sets, with {amount(demand.more_frames)} requests")
+    body += more(
+        demand.more, "tag set", "tag sets", f", with {amount(demand.more_frames)} requests"
+    )
     return Section("unroutable", title, body, {"demand": demand_figure(demand)})
 
 
@@ -180,13 +183,13 @@ def _shards(shards: Shards) -> Section:
         for key in shards.keys
     ]
     hot = (
-        table(("Key (hash)", "Asked for", "Frames", "Part"), keys, (2, 3))
+        table(("Key (hash)", "Asked for", "Frames", "Part, worst hour"), keys, (2, 3))
         if keys
         else none("No key was sampled.")
     )
     body += (
         f"<div class=pair><div><h3>Load by route</h3>{plot('shards')}"
-        f"{more(shards.more, 'routes')}</div><div><h3>Hot keys</h3>{hot}</div></div>"
+        f"{more(shards.more, 'route', 'routes')}</div><div><h3>Hot keys</h3>{hot}</div></div>"
     )
     return Section("shards", title, body, {"shards": shards_figure(shards)})
 
@@ -211,7 +214,11 @@ def _churn(churn: Churn) -> Section:
         for row in churn.rows
     ]
     headings = ("Service", "Route", "Came", "Went", "Soon back", "Stayed (median)")
-    body += plot("churn") + table(headings, rows, range(2, 6)) + more(churn.more, "destinations")
+    body += (
+        plot("churn")
+        + table(headings, rows, range(2, 6))
+        + more(churn.more, "destination", "destinations")
+    )
     return Section("churn", title, body, {"churn": churn_figure(churn)})
 
 
@@ -239,7 +246,7 @@ def _paths(paths: Anomalies) -> Section:
             for row in paths.rows
         ]
         body += table(("What", "Way", "Messages", "One of them"), rows, (2, 3))
-        body += more(paths.more, "ways that went wrong")
+        body += more(paths.more, "way", "ways", " that went wrong")
     else:
         body += none("No loop, no black hole.")
     taken = [
@@ -248,7 +255,7 @@ def _paths(paths: Anomalies) -> Section:
     ]
     if taken:
         body += "<h3>Most taken</h3>" + table(("Way", "Messages", "95 % within"), taken, (1, 2))
-        body += more(paths.more_paths, "ways")
+        body += more(paths.more_paths, "way", "ways")
     return Section("paths", title, body)
 
 
@@ -282,9 +289,9 @@ def _replay(replay: Replay) -> Section:
     headings = ("Asked for", "Frames", "Moved", "Lost", "Gained", "Skew")
     figures: dict[str, Figure] = {}
     if replay.routes:
-        body += plot("replay") + more(replay.more_routes, "routes")
+        body += plot("replay") + more(replay.more_routes, "route", "routes")
         figures["replay"] = replay_figure(replay)
-    body += table(headings, rows, range(1, 6)) + more(replay.more, "tag sets")
+    body += table(headings, rows, range(1, 6)) + more(replay.more, "tag set", "tag sets")
     return Section("replay", title, body, figures)
 
 
@@ -292,8 +299,9 @@ def _audit(audit: Audit) -> Section:
     title = "Does it add up?"
     body = note(
         "What was read must have ended: delivered, dropped with a reason, or without a route. For "
-        "links both ends count. What is missing has not ended in what the lake has: where a log "
-        "goes on it may still be in hand. If a log lacks something, a balance says nothing."
+        "links both ends count. What is missing has not ended in what the lake has. Amber, it is "
+        "of a broker that goes on: in hand, or lost, which cannot be told before that run has "
+        "ended. If a log lacks something, a balance says nothing."
     )
     body += _holes(audit)
     if not audit.rows:
@@ -306,7 +314,7 @@ def _audit(audit: Audit) -> Section:
             amount(row.delivered),
             amount(row.dropped),
             amount(row.unroutable),
-            _bad(amount(row.missing), row.missing != 0),
+            _missing(row),
             _bad(amount(row.duplicated), row.duplicated != 0),
         )
         for row in audit.rows
@@ -315,8 +323,14 @@ def _audit(audit: Audit) -> Section:
         *("Broker, node or link", "Read or sent", "Handed on", "Delivered", "Dropped", "No route"),
         *("Missing", "Twice"),
     )
-    body += table(headings, rows, range(1, 8)) + more(audit.more, "of them")
+    body += table(headings, rows, range(1, 8)) + more(audit.more, "of them", "of them")
     return Section("audit", title, body)
+
+
+def _missing(row: AuditRow) -> str:
+    if row.missing and row.going:
+        return f"<span class=isopen>{amount(row.missing)}</span>"
+    return _bad(amount(row.missing), row.missing != 0)
 
 
 def _holes(audit: Audit) -> str:
@@ -332,7 +346,7 @@ def _holes(audit: Audit) -> str:
         for hole in audit.holes
     ]
     headings = ("Log that lacks something", "Not recorded", "Missing from the lake", "Reason")
-    return table(headings, rows, (1, 2)) + more(audit.more_holes, "logs")
+    return table(headings, rows, (1, 2)) + more(audit.more_holes, "log", "logs")
 
 
 def _logs(page: Page) -> Section:
@@ -353,7 +367,7 @@ def _logs(page: Page) -> Section:
         for broker in page.brokers
     ]
     headings = ("Log", "In the lake until, UTC", "Segments", "Events", "Missing")
-    body += table(headings, rows, range(1, 5)) + more(page.more_brokers, "logs")
+    body += table(headings, rows, range(1, 5)) + more(page.more_brokers, "log", "logs")
     if page.late:
         body += (
             f"<p class=more>{amount(page.late)} events came after the day had been closed. They "

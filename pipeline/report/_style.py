@@ -10,14 +10,15 @@ _LIGHT: Final = """
   color-scheme: light;
   --ink: #18242a; --muted: #5b6b73; --grid: #e2e8ea; --ground: #f4f7f7; --card: #ffffff;
   --accent: #0f766e; --soft: #9db9b6; --bad: #c2410c; --warm: #a16207; --faint: #e7f2f0;
-  --badfaint: #fdefe6; --shadow: 0 1px 2px rgb(20 40 45 / 6%), 0 6px 20px rgb(20 40 45 / 5%);
+  --badfaint: #fdefe6; --warmfaint: #fbf3dc; --edge: rgb(20 40 45 / 18%);
+  --shadow: 0 1px 2px rgb(20 40 45 / 6%), 0 6px 20px rgb(20 40 45 / 5%);
 """
 
 _DARK: Final = """
   color-scheme: dark;
   --ink: #e4ebed; --muted: #94a5ac; --grid: #2b383d; --ground: #0f1619; --card: #172024;
   --accent: #2fbfae; --soft: #4d6f6b; --bad: #f08a4b; --warm: #e3b341; --faint: #17332f;
-  --badfaint: #3a2417; --shadow: none;
+  --badfaint: #3a2417; --warmfaint: #33290f; --edge: rgb(0 0 0 / 60%); --shadow: none;
 """
 
 _SCHEMES: Final = f"""
@@ -35,7 +36,7 @@ body {
   font-variant-numeric: tabular-nums; -webkit-text-size-adjust: 100%;
 }
 .wrap { max-width: 1180px; margin: 0 auto; padding: 0 24px; }
-header { padding: 44px 0 20px; }
+header { padding: 44px 0 20px; } header p { margin-bottom: 16px; }
 .kind { color: var(--muted); letter-spacing: .08em; text-transform: uppercase; font-size: 12px; }
 h1 { font-size: 34px; line-height: 1.15; margin: 4px 0 10px; font-weight: 650; }
 h2 { font-size: 19px; margin: 0 0 2px; font-weight: 650; }
@@ -49,11 +50,13 @@ p { margin: 0 0 10px; }
 }
 .verdict.bad { background: var(--badfaint); color: var(--bad); }
 .verdict::before { content: "✓"; } .verdict.bad::before { content: "▲"; }
-.verdict.note { color: var(--warm); } .verdict.note::before { content: "●"; }
+.verdict.note { background: var(--warmfaint); color: var(--warm); }
+.verdict.note::before { content: "●"; }
 .logs { color: var(--muted); margin-left: 10px; font-size: 14px; }
 button, select {
   font: inherit; font-size: 13px; color: var(--ink); background: var(--card);
   border: 1px solid var(--grid); border-radius: 8px; padding: 6px 11px; cursor: pointer;
+  white-space: nowrap;
 }
 select { max-width: 100%; }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
@@ -76,8 +79,16 @@ nav a:first-child { padding-left: 0; }
 nav a:hover { color: var(--accent); }
 .card { padding: 24px 26px; margin: 20px 0; min-width: 0; }
 .pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 20px 36px; }
+.pair h3 { display: flex; flex-wrap: wrap; gap: 4px 8px; align-items: center; min-height: 34px; }
 .plot { width: 100%; min-width: 0; }
-.scroll { overflow-x: auto; }
+/* What can be scrolled has a shadow at the edge where there is more. */
+.scroll {
+  overflow-x: auto; background:
+    linear-gradient(to right, var(--card) 50%, transparent) 0 0 / 40px 100% no-repeat local,
+    linear-gradient(to left, var(--card) 50%, transparent) 100% 0 / 40px 100% no-repeat local,
+    linear-gradient(to right, var(--edge), transparent) 0 0 / 10px 100% no-repeat scroll,
+    linear-gradient(to left, var(--edge), transparent) 100% 0 / 10px 100% no-repeat scroll;
+}
 .wide > .plot { min-width: 520px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th {
@@ -88,8 +99,9 @@ td { padding: 6px 14px 6px 0; border-bottom: 1px solid var(--grid); vertical-ali
 tr:last-child td { border-bottom: 0; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 td:last-child, th:last-child { padding-right: 0; }
-td.t { overflow-wrap: anywhere; min-width: 150px; }
-td.bad, .isbad { color: var(--bad); font-weight: 600; }
+td.t { overflow-wrap: anywhere; min-width: 150px; } td.t:has(> .tag) { min-width: 0; }
+.isbad { color: var(--bad); font-weight: 600; }
+.isopen { color: var(--warm); font-weight: 600; }
 code { font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace; }
 .more, .none { color: var(--muted); font-size: 13.5px; margin: 10px 0 0; }
 .none { padding: 14px 0 2px; }

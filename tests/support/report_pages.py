@@ -85,7 +85,12 @@ def busy_day(seed: int = 1, *, named: str = "") -> Page:
         shards=Shards(
             tuple(
                 Shard(
-                    f"service=shop{named}", f"{town}{named} 5f0c…", int(30_000 * part), part, 1.62
+                    f"service=shop{named}",
+                    f"{town}{named} 5f0c…",
+                    int(30_000 * part),
+                    part,
+                    1.62,
+                    1 / 3,
                 )
                 for town, part in (("berlin", 0.54), ("lyon", 0.25), ("quito", 0.21))
             ),

@@ -163,3 +163,27 @@ def test_late_events_are_told() -> None:
 
     text = "".join(read(replace(busy_day(), late=12)).text)
     assert "12 events came after the day had been closed. They are in this page" in text
+
+
+def test_what_may_be_in_hand_is_amber_and_what_is_lost_is_not() -> None:
+    page = busy_day()
+    assert page.audit is not None
+    first, *others = page.audit.rows
+    rows = (replace(first, missing=4, going=True), *others)
+    going = replace(page, audit=replace(page.audit, rows=rows, missing=4, open=4))
+    written = render(going)
+    assert '<span class="verdict note">Audit: 4 in hand, or lost, at the end' in written
+    assert "<span class=isopen>4</span>" in written
+    assert "cannot be told before that run has ended" in "".join(read(going).text)
+    rows = (replace(first, missing=4), *others)
+    lost = render(replace(page, audit=replace(page.audit, rows=rows, missing=4)))
+    assert '<span class="verdict bad">Audit: 4 missing</span>' in lost
+    assert "<span class=isbad>4</span>" in lost
+
+
+def test_one_more_is_not_told_as_many() -> None:
+    page = busy_day()
+    assert page.churn is not None
+    text = "".join(read(replace(page, churn=replace(page.churn, more=1))).text)
+    assert "and 1 more destination" in text
+    assert "and 1 more destinations" not in text

@@ -1,0 +1,79 @@
+"""What the page takes from larger tables: the top of each, and figures of all of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from onward.pipeline.report import Names, collect_audit
+from onward.pipeline.report._collect_more import MAX_BARS, shards_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HOUR = datetime(2026, 11, 20, 12)
+TOTALS = (
+    "src string, dst string, sent bigint, received bigint, delivered bigint, dropped bigint, "
+    "unroutable bigint, missing bigint, duplicated bigint"
+)
+
+
+class Known:
+    """Names that are as their ids, of tag sets that are all asked for by shard."""
+
+    def __init__(self, ids: DataFrame) -> None:
+        self.ids = ids
+
+    def of_routing(self, _routing: str) -> DataFrame:
+        return self.ids
+
+    def tagsets(self, ids: set[int]) -> dict[int, str]:
+        return {each: f"tag set {each}" for each in ids}
+
+    routes = tagsets
+
+
+@pytest.mark.spark
+def test_an_even_part_is_of_all_routes_of_a_tag_set_also_of_those_not_shown(
+    spark: SparkSession,
+) -> None:
+    many = MAX_BARS + 4
+    load = spark.createDataFrame(
+        [(HOUR, 1, route, 100 - route) for route in range(1, many + 1)] + [(HOUR, 2, 99, 1)],
+        "hour timestamp, tagset_id bigint, route_id bigint, frames bigint",
+    )
+    keys = spark.createDataFrame(
+        [(HOUR, 1, 7, 30, 0.5), (HOUR.replace(hour=13), 1, 7, 10, 0.9)],
+        "hour timestamp, tagset_id bigint, shard_hash bigint, frames bigint, share double",
+    )
+    ids = spark.createDataFrame([(1,), (2,)], "tagset_id bigint")
+    shards = shards_of(load, keys, cast(Names, Known(ids)))
+    assert len(shards.shards) == MAX_BARS
+    assert {row.even for row in shards.shards} == {1 / many}
+    assert shards.more == 5
+    assert [(key.frames, key.share) for key in shards.keys] == [(40, 0.9)]
+
+
+@pytest.mark.spark
+def test_what_is_missing_is_known_by_whether_its_run_goes_on(spark: SparkSession) -> None:
+    totals = spark.createDataFrame(
+        [
+            ("eu-1", "", 10, 10, 7, 0, 0, 3, 0),
+            ("eu-2", "", 10, 10, 8, 0, 0, 2, 0),
+            ("eu-3", "", 10, 10, 10, 0, 0, 0, 0),
+        ],
+        TOTALS,
+    )
+    going = spark.createDataFrame([("eu-1",), ("eu-1",), ("eu-3",)], "broker string")
+    audit = collect_audit(totals, going=going)
+    assert (audit.missing, audit.open) == (5, 3)
+    assert [(row.src, row.going) for row in audit.rows] == [
+        ("eu-1", True),
+        ("eu-2", False),
+        ("eu-3", True),
+    ]
+    assert not any(row.going for row in collect_audit(totals).rows)
