@@ -21,7 +21,6 @@ import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,8 +30,6 @@ from ...protocol.eventlog import (
     OPEN,
     SEALED,
     EventLogError,
-    Recovered,
-    SegmentFooter,
     parse_segment_name,
     read_header,
     recover,
@@ -41,6 +38,7 @@ from .._log import shown
 from ._counts import Counts
 from ._errors import LogInUse
 from ._files import FileInfo, Files
+from ._sealing import complete, store
 
 __all__ = ["LeftOpen", "LogFolder"]
 
@@ -50,7 +48,6 @@ BAD: Final = ".bad"
 _LOCK: Final = ".lock"
 _LOG: Final = "log"
 _EPOCH: Final = "epoch"
-_NEW: Final = ".new"
 _MAX_EPOCH_TEXT: Final = 20
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
@@ -261,18 +258,7 @@ class LogFolder:
         return max(epochs) + 1
 
     def _store(self, name: str, data: bytes) -> None:
-        """Write a small file, whole or not at all."""
-        new = self.path / (name + _NEW)
-        with suppress(FileNotFoundError):
-            self._files.unlink(new)
-        handle = self._files.create(new)
-        try:
-            self._files.write(handle, [data])
-            self._files.fsync(handle)
-        finally:
-            self._files.close(handle)
-        self._files.rename(new, name)
-        self._files.fsync_folder(self.path)
+        store(self._files, self.path / name, [data])
 
     # --- what was left open ---------------------------------------------------------------
 
@@ -283,7 +269,8 @@ class LogFolder:
             if segment is None:
                 continue
             path = self.path / name
-            recovered = recover(self._files.read(path))
+            data = self._files.read(path)
+            recovered = recover(data)
             header = recovered.header
             if (
                 header is None
@@ -298,7 +285,7 @@ class LogFolder:
                 continue
             # Before, and by name: if the disk fails amid, it may not look so next time.
             self._found_open(name, LeftOpen(segment[0], recovered.lost, ""))
-            self.complete(path, recovered)
+            complete(self._files, path, data, recovered, anew=True)
             self._count.recovered += 1
             self._count.recovered_lost_bytes += recovered.lost
             if recovered.lost:
@@ -332,37 +319,3 @@ class LogFolder:
         self._count.bad += 1
         _logger.error("%s: set aside as %s: %s", self.path, name, shown(reason))
         return name
-
-    def complete(
-        self, path: Path, recovered: Recovered, *, last_seq: int = 0, ended_us: int | None = None
-    ) -> SegmentFooter:
-        """Cut a segment that was left open to what is whole, and seal it.
-
-        Args:
-            path: The file.
-            recovered: What `recover` says of it.
-            last_seq: The last number that was given, if more were than can be seen.
-            ended_us: When it ended, if later than can be seen.
-
-        Returns:
-            Its footer.
-
-        Raises:
-            OSError: It cannot be done; it may be tried again.
-        """
-        footer = recovered.footer
-        handle = self._files.reopen(path, recovered.valid)
-        try:
-            if not recovered.sealed:
-                footer = replace(
-                    footer,
-                    last_seq=max(footer.last_seq, last_seq),
-                    ended_us=footer.ended_us if ended_us is None else ended_us,
-                )
-                self._files.write(handle, [footer.serialize()])
-            self._files.fsync(handle)
-        finally:
-            self._files.close(handle)
-        self._files.rename(path, path.with_suffix(SEALED).name)
-        self._files.fsync_folder(self.path)
-        return footer

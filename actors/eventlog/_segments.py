@@ -4,7 +4,8 @@ A segment is written as `.open` and sealed: footer, fsync, rename, fsync of the 
 the disk fails, what follows is dropped up to the next segment. Before that one is begun, the one
 that broke off is read again and treated as at a start: cut to its whole blocks and sealed. Its
 footer says the last number that was given, so that the log has no hole that is not told; where
-nothing of a segment got to the disk, an empty one stands for what was lost.
+nothing of a segment got to the disk, an empty one stands for what was lost. Where it was an fsync
+that failed, what is read is written anew: see `_sealing`.
 
 After a failure the disk is left alone for a while: segments begun in that time are dropped whole.
 """
@@ -33,6 +34,7 @@ from ._errors import LogInUse
 from ._files import Chunk, Files
 from ._folder import LogFolder, is_full
 from ._options import LogOptions
+from ._sealing import FsyncFailed, complete, sync
 
 __all__ = ["Segments"]
 
@@ -79,6 +81,8 @@ class Segments:
         """Its file; `None` if it broke off."""
         self._header: SegmentHeader | None = None
         self._written: dict[bytes, int] = {}
+        self._doubted = False
+        """Whether what it reads may not be on the disk."""
         self._size = 0
         self._next_seq = 1
         """What the next segment has to begin with for nothing to be missing."""
@@ -157,7 +161,7 @@ class Segments:
         try:
             self._files.write(self._handle, chunks)
             if self._fsync == "block":
-                self._files.fsync(self._handle)
+                sync(self._files, self._handle)
         except OSError as error:
             self._fail(error)
             self._count.lost_blocks += 1
@@ -198,14 +202,14 @@ class Segments:
         name = segment_name(parsed.epoch, parsed.first_seq)
         path = self._folder.path / (name.removesuffix(SEALED) + OPEN)
         # First what is to be seen to if it cannot be made, or only half.
-        self._path, self._header = path, parsed
+        self._path, self._header, self._doubted = path, parsed, False
         self._written = {_HOPS: 0, _FLOWS: 0, _EVENTS: 0}
         self._handle = handle = self._files.create(path)
         self._files.write(handle, [header])
         self._size = len(header)
         self._count.bytes += len(header)
         if self._fsync == "block":
-            self._files.fsync(handle)
+            sync(self._files, handle)
             self._files.fsync_folder(self._folder.path)
 
     def _seal(self, last_seq: int, ended_us: int) -> bool:
@@ -224,7 +228,7 @@ class Segments:
         self._size += len(data)
         self._count.bytes += len(data)
         if self._fsync != "never":
-            self._files.fsync(handle)
+            sync(self._files, handle)
         self._handle = None
         self._files.close(handle)
         self._files.rename(path, path.with_suffix(SEALED).name)
@@ -269,7 +273,15 @@ class Segments:
             self._lose_all(SegmentFooter(0, 0, 0, 0, 0))
             self._path = None
             return
-        footer = self._folder.complete(path, recovered, last_seq=last_seq, ended_us=ended_us)
+        footer = complete(
+            self._files,
+            path,
+            data,
+            recovered,
+            anew=self._doubted,
+            last_seq=last_seq,
+            ended_us=ended_us,
+        )
         self._lose_all(footer)
         self._size = recovered.valid + (0 if recovered.sealed else len(footer.serialize()))
         self._is_sealed(path, footer.last_seq)
@@ -310,6 +322,7 @@ class Segments:
 
     def _fail(self, error: OSError | LogInUse) -> None:
         self._let_go()
+        self._doubted = self._doubted or isinstance(error, FsyncFailed)
         self._count.errors += 1
         self._retry_at = self._clock() + self._retry_seconds
         text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

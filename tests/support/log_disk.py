@@ -39,9 +39,36 @@ class Survival(Enum):
 
 @dataclass
 class Inode:
+    """A file. `data` is what is read, `lasting` what a power cut leaves."""
+
     data: bytearray = field(default_factory=bytearray)
     lasting: bytes = b""
     changed: float = 0.0
+    clean: int = 0
+    """Bytes in front that are not written to the disk any more: they are there, or given up."""
+    given_up: list[tuple[int, int]] = field(default_factory=list)
+
+    def sync(self) -> None:
+        """Write what is dirty."""
+        self.lasting = self.on_disk()
+        self.clean = len(self.data)
+
+    def fail(self) -> None:
+        """Give up what is dirty, as Linux does where an fsync fails: it is read, but not kept."""
+        self.given_up.append((self.clean, len(self.data)))
+        self.clean = len(self.data)
+
+    def cut(self, size: int) -> None:
+        del self.data[size:]
+        self.clean = min(self.clean, size)
+        self.given_up = [(start, min(end, size)) for start, end in self.given_up if start < size]
+
+    def on_disk(self) -> bytes:
+        """What would be there if all that is dirty was written now."""
+        found = bytearray(self.data)
+        for start, end in self.given_up:
+            found[start:end] = bytes(end - start)
+        return bytes(found)
 
 
 Fault = Callable[[int, str], tuple[Moment, BaseException] | None]
@@ -77,12 +104,13 @@ class SimulatedDisk:
         if survival in {Survival.NOTHING, Survival.HALF}:
             self._names = dict(self._lasting)
         for inode in self._names.values():
-            kept = inode.lasting
+            kept, data = inode.lasting, inode.on_disk()
             if survival is Survival.EVERYTHING:
-                kept = bytes(inode.data)
-            elif survival is Survival.HALF and inode.data.startswith(kept):
-                kept = bytes(inode.data[: (len(kept) + len(inode.data) + 1) // 2])
+                kept = data
+            elif survival is Survival.HALF and data.startswith(kept):
+                kept = data[: (len(kept) + len(data) + 1) // 2]
             inode.data, inode.lasting = bytearray(kept), kept
+            inode.clean, inode.given_up = len(kept), []
         self._lasting = dict(self._names)
         self._handles.clear()
         self._locks.clear()
@@ -96,7 +124,8 @@ class SimulatedDisk:
 
     def put(self, path: Path, data: bytes) -> None:
         self._folders.add(path.parent)
-        self._names[path] = self._lasting[path] = Inode(bytearray(data), data, self.now)
+        inode = Inode(bytearray(data), data, self.now, len(data))
+        self._names[path] = self._lasting[path] = inode
 
     def remove_folder(self, folder: Path) -> None:
         """Delete a folder with all in it, as `rm -r` does; handles stay open."""
@@ -192,7 +221,7 @@ class SimulatedDisk:
     def reopen(self, path: Path, size: int) -> int:
         after = self._simple("reopen")
         inode = self._inode(path)
-        del inode.data[size:]
+        inode.cut(size)
         after()
         return self._handle(path, inode)
 
@@ -208,9 +237,13 @@ class SimulatedDisk:
         happen(Moment.AFTER)
 
     def fsync(self, handle: int) -> None:
-        after = self._simple("fsync")
         _, inode = self._handles[handle]
-        inode.lasting = bytes(inode.data)
+        try:
+            after = self._simple("fsync")
+        except OSError:
+            inode.fail()
+            raise
+        inode.sync()
         after()
 
     def close(self, handle: int) -> None:

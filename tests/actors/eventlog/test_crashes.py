@@ -51,7 +51,7 @@ def check(disk: SimulatedDisk, promised: list[tuple[int, int]]) -> None:
     log.open()
     found = records_on(disk)
     assert set(promised) <= set(found)
-    assert not [name for name in disk.contents(FOLDER) if name.endswith(OPEN)]
+    assert not [name for name in disk.contents(FOLDER) if name.endswith((OPEN, ".new"))]
     assert all(epoch < log.folder.epoch for epoch, _ in found)
     log.segment()
     log.close()

@@ -8,9 +8,9 @@ import os
 import pytest
 
 from onward.actors.eventlog import Fsync, LogInUse, LogWriter
-from onward.protocol.eventlog import block
+from onward.protocol.eventlog import OPEN, block
 from tests.actors.eventlog.logs import FOLDER, PER_SEGMENT, Log, options_of, records_on, sealed_on
-from tests.support.log_disk import Fault, Moment, SimulatedDisk, disk_full
+from tests.support.log_disk import Fault, Moment, SimulatedDisk, Survival, disk_full, no_fault
 
 AFTERWARDS = 10.0
 """Seconds; more than `retry_seconds`."""
@@ -62,10 +62,93 @@ def test_wherever_it_fails_all_is_written_or_counted(
         assert missing == lost(log)
         assert sealed_on(disk)[-1].footer.last_seq == 4 * PER_SEGMENT
         assert disk.open_handles == 0
+        if fsync != "never":
+            disk.crash(Survival.NOTHING)
+            assert records_on(disk) == found
         if not reached:
             break
         number += 1
     assert failures > 10
+
+
+# --- an fsync that fails ------------------------------------------------------------------
+
+
+def fsync_fails(times: int) -> Fault:
+    """So many fail of those of files that are there, whatever else is done in between."""
+    left = [times]
+
+    def fault(at: int, name: str) -> tuple[Moment, BaseException] | None:
+        if name != "fsync" or not left[0]:
+            return None
+        left[0] -= 1
+        return disk_full(Moment.AMID, errno.EIO)
+
+    return fault
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("fsync", ["seal", "block"])
+def test_what_an_fsync_that_failed_gave_up_is_written_anew_before_it_is_sealed(
+    fsync: Fsync, times: int
+) -> None:
+    # Linux takes for clean what it could not write: the file reads whole until the power is cut.
+    disk = SimulatedDisk()
+    log = Log(disk, options_of(fsync=fsync))
+    log.open()
+    disk.fault = fsync_fails(times)
+    for _ in range(2 + times):
+        log.segment()
+        disk.now += AFTERWARDS
+    log.close()
+    found = records_on(disk)
+    assert log.segments.trouble is None
+    assert log.count.errors == times
+    assert len(found) + lost(log) == log.given
+    assert fsync == "block" or (1, 1) in found
+    assert not [name for name in disk.contents(FOLDER) if name.endswith((".new", OPEN))]
+    disk.crash(Survival.NOTHING)
+    assert records_on(disk) == found
+
+
+def test_a_start_takes_no_bytes_for_written_of_a_run_whose_fsync_failed() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    disk.fault = fsync_fails(1)
+    log.segment()
+    log.folder.close()  # it is killed before it can try again
+    again = Log(disk)
+    again.open()
+    again.close()
+    found = records_on(disk)
+    assert len(found) == PER_SEGMENT
+    disk.crash(Survival.NOTHING)
+    assert records_on(disk) == found
+
+
+def test_what_is_written_anew_and_fails_leaves_its_room_to_others() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    disk.fault = fsync_fails(1)
+    log.segment()
+    disk.now += AFTERWARDS
+    disk.fault = lambda at, name: disk_full() if name == "write" else None
+    for _ in range(3):
+        log.segment()
+        disk.now += AFTERWARDS
+        names = set(disk.contents(FOLDER))
+        assert names == {".lock", "log", "epoch", "00000001-0000000000000001.open"}
+    disk.fault = no_fault
+    log.segment()
+    log.close()
+    assert not [name for name in disk.contents(FOLDER) if name.endswith(".new")]
+    assert records_on(disk)[0] == (1, 1)
+    assert len(records_on(disk)) + lost(log) == log.given
+
+
+# --- what is left alone, and what is taken up again ------------------------------------------
 
 
 def test_a_failing_disk_is_left_alone_for_a_while() -> None:
