@@ -11,7 +11,7 @@ from zlib import crc32
 from pyroaring import BitMap
 
 from .._errors import AddressError
-from ._ids import parse_id
+from ._ids import format_id, parse_id
 from ._index import Matches
 from ._keys import WellKnownKey
 from ._query import Query
@@ -325,14 +325,31 @@ class Snapshot:
         """Read everything, and compare the bitmaps with the tags of the routes.
 
         Raises:
-            SnapshotCorrupt: Something is damaged, or the bitmaps are of other routes.
+            SnapshotCorrupt: Something is damaged, a route is not settled, or the bitmaps are of
+                other routes.
+        """
+        for _ in self.checked():
+            pass
+
+    def checked(self) -> Iterator[SnapshotRoute]:
+        """Yield all routes, as `routes` does, and see to all else as `check` does.
+
+        Take none of them for good before the last has come: bitmaps are looked at after it.
+
+        Raises:
+            SnapshotCorrupt: As `check` does.
         """
         carried: dict[Tag, BitMap] = {}
         size = 0
         for number, route in enumerate(self.routes()):
+            if route.settled() != route:
+                named = format_id(route.route_id)
+                at = ROUTE_ENTRY.unpack_from(self.directory, ENTRY_SIZE * number)[1]
+                raise SnapshotCorrupt(at, f"route {named}: its tags are not as in a table")
             size += len(encode_route(route))
             for tag in written_tags(route):
                 carried.setdefault(tag, BitMap()).add(number)
+            yield route
         if size != self._bitmaps_at - SNAPSHOT_HEADER_SIZE:
             raise SnapshotCorrupt(SNAPSHOT_HEADER_SIZE, "there is something between the routes")
         for tag, _, written in self.tags():

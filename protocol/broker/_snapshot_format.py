@@ -23,8 +23,8 @@ bitmap of one for each route, when the directory of routes finds it as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import isfinite
+from dataclasses import dataclass
+from math import inf, isfinite
 from struct import Struct
 from typing import Any, Final
 
@@ -33,9 +33,9 @@ import cbor2
 from .._errors import ProtocolError
 from ._fields import MAX_SERVICE_NAME_SIZE, MAX_TIMESTAMP
 from ._ids import ID_SIZE, format_id
-from ._keys import Key, WellKnownKey, format_key, is_key_number
+from ._keys import MAX_KEY_SIZE, Key, WellKnownKey, format_key, is_key_number
 from ._query import tag_order
-from ._tags import MAX_TAGS, Tag, TagList, normal_form, with_default_tags
+from ._tags import MAX_TAGS, MAX_VALUE_SIZE, Tag, TagList, normal_form, with_default_tags
 
 __all__ = [
     "MAX_ROUTE_RECORD",
@@ -79,6 +79,7 @@ TAG_SIZE: Final = Struct("<H")
 ENTRY_SIZE: Final = 32
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
+_SERVICE: Final = int(WellKnownKey.SERVICE_NAME)
 _DEFAULTS: Final = 2
 
 
@@ -156,23 +157,61 @@ class SnapshotRoute:
         """Return the route as a table would have it: all its tags, each once, in one order.
 
         Raises:
-            SnapshotError: An id has not 16 bytes, the name is too long, there are too many tags,
-                or a number is out of its range.
+            SnapshotError: An id has not 16 bytes, or see `check`.
         """
         if len(self.route_id) != ID_SIZE or len(self.broker_id) != ID_SIZE:
             raise SnapshotError(f"route ids and broker ids have {ID_SIZE} bytes")
+        tags = normal_form(with_default_tags(self.tags, self.service, self.route_id))
+        made = SnapshotRoute(
+            self.route_id,
+            self.service,
+            tuple(sorted(tags, key=tag_order)),
+            self.broker_id,
+            self.timestamp,
+            _float(self.weight),
+            self.expected,
+        )
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Hold a route that is settled against the limits that it has on the wire.
+
+        Raises:
+            SnapshotError: The name is empty or too long, a number is out of its range, there are
+                too many tags, or a key or value of one is too long.
+        """
         named = f"route {format_id(self.route_id)}"
-        if not 0 < len(self.service.encode("utf-8", "replace")) <= MAX_SERVICE_NAME_SIZE:
+        if not 0 < _size(self.service) <= MAX_SERVICE_NAME_SIZE:
             limit = MAX_SERVICE_NAME_SIZE
             raise SnapshotError(f"{named}: its service name has not 1 to {limit} bytes")
         if not 0 <= self.timestamp <= MAX_TIMESTAMP:
             raise SnapshotError(f"{named}: its timestamp has not 63 bits")
         if not (isfinite(self.weight) and self.weight >= 0):
             raise SnapshotError(f"{named}: its weight is not a number of 0 or more")
-        tags = normal_form(with_default_tags(self.tags, self.service, self.route_id))
-        if len(tags) > MAX_TAGS + _DEFAULTS:
+        if len(self.tags) > MAX_TAGS + _DEFAULTS:
             raise SnapshotError(f"{named}: more than {MAX_TAGS} tags")
-        return replace(self, tags=tuple(sorted(tags, key=tag_order)), weight=float(self.weight))
+        for key, value in self.tags:
+            if isinstance(key, str) and not 0 < _size(key) <= MAX_KEY_SIZE:
+                raise SnapshotError(f"{named}: the key of a tag has 1 to {MAX_KEY_SIZE} bytes")
+            # A service name may be longer than a value, and is a tag all the same.
+            too_long = value is not None and _size(value) > MAX_VALUE_SIZE
+            if too_long and (key, value) != (_SERVICE, self.service):
+                what = f"the tag {format_key(key)!r}: a value has at most {MAX_VALUE_SIZE} bytes"
+                raise SnapshotError(f"{named}: {what}")
+
+
+def _size(text: str) -> int:
+    """Return how many bytes a text has, also one that cannot be written as UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def _float(weight: float) -> float:
+    try:
+        return float(weight)
+    except OverflowError:
+        # An int that no float holds: it is out of its range as infinity is.
+        return inf
 
 
 def posting_order(tag: Tag) -> tuple[str, bool, str]:
@@ -230,6 +269,9 @@ def encode_route(route: SnapshotRoute) -> bytes:
 def decode_route(route_id: bytes, record: bytes, offset: int) -> SnapshotRoute:
     """Read a route: the inverse of `encode_route`.
 
+    Its numbers and texts are held against their limits; whether its tags are those of a settled
+    route, and in their order, is seen by `Snapshot.check`.
+
     Raises:
         SnapshotCorrupt: It is none.
     """
@@ -243,13 +285,18 @@ def decode_route(route_id: bytes, record: bytes, offset: int) -> SnapshotRoute:
             float(weight),
             bool(own),
             *more,
-        ] if len(broker_id) == ID_SIZE and more in ([], [True]):
+        ] if len(broker_id) == ID_SIZE and not isinstance(timestamp, bool) and more in ([], [True]):
             tags = _tags(fields[2], offset)
         case _:
             raise SnapshotCorrupt(offset, "a route has other fields")
     if own:
         tags = tuple(sorted((*tags, own_tag(route_id)), key=tag_order))
-    return SnapshotRoute(route_id, service, tags, broker_id, timestamp, weight, bool(more))
+    route = SnapshotRoute(route_id, service, tags, broker_id, timestamp, weight, bool(more))
+    try:
+        route.check()
+    except SnapshotError as error:
+        raise SnapshotCorrupt(offset, error.reason) from None
+    return route
 
 
 def _tags(pairs: Any, offset: int) -> TagList:
@@ -270,7 +317,9 @@ def decode_tag(pair: Any, offset: int) -> Tag:
 
 
 def _is_key(key: Key) -> bool:
-    return bool(key) if isinstance(key, str) else is_key_number(key)
+    if isinstance(key, str):
+        return bool(key)
+    return not isinstance(key, bool) and is_key_number(key)
 
 
 def decode_cbor(data: bytes, offset: int, what: str) -> Any:

@@ -7,7 +7,8 @@
 `route` and `service` have to be there. Keys of tags are written as in a query (`region`, any text,
 `0x41`); the value is a text, `null`, or a list of them where a route carries a key several times.
 The default tags need not be written. `broker`, `timestamp`, `weight` and `expected` are none, 0, 1
-and false if they are not. Empty lines, and those that begin with `#`, say nothing.
+and false if they are not. Empty lines, and those that begin with `#`, whatever blanks are before
+it, say nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .._errors import AddressError
 from ._ids import format_id, parse_id
 from ._keys import WellKnownKey, format_key, parse_key
 from ._snapshot_format import NO_BROKER, SnapshotError, SnapshotRoute, own_tag
-from ._tags import MAX_VALUE_SIZE, Tag
+from ._tags import Tag
 
 __all__ = ["format_route", "parse_route", "parse_routes"]
 
@@ -87,7 +88,7 @@ def parse_routes(data: bytes) -> Iterator[SnapshotRoute]:
         SnapshotError: A line cannot be read; the reason says which.
     """
     for number, raw in enumerate(data.split(b"\n"), 1):
-        if not raw.strip() or raw.startswith(b"#"):
+        if not raw.strip() or raw.lstrip().startswith(b"#"):
             continue
         try:
             yield parse_route(raw.decode())
@@ -132,8 +133,6 @@ def _tags(tags: dict[str, Any]) -> Iterator[Tag]:
         for value in _listed(values):
             if not isinstance(value, str | None):
                 raise SnapshotError(f"the value of the tag {name!r} is a text or null")
-            if value is not None and len(value.encode("utf-8", "replace")) > MAX_VALUE_SIZE:
-                raise SnapshotError(f"the tag {name!r}: a value has at most {MAX_VALUE_SIZE} bytes")
             yield key, value
 
 

@@ -206,12 +206,30 @@ def test_how_a_bitmap_came_about_does_not_show() -> None:
         (SnapshotRoute(rid(1), "s", weight=-1.0), "weight"),
         (SnapshotRoute(rid(1), "s", tuple((f"k{n}", "") for n in range(300))), "256 tags"),
         (SnapshotRoute(rid(1), "s", (("k", "\ud800"),)), "UTF-8"),
-        (SnapshotRoute(rid(1), "s", (("k", "x" * 200_000),)), "limit of 131072 bytes"),
+        (SnapshotRoute(rid(1), "s", weight=10**400), "weight"),
+        (SnapshotRoute(rid(1), "s", (("k", "x" * 128),)), "the tag 'k': .* at most 127 bytes"),
+        (SnapshotRoute(rid(1), "s", (("k", "é" * 64),)), "at most 127 bytes"),
+        (SnapshotRoute(rid(1), "s", (("k" * 128, ""),)), "a tag has 1 to 127 bytes"),
+        (SnapshotRoute(rid(1), "s", (("", ""),)), "a tag has 1 to 127 bytes"),
+        (SnapshotRoute(rid(1), "s", ((SERVICE, "x" * 128),)), "at most 127 bytes"),
     ],
 )
 def test_a_route_that_is_none_is_refused(bad: SnapshotRoute, why: str) -> None:
     with pytest.raises(SnapshotError, match=why):
         written([bad])
+
+
+def test_a_service_name_may_be_longer_than_a_value_and_is_a_tag_all_the_same() -> None:
+    named = route(1, "x" * 255, (SERVICE, "x" * 255), (SERVICE, "y")).settled()
+    snapshot = read_snapshot(written([named]))
+    snapshot.check()
+    assert snapshot.route(0) == named
+    assert list(snapshot.carriers((SERVICE, "x" * 255))) == [0]
+
+
+def test_a_route_of_too_many_bytes_is_not_written() -> None:
+    with pytest.raises(SnapshotError, match="over the limit of 131072 bytes"):
+        encode_route(route(1, "s", ("k", "x" * 200_000)))
 
 
 def test_a_route_that_is_there_twice_is_refused() -> None:
@@ -385,6 +403,7 @@ def crafted(record: bytes | None = None, bitmaps: Iterable[tuple[TagList, bytes]
     return b"".join((header, *chunks, tail))
 
 
+ORDER = ("service", "tags", "timestamp", "weight")
 ONE = portable_bitmap(BitMap([0]))
 ECHO = (SERVICE, "echo")
 
@@ -399,11 +418,61 @@ ECHO = (SERVICE, "echo")
         cbor2.dumps([rid(0), "s", [[-1, "x"]], 0, 1.0, True]),
         cbor2.dumps([rid(0), "s", [["", "x"]], 0, 1.0, True]),
         cbor2.dumps([rid(0), "s", [["k", 1]], 0, 1.0, True]),
+        cbor2.dumps([rid(0), "s", [[True, "x"]], 0, 1.0, True]),
+        cbor2.dumps([rid(0), "s", (), False, 1.0, True]),
+        cbor2.dumps([rid(0), "s", (), 0, 1.0, True, False]),
     ],
 )
 def test_a_route_that_is_none_is_noticed(record: bytes) -> None:
     with pytest.raises(SnapshotCorrupt):
         read_snapshot(crafted(record)).route(0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"service": ""}, "its service name has not 1 to 255 bytes"),
+        ({"service": "é" * 128}, "its service name has not 1 to 255 bytes"),
+        ({"timestamp": -5}, "its timestamp"),
+        ({"timestamp": 2**63}, "its timestamp"),
+        ({"weight": -1.0}, "its weight"),
+        ({"weight": float("nan")}, "its weight"),
+        ({"weight": float("inf")}, "its weight"),
+        ({"tags": [["k", "x" * 128]]}, "at most 127 bytes"),
+        ({"tags": [["k" * 128, None]]}, "1 to 127 bytes"),
+        ({"tags": [["k", str(n)] for n in range(259)]}, "more than 256 tags"),
+    ],
+)
+def test_a_route_out_of_its_ranges_is_corrupt(fields: dict[str, object], why: str) -> None:
+    whole: dict[str, object] = {"service": "s", "tags": [], "timestamp": 0, "weight": 1.0}
+    said = {**whole, **fields}
+    snapshot = read_snapshot(crafted(cbor2.dumps([rid(0), *map(said.__getitem__, ORDER), True])))
+    with pytest.raises(SnapshotCorrupt, match=f"at byte 256: .*{why}"):
+        snapshot.route(0)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        [],
+        [[SERVICE, "echo"], ["b", ""], ["a", ""]],
+        [[SERVICE, "echo"], ["a", ""], ["a", ""]],
+        [[0, ""], [SERVICE, "echo"]],
+        [[SERVICE, "echo"], [ROUTE_ID, f"Id{{{format_id(rid(7))}}}"]],
+    ],
+)
+def test_tags_that_no_table_would_have_so_are_noticed(tags: list[list[int | str]]) -> None:
+    record = cbor2.dumps([rid(0), "echo", tags, 0, 1.0, False])
+    with pytest.raises(SnapshotCorrupt, match="not as in a table"):
+        read_snapshot(crafted(record)).check()
+
+
+def test_what_is_checked_is_handed_out_on_the_way() -> None:
+    assert list(read_snapshot(written(TWO)).checked()) == [TWO[1].settled(), TWO[0].settled()]
+    handed = read_snapshot(crafted(None)).checked()
+    assert next(handed) == route(1).settled()
+    with pytest.raises(SnapshotCorrupt, match="missing"):
+        next(handed)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +491,7 @@ def test_bitmaps_of_other_routes_are_noticed(
 
 
 def test_what_is_between_the_routes_is_noticed() -> None:
-    record = cbor2.dumps([rid(0), "s", (), 0, 1.0, True]) + b"more"
+    record = encode_route(route(1).settled()) + b"more"
     with pytest.raises(SnapshotCorrupt):
         read_snapshot(crafted(record)).check()
     snapshot = read_snapshot(crafted(cbor2.dumps([rid(0), "s", (), 0, 0.1, True])))

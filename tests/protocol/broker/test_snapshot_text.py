@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, settings, strategies as st
 
 from onward.protocol.broker import (
     SnapshotError,
@@ -61,8 +62,9 @@ def test_a_line_says_no_more_than_it_has_to() -> None:
 
 def test_a_text_may_have_remarks() -> None:
     line = format_route(TWO[0])
-    text = f"# the table of Monday\n\n{line}\n".encode()
+    text = f"# the table of Monday\n\n{line}\n  # and\n\t#more\n".encode()
     assert len(read_snapshot(text)) == 1
+    assert len(read_snapshot(f"  # the table of Tuesday\n  {line}".encode())) == 1
 
 
 @pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
@@ -111,6 +113,11 @@ ID = format_id(rid(1))
         (f'{{"route": "{ID}", "service": "s", "timestamp": 1.5}}', "'timestamp' is a number"),
         (f'{{"route": "{ID}", "service": "s", "weight": true}}', "'weight' is a number"),
         (f'{{"route": "{ID}", "service": "s", "weight": -1}}', "its weight"),
+        (f'{{"route": "{ID}", "service": "s", "weight": 1{"0" * 400}}}', "its weight"),
+        (f'{{"route": "{ID}", "service": "s", "weight": 1e400}}', "its weight"),
+        (f'{{"route": "{ID}", "service": "s", "weight": NaN}}', "its weight"),
+        (f'{{"route": "{ID}", "service": "s", "weight": 1{"0" * 9999}}}', "no JSON"),
+        (f'{{"route": "{ID}", "service": "s", "timestamp": 1{"0" * 400}}}', "its timestamp"),
         (f'{{"route": "{ID}", "service": "s", "expected": 1}}', "'expected' is true or false"),
     ],
 )
@@ -119,6 +126,24 @@ def test_a_line_that_is_no_route_says_why(line: str, why: str) -> None:
         parse_route(line)
     with pytest.raises(SnapshotError, match=f"line 2: .*{why}"):
         list(parse_routes(f"\n{line}".encode()))
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just(10**400),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(), each, max_size=3),
+    max_leaves=5,
+)
+lines = st.fixed_dictionaries(
+    {"route": st.just(ID) | anything, "service": st.just("s") | anything},
+    optional=dict.fromkeys(("tags", "broker", "timestamp", "weight", "expected"), anything),
+)
+
+
+@settings(deadline=None)
+@given(lines | anything)
+def test_any_json_is_a_route_or_refused(line: object) -> None:
+    with suppress(SnapshotError):
+        parse_route(json.dumps(line))
 
 
 def test_a_text_that_is_not_utf_8_is_refused() -> None:
