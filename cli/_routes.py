@@ -15,7 +15,7 @@ from ._arguments import Commands, seconds
 from ._broker import add_broker
 from ._run import Interrupted, Stop, run
 from ._show import table
-from ._snapshots import save_routes
+from ._snapshots import check_file, save_routes
 from ._status import CommandError, Status
 
 __all__ = ["HEADINGS", "add_command", "line", "show", "tags_of"]
@@ -78,6 +78,7 @@ def _command(arguments: argparse.Namespace) -> None:
     if arguments.save is not None:
         if every is not None or arguments.json:
             raise CommandError("--save goes without --json and --watch", Status.USAGE)
+        check_file(arguments.save)
         _save(arguments.broker, arguments.timeout, arguments.save)
         return
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +19,15 @@ from ..protocol.broker import (
 from ._show import printable
 from ._status import CommandError
 
-__all__ = ["load_routes", "save_routes"]
+__all__ = ["check_file", "load_routes", "save_routes"]
 
 TEXT: Final = ".jsonl"
 """What the name of a file ends with that is to be written for people."""
 
 EMPTY: Final = b"# no routes\n"
+
+FILE_MODE: Final = 0o640
+"""As segments have: tags are user data. The umask takes from it."""
 
 
 def load_routes(path: Path, max_routes: int | None = None) -> list[SnapshotRoute]:
@@ -34,7 +39,8 @@ def load_routes(path: Path, max_routes: int | None = None) -> list[SnapshotRoute
             says, before any of them is read.
 
     Raises:
-        CommandError: There is no such file, or it is neither, or damaged, or has too many.
+        CommandError: There is no such file, or it is neither, or damaged, or has too many. All
+            of it is read and checked, also what only a broker that maps it would look at.
     """
     try:
         snapshot = read_snapshot(path.read_bytes())
@@ -42,17 +48,34 @@ def load_routes(path: Path, max_routes: int | None = None) -> list[SnapshotRoute
             raise CommandError(
                 f"{path}: it has {len(snapshot)} routes, and there is room for {max_routes}"
             )
-        return list(snapshot.routes())
+        return list(snapshot.checked())
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from error
     except SnapshotError as error:
         raise CommandError(f"{path}: {printable(str(error))}") from error
 
 
+def check_file(path: Path) -> None:
+    """See that a file of that name could be written, before anything is done for it.
+
+    Raises:
+        CommandError: It is a folder, there is none that it could be in, or neither can be seen.
+    """
+    try:
+        if not path.name or path.is_dir():
+            raise CommandError(f"{path}: it is a folder; give the name of a file in it")
+        if not path.parent.is_dir():
+            number = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
+            raise OSError(number, os.strerror(number))
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+
+
 def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     """Write routes to a file: as lines of JSON if its name ends with `.jsonl`, else as a snapshot.
 
-    The file has its name when it is whole; one that had it is replaced.
+    The file has its name when it is whole; one that had it is replaced. Its owner and group may
+    read it, nobody else.
 
     Returns:
         How many routes there are.
@@ -60,11 +83,14 @@ def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     Raises:
         CommandError: It cannot be written.
     """
+    check_file(path)
     kept = sorted((route.settled() for route in routes), key=lambda each: each.route_id)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("wb") as file:
-            if path.suffix == TEXT:
+        # Of a process of the same number that was killed.
+        partial.unlink(missing_ok=True)
+        with open(partial, "xb", opener=_open) as file:
+            if path.name.endswith(TEXT):
                 # What is empty could as well have been lost.
                 file.write(b"" if kept else EMPTY)
                 file.writelines(f"{format_route(route)}\n".encode() for route in kept)
@@ -78,5 +104,11 @@ def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     except SnapshotError as error:
         raise CommandError(f"{path}: {printable(str(error))}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        # What went wrong before is to be told, and not that this does as well.
+        with suppress(OSError):
+            partial.unlink()
     return len(kept)
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)

@@ -184,6 +184,17 @@ def test_a_bad_table_is_an_error_before_it_listens(
     assert told in printed.err
 
 
+def test_every_flipped_bit_of_a_table_is_an_error_before_it_listens(tmp_path: Path) -> None:
+    file = tmp_path / "table"
+    whole = b"".join(write_snapshot(EXPECTED))
+    for at in range(len(whole)):
+        data = bytearray(whole)
+        data[at] ^= 1 << at % 8
+        file.write_bytes(data)
+        with pytest.raises(CommandError, match=r"table: bad snapshot"):
+            load_routes(file)
+
+
 def test_a_table_that_is_too_long_is_an_error_before_its_routes_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -256,6 +258,79 @@ def test_a_table_goes_where_it_can_be_written(
     file = tmp_path / "nowhere" / "table"
     assert main(["routes", "--broker", broker, "--save", str(file)]) == Status.FAILED
     assert capsys.readouterr().err == f"onward routes: {file}: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (".", "it is a folder; give the name of a file in it"),
+        ("/", "it is a folder"),
+        ("folder", "it is a folder"),
+        ("file/x", "Not a directory"),
+        ("file/x/y", "No such file or directory"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_where_no_file_can_be_is_said_before_the_broker_is_asked(
+    name: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"mine")
+
+    async def never(_uri: str, _timeout: float) -> AsyncGenerator[bytes]:
+        raise AssertionError("the broker was asked")
+        yield b""
+
+    monkeypatch.setattr(_client, "table_of_broker", never)
+    assert main(["routes", "--save", name]) == Status.FAILED
+    assert capsys.readouterr().err.startswith(f"onward routes: {name}: {told}")
+    with pytest.raises(CommandError, match=told):
+        save_routes(Path(name), [])
+    assert (tmp_path / "file").read_bytes() == b"mine"
+
+
+def test_what_could_not_be_written_is_said_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_handle: int) -> None:
+        # What was begun is not to be deleted either.
+        (partial,) = tmp_path.iterdir()
+        partial.unlink()
+        partial.mkdir()
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(CommandError, match=r"table: No space left on device$"):
+        save_routes(tmp_path / "table", [])
+
+
+def test_what_a_process_of_the_same_number_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    left = tmp_path / f".table.{os.getpid()}"
+    left.symlink_to(tmp_path / "other")
+    save_routes(tmp_path / "table", [])
+    assert [each.name for each in tmp_path.iterdir()] == ["table"]
+
+
+def test_a_name_that_is_all_ending_is_of_a_text(tmp_path: Path) -> None:
+    save_routes(tmp_path / ".jsonl", [SnapshotRoute(bytes(16), "s")])
+    assert (tmp_path / ".jsonl").read_bytes().startswith(b"{")
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o640), (0o077, 0o600), (0, 0o640)])
+def test_a_table_is_not_for_everybody_to_read(tmp_path: Path, mask: int, mode: int) -> None:
+    file = tmp_path / "table"
+    file.touch(0o666)
+    before = os.umask(mask)
+    try:
+        save_routes(file, [])
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == mode
 
 
 @pytest.mark.parametrize("words", [("--json",), ("--watch", "1")])
