@@ -223,8 +223,11 @@ class Requests:
             context = patience.context
         elif context[0] is None:
             context = context._replace(deadline=deadline)
-        if router.recorder is not None and source is None:
-            context = router.entering(context)
+        recorder = router.recorder
+        if recorder is not None and source is None:
+            recorder.left = left = recorder.left - 1
+            if left <= 0:
+                context = router.drawn(recorder, context)
         address = router.random_address()
         router.table[address] = reply
         self.count += 1

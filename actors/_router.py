@@ -272,8 +272,11 @@ class Router(Losses):
         """
         self.check_payload(payload)
         back = self.route_of(return_route)
-        if self.recorder is not None:
-            context = self.entering(context)
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.left = left = recorder.left - 1
+            if left <= 0:
+                context = self.drawn(recorder, context)
         self.carry(Message(self.route_of(route), back, payload, None, context))
 
     async def send_wait(
@@ -287,8 +290,11 @@ class Router(Losses):
         """Do as `send`, but wait for room where the mailbox's policy is to wait."""
         self.check_payload(payload)
         back = self.route_of(return_route)
-        if self.recorder is not None:
-            context = self.entering(context)
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.left = left = recorder.left - 1
+            if left <= 0:
+                context = self.drawn(recorder, context)
         await self.carry_wait(Message(self.route_of(route), back, payload, None, context))
 
     def request(
@@ -337,15 +343,16 @@ class Router(Losses):
         work = self._requests.request(route, payload, timeout, source, context)
         return work if get_ident() == self.thread_id else self._on_loop(work)
 
-    def entering(self, context: Context | None) -> Context | None:
-        """Return the context of a message from outside, marked if the event log samples it."""
-        recorder = self.recorder
-        # Sampling is the loop's business; a message of another thread is not sampled.
-        if recorder is None or get_ident() != self.thread_id:
-            return context
-        if context is not None and context.trace is not None:
-            return context
-        return recorder.messages.enters(context)
+    def drawn(self, recorder: Recorder, context: Context | None) -> Context | None:
+        """Return the context of a message from outside that the event log's count came out at.
+
+        It is marked if it may be sampled: see `MessageLog.enters`. To mark is the loop's business,
+        so a message of another thread may not. If two threads count at a time, one may be missed.
+        """
+        if get_ident() == self.thread_id:
+            return recorder.messages.enters(context)
+        recorder.left = recorder.gap()
+        return context
 
     def check_payload(self, payload: bytes) -> None:
         """Check the size of a payload.

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from onward.actors import Node
 from onward.actors.batches import BatchWorker
 from onward.actors.eventlog import LogOptions, Recorder
+from onward.actors.eventlog._hops import codes_of
 from onward.pipeline import LAKE_TABLES
 from onward.pipeline.replay import MethodSet, Question, Resolver, open_table, replay, turn_of
 from onward.protocol.batches import BatchRows
@@ -56,12 +57,13 @@ def encode(hops: int, runs: int) -> list[float]:
     options = LogOptions(Path("nowhere"), "benchmark", sample_rate=1.0)
     recorder = Recorder(Nowhere(), options, "node", log_id=bytes(16), epoch=1)
     recorder.begin()
-    kind, outcome, found = int(Kind.RESPONSE), int(Outcome.DELIVER), list[float]()
+    codes, found = codes_of(int(Kind.RESPONSE), int(Outcome.DELIVER), 0, 2), list[float]()
+    ends = recorder.naming.learn("ends", "front", "orders")
     for _ in range(runs + 1):
         hop = recorder.hop
         began = time.thread_time_ns()
         for number in range(hops):
-            hop(number, 7, kind, outcome, 0, 2, 1, 2, 3, 4, 1234, 512, 100)
+            hop(number, 7, codes, ends, 1234, 512, 100)
         found.append((time.thread_time_ns() - began) / hops)
     return found[1:]
 

@@ -3,16 +3,18 @@
 All of it is the code that a broker runs, on a log that is written to a disk:
 
 - *hop*: `Recorder.hop` with everything: the clock, packing, and full blocks handed to a writer that
-  writes them to a disk; with the look-up of the two names, and without;
-- *sampling decision*: what a message that is sent at a node and not sampled pays,
-  `MessageLog.enters`, which is the decision and nothing else: a number taken off, and a comparison.
-  The 50 ns are for that alone. Between workers there is not even that;
+  writes them to a disk. With the look-up of who sent it and who has it, and without;
+- *message's hop*: `MessageLog.record`, which is that and all that is recorded of a message, but
+  for reading its mark;
+- *sampling decision*: how much longer `Node.send` takes with a log than without for a message that
+  is not sampled, with nobody who carries it. Between workers there is not even that;
 - *request not sampled*: what the routing thread does for a request through a broker that has no
   record of its own: `OriginLog.received` and what the log adds to `Exchange.end`. The decision is
   in there, but most of it is counting, which is never sampled: that it came, that it was handed
   over, and how it ended, with the bytes, for its origin, kind, tags and destination;
 - *request with a trace*: the same for a request that brought a Zipkin trace id, which decides
   by a hash, and is not sampled either;
+- *request sampled*: the same for one that brought an id by which it is: its hop is in there;
 - *broker*: the CPU time of a request through `onward broker`, with an event log at the
   default sampling and without, window by window in turn.
 
@@ -31,6 +33,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 from _harness import Report, parse_arguments, repeat
 from _rawload import cpu_seconds, open_load
@@ -42,14 +45,20 @@ from onward.actors.broker._exchange import RELAYED, Exchange
 from onward.actors.broker._route import BrokerRoute
 from onward.actors.broker._selector import Ask
 from onward.actors.eventlog import LogOptions, LogWriter, Recorder
+from onward.actors.eventlog._hops import codes_of
 from onward.protocol import Address, Message
-from onward.protocol.eventlog import HOP, Kind, Outcome
+from onward.protocol.eventlog import HOP, Kind, LogMark, Outcome, sampled, threshold_of
 from onward.protocol.rsocket import FrameType
 
 MESSAGE, DELIVER = int(Kind.MESSAGE), int(Outcome.DELIVER)
 RESPONSE = int(FrameType.REQUEST_RESPONSE)
 TAGS = 32
+FAR = 1 << 29
+"""A count that is not come to, and that is added to as fast as one that is."""
+PARTS = 20
+"""How many times messages are sent with a log and without, in turn: the difference is small."""
 NOT_SAMPLED = 0xFEDCBA9876543210
+SAMPLED = next(each for each in range(1 << 16) if sampled(each, threshold_of(0.01)))
 
 
 class Held:
@@ -58,7 +67,7 @@ class Held:
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = 1 << 60
+        self.left = FAR
 
 
 class Relayed(Exchange):
@@ -128,12 +137,6 @@ def requests(recorder: Recorder, count: int) -> dict[str, float]:
     request = Relayed(64)
     came = recorder.requests.origin("front").received
 
-    def decided(count: int) -> None:
-        enters = recorder.messages.enters
-        recorder.left = 1 << 60
-        for _ in range(count):
-            enters(None)
-
     def ended(count: int) -> None:
         for _ in range(count):
             request.route = route
@@ -145,18 +148,46 @@ def requests(recorder: Recorder, count: int) -> dict[str, float]:
             request.route = route
             request.end(0.0, RELAYED)
 
-    def traced(count: int) -> None:
+    def traced(count: int, trace: int = NOT_SAMPLED) -> None:
         for _ in range(count):
-            came(request, RESPONSE, ask, NOT_SAMPLED)
+            came(request, RESPONSE, ask, trace)
             request.route = route
             request.end(0.0, RELAYED)
 
-    around, bare = timed(loop, count), timed(ended, count)
+    bare = timed(ended, count)
     return {
-        "sampling decision, ns": timed(decided, count) - around,
         "request not sampled, ns": timed(counted, count) - bare,
         "request with a trace, ns": timed(traced, count) - bare,
+        "request sampled, ns": timed(lambda count: traced(count, SAMPLED), count) - bare,
     }
+
+
+class Silent(Node):
+    """A node that carries nothing: what is left of `send` is what comes before."""
+
+    def carry(self, message: Message) -> None:
+        """Do nothing."""
+
+
+async def decision(recorder: Recorder, count: int) -> float:
+    """Send so many messages with a log and without, in turn; return the nanoseconds between."""
+    more: list[float] = []
+    left = recorder.left
+    async with Silent("bench") as node:
+        route, payload = node.route_of("sleeper"), b"x" * 64
+
+        def sent(count: int) -> None:
+            send = node.send
+            for _ in range(count):
+                send(route, payload)
+
+        for _ in range(PARTS):
+            node.recorder = None
+            bare = timed(sent, count // PARTS)
+            node.recorder, recorder.left = recorder, FAR
+            more.append(timed(sent, count // PARTS) - bare)
+        node.recorder, recorder.left = None, left
+    return median(more)
 
 
 def recorded(count: int) -> dict[str, float]:
@@ -167,22 +198,33 @@ def recorded(count: int) -> dict[str, float]:
         epoch = writer.open()
         recorder = Recorder(writer, options, "bench", log_id=writer.log_id, epoch=epoch)
         recorder.begin()
-        origin, dest = recorder.name("(unregistered)"), recorder.name("orders")
-        hop, name = recorder.hop, recorder.name
+        hop, known, learn = recorder.hop, recorder.naming.known, recorder.naming.learn
+        codes = codes_of(MESSAGE, DELIVER)
+        origin, dest = "(unregistered)", "orders"
+        ends = learn((origin, dest), origin, dest)
+        record, mark = recorder.messages.record, LogMark(NOT_SAMPLED, weight=100)
+        here, there = Address(0, b"here"), Address(0, b"there")
+        message = Message((there,), (), b"x" * 64, here, None)
 
         def hops(count: int) -> None:
             for number in range(count):
-                hop(number, 0, MESSAGE, DELIVER, 0, 0, origin, dest, 1, 1, 250, 64, 100)
+                hop(number, 0, codes, ends, 250, 64, 100)
 
         def named(count: int) -> None:
             for number in range(count):
-                one, two = name("(unregistered)"), name("orders")
-                hop(number, 0, MESSAGE, DELIVER, 0, 0, one, two, 1, 1, 250, 64, 100)
+                ends = known.get((origin, dest)) or learn((origin, dest), origin, dest)
+                hop(number, 0, codes, ends, 250, 64, 100)
+
+        def messages(count: int) -> None:
+            for _ in range(count):
+                record(mark, message, there, DELIVER, 250)
 
         around = timed(loop, count)
         found = {
             "recorded hop, ns": timed(hops, count) - around,
-            "recorded hop with its names, ns": timed(named, count) - around,
+            "recorded hop with its ends, ns": timed(named, count) - around,
+            "message's hop, ns": timed(messages, count) - around,
+            "sampling decision, ns": asyncio.run(decision(recorder, count)),
             **requests(recorder, count),
             "bare pack, ns": timed(pack, count) - around,
             "bare addition, ns": timed(add, count) - around,

@@ -9,6 +9,7 @@ from ...protocol.broker import shard_hash
 from ...protocol.eventlog import Flag, LogMark, Outcome, with_log_mark
 from ..broker._exchange import RELAYED
 from ._account import Account
+from ._hops import MAX_FIELD, codes_of
 
 if TYPE_CHECKING:
     from ..broker._exchange import Exchange
@@ -21,7 +22,6 @@ __all__ = ["Sampled", "Unread"]
 _FORWARD: Final = int(Outcome.FORWARD)
 _DELIVER: Final = int(Outcome.DELIVER)
 _CANCELED: Final = int(Outcome.CANCELED)
-_MAX: Final = (1 << 32) - 1
 
 
 class Unread(Account):
@@ -61,7 +61,7 @@ class Sampled(Account):
 
     def __init__(self, tally: Tally, ask: Ask, exchange: Exchange, trace: int, flags: int) -> None:
         self._tally: Final = tally
-        self._size: Final = min(exchange.size, _MAX)
+        self._size: Final = min(exchange.size, MAX_FIELD)
         self._trace: Final = trace
         self._hash = ask.shard
         self._flags = flags
@@ -96,18 +96,25 @@ class Sampled(Account):
         tally = self._tally
         recorder = tally.log.recorder
         took = int((recorder.now() - exchange.began) * 1e6)
+        if not 0 <= took <= MAX_FIELD:
+            took = MAX_FIELD if took > 0 else 0
+        key = (tally, route)
         recorder.hop(
             self._trace,
             self._hash,
-            tally.kind,
-            outcome,
-            hop,
-            flags,
-            recorder.name(tally.origin),
-            0 if route is None else recorder.name(route.destination.service),
-            0 if route is None else recorder.route(route.route_id),
-            tally.number(),
-            max(0, min(took, _MAX)),
+            codes_of(tally.kind, outcome, hop, flags),
+            recorder.naming.known.get(key) or self._learn(key),
+            took,
             self._size,
             recorder.weight,
         )
+
+    @staticmethod
+    def _learn(key: tuple[Tally, BrokerRoute | None]) -> bytes:
+        """Return the ends of hops of a tally that a route has had, or none."""
+        tally, route = key
+        learn = tally.log.recorder.naming.learn
+        if route is None:
+            return learn(key, tally.origin, "", None, tally.asked)
+        service = route.destination.service
+        return learn(key, tally.origin, service, route.route_id, tally.asked)

@@ -40,6 +40,7 @@ from .._losses import words_for
 from .._thread import is_coroutine
 from ..access._errors import AccessDenied
 from ..tracing._watched import Watch, Watched
+from ._hops import MAX_FIELD, codes_of
 
 if TYPE_CHECKING:
     from .._dead_letters import DeadLetter
@@ -58,7 +59,7 @@ _DELIVER: Final = int(Outcome.DELIVER)
 _RETURN: Final = int(Outcome.RETURN)
 _FAILED: Final = int(Outcome.FAILED)
 _DROP: Final = int(Outcome.DROP)
-_MAX: Final = (1 << 32) - 1
+_CODES: Final = {int(each): codes_of(_MESSAGE, each) for each in Outcome}
 _NO_STEP: Final = nullcontext()
 
 _OUTCOMES: Final = {
@@ -104,16 +105,26 @@ class MessageLog:
     # --- marks ----------------------------------------------------------------------------
 
     def enters(self, context: Context | None) -> Context | None:
-        """Return the context of a message that enters the node: marked, if it is to be sampled.
+        """Return the context of a message that enters the node, and that the count came out at.
 
-        Called where the message has no tracing text.
+        That is how sampling is done: whoever sends a message takes one off `Recorder.left`, and
+        comes here if that leaves none. What may not be sampled is counted as well, as to ask
+        first would cost more than to count: if the count comes out at such a message, it goes
+        on as it is, and the next is drawn anew. Each message has the same chance, whatever came
+        before, so those that may be sampled are sampled neither more often for it nor less.
+
+        Args:
+            context: The message's; one with a tracing text is left as it is.
         """
         recorder = self._recorder
-        recorder.left -= 1
-        if recorder.left > 0:
-            return context
-        text = with_log_mark({}, LogMark(recorder.sample(), weight=recorder.weight))
-        return Context(trace=text) if context is None else context._replace(trace=text)
+        recorder.left = recorder.gap()
+        if context is None:
+            return Context(trace=self._marked())
+        return context if context.trace is not None else context._replace(trace=self._marked())
+
+    def _marked(self) -> str | None:
+        recorder = self._recorder
+        return with_log_mark({}, LogMark(recorder.trace_id(), weight=recorder.weight))
 
     def arrive(
         self, messages: Sequence[Message], waits_for: Callable[[Address], bool]
@@ -124,11 +135,15 @@ class MessageLog:
             messages: The messages.
             waits_for: Says whether a request of this node waits for an answer at an address.
         """
+        recorder = self._recorder
         made: list[Message] | None = None
         for index, message in enumerate(messages):
             context = message[4]
             if context is None or context.trace is None:
                 if not self._arrivals or not self._draws(message, waits_for):
+                    continue
+                recorder.left = left = recorder.left - 1
+                if left > 0:
                     continue
                 other = message._replace(context=self.enters(context))
             elif not _may_be_marked(context.trace) or self._takes(message, waits_for):
@@ -240,20 +255,19 @@ class MessageLog:
             took: Microseconds that it was handled for.
         """
         recorder = self._recorder
-        dest = recorder.name(self.name_of(to)) if to is not None or outcome == _RETURN else 0
+        source = message[3]
+        key = (source, to, outcome)
+        ends = recorder.naming.known.get(key)
+        if ends is None:
+            dest = "" if to is None and outcome != _RETURN else self.name_of(to)
+            ends = recorder.naming.learn(key, self.name_of(source), dest)
         recorder.hop(
             mark.trace_id,
             0,
-            _MESSAGE,
-            outcome,
-            mark.hop,
-            0,
-            recorder.name(self.name_of(message[3])),
-            dest,
-            0,
-            0,
-            max(0, min(took, _MAX)),
-            min(len(message[2]), _MAX),
+            _CODES[outcome] | mark.hop << 16,
+            ends,
+            took if 0 <= took <= MAX_FIELD else MAX_FIELD if took > 0 else 0,
+            min(len(message[2]), MAX_FIELD),
             mark.weight,
         )
 

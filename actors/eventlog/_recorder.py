@@ -1,6 +1,6 @@
 """The recorder: what is called where things happen, on the loop's thread.
 
-A hop is packed into a block of 64 KiB that is there already, and that is all; files are another
+A hop is packed and kept until a block of 64 KiB is full, and that is all; files are another
 thread's. Each event takes the next number of the log when it happens, so the numbers are in
 order within the blocks of one type, which is all the format asks for.
 
@@ -13,14 +13,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from functools import partial
 from math import log
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.broker import TagList
-from ...protocol.eventlog import HOP, Asked, EventName, threshold_of, weight_of_rate
+from ...protocol.eventlog import EventName, threshold_of, weight_of_rate
 from ._events import EventBuffer, RejectLimit
 from ._flows import FlowTable
+from ._hops import PACKED_HOP
 from ._messages import MessageLog
 from ._options import LogOptions
 from ._output import EVENTS, FLOWS, HOPS, Output
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Recorder"]
 
-BLOCK_SIZE: Final = 64 * 1024
-"""Bytes of a block of hops."""
+HOPS_A_BLOCK: Final = 1024
+"""Most hops that are kept before they are written: 64 KiB, for which 120 KiB are kept."""
 
 MAX_EARLY: Final = 1000
 """Most counters, ways of asking, workers and links for which counters are written at each tick,
 and not only when a window ends."""
 
-_HOP_SIZE: Final = HOP.size
+_pack_hop: Final = PACKED_HOP.pack
 _NEVER: Final = 1 << 62
 
 
@@ -64,12 +64,11 @@ class Recorder:
     Attributes:
         options: As given.
         epoch: As given.
-        left: Calls until the next sample; who decides takes one off, and calls `sample` at 0.
+        left: Messages until the next sample. Who sends one takes one off, and if that leaves none
+            has it looked at: see `MessageLog.enters`.
         threshold: What `sampled` takes, for ids that came from elsewhere.
         weight: How many one that is sampled here stands for.
-        name: Returns the number of a name in this segment; 0 for none, or if there is no room.
-        route: Likewise of a route.
-        tagset: Likewise of a tag set.
+        naming: The numbers that names, routes and tag sets have in this segment.
         flows: The counters.
         requests: What a broker tells of.
         messages: What the node tells of.
@@ -79,13 +78,12 @@ class Recorder:
     """
 
     __slots__ = (
-        "_at",
-        "_block",
         "_clock",
         "_events",
+        "_hops",
         "_ids",
+        "_keep",
         "_output",
-        "_pack",
         "_rejects",
         "_rows",
         "_seq",
@@ -97,12 +95,10 @@ class Recorder:
         "left",
         "links",
         "messages",
-        "name",
+        "naming",
         "now",
         "options",
         "requests",
-        "route",
-        "tagset",
         "threshold",
         "weight",
     )
@@ -128,9 +124,7 @@ class Recorder:
         self.left = self.gap()
         output = Output(sink, options, log_id=log_id, epoch=epoch, clock=clock, now=now)
         self._output: Final = output
-        self.name: Final[Callable[[str], int]] = output.naming.name
-        self.route: Final[Callable[[bytes | None], int]] = output.naming.route
-        self.tagset: Final[Callable[[Asked | None], int]] = output.naming.tagset
+        self.naming: Final = output.naming
         self.flows: Final = FlowTable(options.max_flows)
         self.requests: Final = RequestLog(self, node)
         self.messages: Final = MessageLog(self, node)
@@ -142,15 +136,9 @@ class Recorder:
         self._wall: Final = WallClock(clock, now)
         self._windows: Final = Windows(options.window_seconds)
         self._ids: Final = random.Random(int(chance() * 2**53) ^ time.time_ns())  # noqa: S311
-        self._block: Final = bytearray(BLOCK_SIZE)
-        self._pack: Final = partial(HOP.pack_into, self._block)
-        self._at = 0
+        self._hops: Final[list[bytes]] = []
+        self._keep: Final = self._hops.append
         self._seq = 0
-
-    @property
-    def generation(self) -> int:
-        """Rises with each segment: numbers are of one segment only."""
-        return self._output.generation
 
     # --- hops -----------------------------------------------------------------------------
 
@@ -158,62 +146,54 @@ class Recorder:
         self,
         trace_id: int,
         shard_hash: int,
-        kind: int,
-        outcome: int,
-        hop: int,
-        flags: int,
-        origin: int,
-        dest: int,
-        route: int,
-        tagset: int,
+        codes: int,
+        ends: bytes,
         latency_us: int,
         size: int,
         weight: int,
     ) -> None:
-        """Record a hop, as of now. Numbers are those of this segment: see `generation`."""
-        at = self._at
+        """Record a hop, as of now.
+
+        Args:
+            trace_id: Which message; 64 bits, as is the next.
+            shard_hash: The hash of the tags that choose; else 0.
+            codes: From `codes_of`.
+            ends: From `Naming.known` or `Naming.learn`, for this segment.
+            latency_us: From its coming to its end here, in microseconds; 32 bits, as are the rest.
+            size: Bytes of its payload.
+            weight: How many it stands for.
+        """
         self._seq = seq = self._seq + 1
         try:
-            self._pack(
-                at,
-                seq,
-                self._clock() // 1000,
-                trace_id,
-                shard_hash,
-                kind,
-                outcome,
-                hop,
-                flags,
-                origin,
-                dest,
-                route,
-                tagset,
-                latency_us,
-                size,
-                weight,
+            self._keep(
+                _pack_hop(
+                    seq,
+                    self._clock() // 1000,
+                    trace_id,
+                    shard_hash,
+                    codes,
+                    ends,
+                    latency_us,
+                    size,
+                    weight,
+                )
             )
         except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
-            # The next one is packed to the same place.
             self._output.unpacked(HOPS, error)
             return
-        self._at = at = at + _HOP_SIZE
-        if at == BLOCK_SIZE:
+        if len(self._hops) == HOPS_A_BLOCK:
             self._write_hops()
             self._look_at_size()
 
     def _write_hops(self) -> None:
-        size = self._at
-        if size:
-            self._at = 0
-            # A copy: the writer's thread has it while the next hops are packed.
-            self._output.put(HOPS, size // _HOP_SIZE, b"R", bytes(self._block[:size]))
+        hops = self._hops
+        if hops:
+            body = b"".join(hops)
+            count = len(hops)
+            hops.clear()
+            self._output.put(HOPS, count, b"R", body)
 
     # --- sampling -------------------------------------------------------------------------
-
-    def sample(self) -> int:
-        """Begin to count to the next sample, and return a trace id for this one."""
-        self.left = self.gap()
-        return self.trace_id()
 
     def trace_id(self) -> int:
         """Return a new trace id, 64 bits and not 0."""
@@ -374,7 +354,7 @@ class Recorder:
         output = self._output
         total = output.total
         return RecorderStatistics(
-            hops=total[HOPS] + self._at // _HOP_SIZE,
+            hops=total[HOPS] + len(self._hops),
             flows=total[FLOWS],
             events=total[EVENTS] + len(self._events),
             segments=output.segments,

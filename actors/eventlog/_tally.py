@@ -59,8 +59,6 @@ class Tally(Account):
 
     __slots__ = (
         "_done",
-        "_generation",
-        "_number",
         "asked",
         "bytes",
         "came",
@@ -83,8 +81,6 @@ class Tally(Account):
         # What a connection took and delivered: handed over, and ended so.
         self._done: dict[BrokerRoute | None, Cell] = {}
         self.legs: dict[BrokerRoute | None, _Leg] = {}
-        self._generation = 0
-        self._number = 0
 
     def cell(self, outcome: int, route: BrokerRoute | None) -> Cell:
         """Return the cell of an outcome at a destination."""
@@ -156,11 +152,3 @@ class Tally(Account):
         leg = self.leg(route)
         cell = leg.delivered if outcome == _DELIVER else leg.other(self, route, outcome)
         cell.add(size)
-
-    def number(self) -> int:
-        """Return the number of the tag set in this segment."""
-        recorder = self.log.recorder
-        if self._generation != recorder.generation:
-            self._generation = recorder.generation
-            self._number = recorder.tagset(self.asked)
-        return self._number

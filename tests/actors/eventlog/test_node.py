@@ -104,6 +104,32 @@ async def test_a_message_sent_on_another_thread_is_not_sampled() -> None:
     assert made.hops() == []
 
 
+async def test_what_may_not_be_sampled_makes_nothing_else_be_sampled_less_or_more() -> None:
+    async with recorded(options=replace(RATE_1, sample_rate=0.25)) as (node, made):
+        seen = Recorder()
+        await node.start(lambda: seen, address="seen", mailbox=Mailbox(10_000))
+
+        def send() -> None:
+            for _ in range(2000):
+                node.send("seen", b"theirs")
+
+        await asyncio.to_thread(send)
+        for _ in range(2000):
+            node.send("seen", b"traced", context=Context(trace="{}"))
+            node.send("seen", b"ours")
+        await node.stop_worker("seen")
+    assert len(seen.messages) == 6000
+    marked = Counter(
+        message.payload
+        for message in seen.messages
+        if message.context is not None and message.context.trace not in {None, "{}"}
+    )
+    # The recorder draws by a fixed seed.
+    assert list(marked) == [b"ours"]
+    assert 440 < marked[b"ours"] < 560
+    assert len(made.hops()) == marked[b"ours"]
+
+
 async def test_a_mark_from_elsewhere_is_followed_and_counted_on() -> None:
     async with recorded(options=RATE_0) as (node, made):
         seen = Recorder()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -9,9 +10,12 @@ import pytest
 
 from onward.actors.eventlog import Recorder
 from onward.actors.eventlog._flows import MAX_PAIRS, Cell
+from onward.actors.eventlog._hops import PACKED_HOP, codes_of
 from onward.actors.eventlog._losses import BROKEN
+from onward.actors.eventlog._messages import mark_of
+from onward.actors.eventlog._naming import MAX_KNOWN
 from onward.actors.eventlog._numbers import MAX_BYTES, PIECE
-from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
+from onward.protocol.eventlog import HOP, Asked, EventName, Kind, LogMark, Outcome
 from tests.actors.eventlog.recording import Flowed, Recording, recording
 
 RECEIVED, DELIVER = int(Outcome.RECEIVED), int(Outcome.DELIVER)
@@ -21,12 +25,20 @@ BEHIND = "the disk does not keep up"
 
 
 def a_hop(recorder: Recorder, trace: int = 1, dest: str = "b") -> None:
-    origin, to = recorder.name("a"), recorder.name(dest)
-    recorder.hop(trace, 0, MESSAGE, DELIVER, 0, 0, origin, to, 0, 0, 5, 7, recorder.weight)
+    naming = recorder.naming
+    ends = naming.known.get(dest) or naming.learn(dest, "a", dest)
+    recorder.hop(trace, 0, codes_of(MESSAGE, DELIVER), ends, 5, 7, recorder.weight)
 
 
 def an_event(recorder: Recorder) -> None:
     recorder.event(EventName.UP)
+
+
+def marked(recorder: Recorder) -> LogMark:
+    """Return the mark of a message that the count came out at."""
+    mark = mark_of(recorder.messages.enters(None))
+    assert mark is not None
+    return mark
 
 
 def lost(made: Recording) -> list[str]:
@@ -72,16 +84,25 @@ def test_about_the_rate_is_sampled(rate: float, least: int, most: int) -> None:
         recorder.left -= 1
         if recorder.left <= 0:
             count += 1
-            assert 0 < recorder.sample() < 1 << 64
+            assert marked(recorder).trace_id
     assert least < count < most
 
 
 def test_all_are_sampled_or_none() -> None:
     recorder = recording(sample_rate=1.0).recorder
     assert recorder.left == 1
-    recorder.sample()
+    assert marked(recorder) != marked(recorder)
     assert recorder.left == 1
     assert recording(sample_rate=0.0).recorder.left > 1 << 60
+
+
+def test_a_hop_is_packed_in_fewer_fields_to_the_same_bytes() -> None:
+    ends = (0x01020304, 0x05060708, 0x090A0B0C, 0x0D0E0F10)
+    fields = (1, -2, 3, 1 << 63, 4, 5, 255, 128, *ends, 6, 7, 8)
+    packed = struct.pack("<IIII", *ends)
+    assert PACKED_HOP.pack(*fields[:4], codes_of(4, 5, 255, 128), packed, 6, 7, 8) == HOP.pack(
+        *fields
+    )
 
 
 # --- numbers ----------------------------------------------------------------------------------
@@ -90,11 +111,10 @@ def test_all_are_sampled_or_none() -> None:
 def test_numbers_are_of_one_segment_and_defined_in_each() -> None:
     made = recording()
     recorder = made.recorder
-    first = recorder.generation
     a_hop(recorder, dest="b")
     made.seconds += 61
     recorder.tick()
-    assert recorder.generation == first + 1
+    assert not recorder.naming.known
     a_hop(recorder, dest="c")
     assert [(hop.origin, hop.dest) for hop in made.hops()] == [("a", "b"), ("a", "c")]
     assert [segment.names for segment in made.read()] == [("a", "b"), ("a", "c")]
@@ -103,11 +123,34 @@ def test_numbers_are_of_one_segment_and_defined_in_each() -> None:
 def test_what_there_is_no_room_for_has_no_number_and_is_counted() -> None:
     made = recording(max_names=2, max_routes=1, max_tagsets=1)
     recorder = made.recorder
-    assert [recorder.name(text) for text in ("a", "b", "c", "a", "")] == [1, 2, 0, 1, 0]
-    assert [recorder.route(each) for each in (b"r" * 16, b"s" * 16, None)] == [1, 0, 0]
+    assert [recorder.naming.name(text) for text in ("a", "b", "c", "a", "")] == [1, 2, 0, 1, 0]
+    assert [recorder.naming.route(each) for each in (b"r" * 16, b"s" * 16, None)] == [1, 0, 0]
     asked = Asked((("k", "v"),))
-    assert [recorder.tagset(each) for each in (asked, Asked(()), asked, None)] == [1, 0, 1, 0]
+    assert [recorder.naming.tagset(each) for each in (asked, Asked(()), asked, None)] == [
+        1,
+        0,
+        1,
+        0,
+    ]
     assert recorder.statistics().without_number == 3
+
+
+def test_ends_are_known_until_the_segment_ends_and_only_so_many() -> None:
+    made = recording()
+    naming = made.recorder.naming
+    ends = naming.learn("key", "a", "b")
+    assert naming.known["key"] is ends
+    for number in range(MAX_KNOWN):
+        naming.learn(number, "a", "b")
+    assert list(naming.known) == [MAX_KNOWN - 1]
+
+
+def test_ends_there_was_no_room_for_are_counted_for_each_hop() -> None:
+    made = recording(max_names=1)
+    for _ in range(3):
+        a_hop(made.recorder)
+    assert made.recorder.statistics().without_number == 3
+    assert [(hop.origin, hop.dest) for hop in made.hops()] == [("a", "")] * 3
 
 
 def test_long_names_are_clipped_and_long_tag_sets_left_out() -> None:
@@ -117,15 +160,15 @@ def test_long_names_are_clipped_and_long_tag_sets_left_out() -> None:
     (hop,) = made.hops()
     assert hop.dest.endswith("…")
     assert len(hop.dest.encode()) <= 255
-    assert recorder.tagset(Asked((("k", "v" * 5000),))) == 0
-    assert recorder.tagset(Asked(((5, None),))) == 1
+    assert recorder.naming.tagset(Asked((("k", "v" * 5000),))) == 0
+    assert recorder.naming.tagset(Asked(((5, None),))) == 1
     assert recorder.statistics().without_number == 1
 
 
 def test_many_new_names_are_defined_in_several_blocks() -> None:
     made = recording()
     for number in range(PIECE // 8):
-        made.recorder.name(f"name {number}")
+        made.recorder.naming.name(f"name {number}")
     a_hop(made.recorder)
     (segment,) = made.read()
     assert len(segment.names) == PIECE // 8 + 2
@@ -323,7 +366,7 @@ def test_tag_sets_of_strangers_fill_no_block_and_hold_up_nobody(
         made.recorder.flows.cell(MESSAGE, DELIVER, asked=huge(number)).add(1)
     for number in range(A_BLOCK):
         a_hop(made.recorder, number + 1)
-        made.recorder.tagset(huge(10_000 + number))
+        made.recorder.naming.tagset(huge(10_000 + number))
     made.seconds += 10
     made.recorder.tick()
     turns: list[int] = []
@@ -338,7 +381,7 @@ def test_tag_sets_of_strangers_fill_no_block_and_hold_up_nobody(
 
 def test_definitions_are_bounded_by_bytes() -> None:
     made = recording()
-    numbers = [made.recorder.tagset(huge(number)) for number in range(5000)]
+    numbers = [made.recorder.naming.tagset(huge(number)) for number in range(5000)]
     assert 0 in numbers
     assert sum(map(bool, numbers)) * 3500 < MAX_BYTES
     assert made.recorder.statistics().without_number == numbers.count(0)
@@ -349,21 +392,8 @@ def test_what_utf_8_cannot_write_is_cleaned() -> None:
     made = recording()
     recorder = made.recorder
     asked = Asked((("k\ud800", "v\udfff"), (5, None)), method="m\ud800")
-    recorder.hop(
-        1,
-        0,
-        MESSAGE,
-        DELIVER,
-        0,
-        0,
-        recorder.name("n\ud800"),
-        0,
-        0,
-        recorder.tagset(asked),
-        1,
-        1,
-        1,
-    )
+    ends = recorder.naming.learn("key", "n\ud800", "", None, asked)
+    recorder.hop(1, 0, codes_of(MESSAGE, DELIVER), ends, 1, 1, 1)
     recorder.event(EventName.UP, None, "n\ud800", asked.tags, "r\ud800" * 1000)
     recorder.flows.cell(MESSAGE, DELIVER, origin="o\ud800", asked=asked).add(1)
     (hop,) = made.hops()
