@@ -149,7 +149,8 @@ async def attach(node: Node, arguments: argparse.Namespace, name: str | None = N
         name: The log's name; by default what the command line says.
 
     Raises:
-        CommandError: The name is none or in use, or the folder cannot be written.
+        CommandError: The name is none or in use, a limit is out of range, or the folder cannot be
+            written.
     """
     if arguments.event_log is None:
         return
@@ -173,7 +174,7 @@ async def attach(node: Node, arguments: argparse.Namespace, name: str | None = N
         raise CommandError(f"--event-log: {error}", Status.USAGE) from error
     try:
         await EventLog.attach(node, options)
-    except LogInUse as error:
+    except (LogInUse, EventLogError) as error:
         raise CommandError(f"--event-log: {error}") from error
     except OSError as error:
         folder = options.directory / called

@@ -126,6 +126,7 @@ class LogFolder:
 
         Raises:
             LogInUse: Another process has it.
+            EventLogError: There are no more epochs; the folder is let go.
             OSError: It cannot be done; the folder is let go.
         """
         self.settled = self._identity_stored = False
@@ -140,6 +141,7 @@ class LogFolder:
             found = self._look()
             self.log_id = self._identity(found)
             self.epoch = self._next_epoch(found)
+            self._check_epoch(found)
         except BaseException:
             self.close()
             raise
@@ -243,19 +245,37 @@ class LogFolder:
         return None
 
     def _next_epoch(self, found: list[FileInfo]) -> int:
-        epochs = [0]
+        return self._last_epoch(found)[0] + 1
+
+    def _last_epoch(self, found: list[FileInfo]) -> tuple[int, str]:
+        """Return the last epoch that there was, and which file says so."""
+        epochs = [(0, "")]
         for info in found:
             stem = info.name.removesuffix(BAD)
             for suffix in (SEALED, OPEN):
                 segment = segment_of(stem, suffix)
                 if segment is not None:
-                    epochs.append(segment[0])
+                    epochs.append((segment[0], info.name))
         if any(info.name == _EPOCH for info in found):
             text = self._files.read(self.path / _EPOCH)
             # Segments may all have been deleted; an epoch must not come twice.
-            if text.isdigit() and len(text) < _MAX_EPOCH_TEXT and int(text) < MAX_EPOCH:
-                epochs.append(int(text))
-        return max(epochs) + 1
+            if text.isdigit() and len(text) < _MAX_EPOCH_TEXT and int(text) <= MAX_EPOCH:
+                epochs.append((int(text), _EPOCH))
+            else:
+                _logger.warning(
+                    "%s: the file %s is damaged, and made again from the segments",
+                    self.path,
+                    _EPOCH,
+                )
+        return max(epochs)
+
+    def _check_epoch(self, found: list[FileInfo]) -> None:
+        if self.epoch > MAX_EPOCH:
+            _, name = self._last_epoch(found)
+            raise EventLogError(
+                f"{self.path / name} is of epoch {MAX_EPOCH}, the last there can be: if it is a "
+                "stray file, move it away; else give this log another name"
+            )
 
     def _store(self, name: str, data: bytes) -> None:
         store(self._files, self.path / name, [data])

@@ -77,9 +77,12 @@ class EventLog(Worker):
     async def attach(cls, node: Node, options: LogOptions) -> EventLog:
         """Start the event log of a node.
 
+        After an error nothing is left of it: the log can be attached again.
+
         Raises:
-            LimitReached: The node has one.
+            AddressInUse: The node has one.
             LogInUse: Another process writes the log of that name.
+            EventLogError: The folder has a file of the last epoch that there can be.
             OSError: The folder cannot be written.
         """
         log = cls(options)
@@ -95,20 +98,40 @@ class EventLog(Worker):
 
     async def on_start(self) -> None:
         """Open the log, and begin to record."""
+        if self.node.recorder is not None:
+            raise LimitReached("event logs of a node", 1)
+        opening = asyncio.ensure_future(asyncio.to_thread(self._writer.open))
+        try:
+            epoch = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # It goes on, and is not to keep the folder's lock.
+            opening.add_done_callback(self._opened_in_vain)
+            raise
+        try:
+            self._begin(epoch)
+        except BaseException:
+            await asyncio.to_thread(self._writer.close, self.options.close_seconds)
+            raise
+
+    def _opened_in_vain(self, opening: asyncio.Future[int]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._writer.close(0.0)
+
+    def _begin(self, epoch: int) -> None:
         node = self.node
+        # It took its time to open: somebody else may have been quicker.
         if node.recorder is not None:
             raise LimitReached("event logs of a node", 1)
-        writer = self._writer
-        epoch = await asyncio.to_thread(writer.open)
-        self._recorder = recorder = Recorder(
-            writer,
+        recorder = Recorder(
+            self._writer,
             self.options,
             node.name,
-            log_id=writer.log_id,
+            log_id=self._writer.log_id,
             epoch=epoch,
             now=node.loop.time,
         )
         recorder.begin()
+        self._recorder = recorder
         self._tell_unfinished()
         recorder.links = Differences(recorder, node)
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)

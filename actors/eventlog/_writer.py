@@ -22,7 +22,6 @@ from ...protocol.eventlog import (
     record_count,
 )
 from ._counts import Counts, LogWriterStatistics
-from ._errors import LogInUse
 from ._files import Chunk, DiskFiles, Files
 from ._folder import LeftOpen, LogFolder
 from ._janitor import Janitor
@@ -121,6 +120,7 @@ class LogWriter:
 
         Raises:
             LogInUse: Another process writes this log.
+            EventLogError: There are no more epochs; the text says what to do.
             OSError: The folder cannot be written, whatever room there is. It may be tried again.
         """
         if self._thread is not None:
@@ -131,7 +131,7 @@ class LogWriter:
                 self._janitor.look()
                 self._janitor.clean()
             self._segments.settle()
-        except (OSError, LogInUse):
+        except BaseException:
             self._folder.close()
             raise
         self.log_id = self._folder.log_id

@@ -10,7 +10,7 @@ import pytest
 from onward.actors.eventlog import LogInUse
 from onward.actors.eventlog._counts import Counts
 from onward.actors.eventlog._folder import LogFolder
-from onward.protocol.eventlog import SegmentHeader, block, read_segment
+from onward.protocol.eventlog import EventLogError, SegmentHeader, block, read_segment
 from tests.actors.eventlog.logs import (
     FOLDER,
     PER_SEGMENT,
@@ -149,6 +149,53 @@ def test_an_identity_that_is_damaged_is_that_of_the_segments(damage: bytes | Non
     folder.settle()
     assert folder.log_id == b"i" * 16
     assert disk.contents(FOLDER)["log"] == b"i" * 16
+
+
+# --- epochs -------------------------------------------------------------------------------
+
+
+LAST = "2147483647"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("epoch", LAST.encode()),
+        ("7fffffff-0000000000000001.seg", b""),
+        ("7fffffff-0000000000000001.open", b""),
+        ("7fffffff-0000000000000001.open.bad", b""),
+    ],
+)
+def test_after_the_last_epoch_there_is_none_and_who_starts_is_told_what_to_do(
+    name: str, data: bytes
+) -> None:
+    disk = SimulatedDisk()
+    disk.put(FOLDER / name, data)
+    with pytest.raises(EventLogError) as caught:
+        started(disk)
+    assert str(caught.value) == (
+        f"/logs/b/{name} is of epoch {LAST}, the last there can be: if it is a stray file, move "
+        "it away; else give this log another name"
+    )
+    assert disk.open_handles == 0
+    disk.unlink(FOLDER / name)
+    assert started(disk).folder.epoch == 1
+
+
+def test_the_last_epoch_but_one_is_followed_by_the_last() -> None:
+    disk = SimulatedDisk()
+    disk.put(FOLDER / "epoch", b"2147483646")
+    log = started(disk)
+    log.segment()
+    assert sealed_on(disk)[0].header.epoch == int(LAST)
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"-1", b"2147483648", b"9" * 5000])
+def test_an_epoch_that_is_damaged_is_told(damage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    disk.put(FOLDER / "epoch", damage)
+    assert started(disk).folder.epoch == 1
+    assert "/logs/b: the file epoch is damaged, and made again" in caplog.text
 
 
 # --- the lock, and a disk that is one -----------------------------------------------------

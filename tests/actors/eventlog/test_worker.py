@@ -12,10 +12,11 @@ import pytest
 
 from onward.actors import LimitReached, Node
 from onward.actors.broker import Broker
-from onward.actors.eventlog import EventLog, LogInUse, LogOptions, LogWriter
+from onward.actors.eventlog import EventLog, LogInUse, LogOptions, LogWriter, Recorder
 from onward.actors.eventlog._files import Chunk, DiskFiles
 from onward.protocol import Context, MailboxFull, Message, UnknownAddress
 from onward.protocol.eventlog import (
+    EventLogError,
     EventName,
     Kind,
     LogMark,
@@ -113,6 +114,98 @@ async def test_a_folder_that_cannot_be_written_is_told_at_once(tmp_path: Path) -
             await EventLog.attach(node, LogOptions(tmp_path / "file", "log"))
         assert node.recorder is None
         await EventLog.attach(node, options(tmp_path))
+
+
+async def test_a_start_that_fails_lets_the_folder_go(tmp_path: Path) -> None:
+    stray = tmp_path / "log" / "7fffffff-0000000000000001.seg"
+    stray.parent.mkdir()
+    stray.write_bytes(b"")
+    async with Node("a") as node:
+        for _ in range(2):
+            with pytest.raises(EventLogError, match=f"{stray} is of epoch .* move it away"):
+                await EventLog.attach(node, options(tmp_path))
+        stray.unlink()
+        log = await EventLog.attach(node, options(tmp_path))
+        assert log.recorder.epoch == 1
+
+
+async def test_a_log_that_could_not_begin_after_it_was_open_lets_the_folder_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(_: Recorder) -> None:
+        raise ValueError("a defect")
+
+    async with Node("a") as node:
+        with monkeypatch.context() as patched:
+            patched.setattr(Recorder, "begin", begin)
+            with pytest.raises(ValueError, match="a defect"):
+                await EventLog.attach(node, options(tmp_path))
+        assert node.recorder is None
+        await EventLog.attach(node, options(tmp_path))
+
+
+async def test_of_two_logs_that_are_attached_at_once_one_is_refused_and_lets_its_folder_go(
+    tmp_path: Path,
+) -> None:
+    first, second = (EventLog(LogOptions(tmp_path, name)) for name in ("first", "second"))
+    async with Node("a") as node:
+        found = await asyncio.gather(
+            node.start(lambda: first, address="first"),
+            node.start(lambda: second, address="second"),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(each, LimitReached) for each in found) == 1
+        async with Node("b") as other:
+            refused = "first" if isinstance(found[0], LimitReached) else "second"
+            await EventLog.attach(other, LogOptions(tmp_path, refused))
+
+
+class Slow(DiskFiles):
+    """A disk whose folder takes its time to be made."""
+
+    def __init__(self) -> None:
+        self.asked, self.answers = Event(), Event()
+
+    def make_folder(self, folder: Path) -> None:
+        self.asked.set()
+        assert self.answers.wait(60)
+        super().make_folder(folder)
+
+
+class Interrupted(EventLog):
+    """Says when it has been opened after all."""
+
+    def __init__(self, options: LogOptions) -> None:
+        super().__init__(options)
+        self.over = asyncio.Event()
+
+    def _opened_in_vain(self, opening: asyncio.Future[int]) -> None:
+        super()._opened_in_vain(opening)
+        self.over.set()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_node_that_stops_while_its_log_is_opened_lets_the_folder_go(
+    tmp_path: Path, fails: bool
+) -> None:
+    disk = Slow()
+    log = Interrupted(options(tmp_path))
+    log._writer = writer = LogWriter(log.options, files=disk)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    if fails:
+        (tmp_path / "log").write_bytes(b"")
+    node = Node("a")
+    await node.__aenter__()
+    starting = asyncio.ensure_future(node.start(lambda: log, address="log"))
+    assert await asyncio.to_thread(disk.asked.wait, 20)
+    await node.stop(timeout=0.1)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    disk.answers.set()
+    await asyncio.wait_for(log.over.wait(), 20)
+    if not fails:
+        await asyncio.to_thread(writer.close, 20)
+        async with Node("b") as other:
+            await EventLog.attach(other, options(tmp_path))
 
 
 async def test_it_stops_last_and_hears_of_all_that_goes_before(tmp_path: Path) -> None:
