@@ -31,6 +31,9 @@ __all__ = ["KEPT_COMMITS", "LakeFiles", "Part", "folder_of"]
 KEPT_COMMITS: Final = 100
 """Commits that are kept; each says all that the ones before it said."""
 
+MAX_TRIES: Final = 10
+"""How often the removal of a folder is begun again because something new was in it."""
+
 _UNDATED: Final = "tables"
 
 
@@ -208,8 +211,20 @@ class LakeFiles:
         """Remove the folders of a table that do not count."""
         stale = [part for part, counts in self._judged(table, since, through) if not counts]
         for part in stale:
-            shutil.rmtree(part.path)
+            _remove(part.path)
         return len(stale)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, also while a task that Spark gave up on still writes files into it."""
+    for tries_left in reversed(range(MAX_TRIES)):
+        try:
+            shutil.rmtree(folder)
+        except OSError:
+            if not tries_left:
+                raise
+        if not folder.exists():
+            return
 
 
 def _counts(part: Part, compacted: tuple[int, int] | None, last: int) -> bool:

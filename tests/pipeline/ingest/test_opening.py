@@ -23,7 +23,7 @@ from onward.pipeline._errors import (
     NotALake,
     OtherQuery,
 )
-from onward.pipeline.ingest import KEPT_COMMITS, Lake, LakeState
+from onward.pipeline.ingest import KEPT_COMMITS, Lake, LakeState, _parts
 from onward.pipeline.ingest._files import locked, read_json, write_json
 from onward.pipeline.ingest._opening import check_apart, open_lake
 from onward.pipeline.ingest._parts import LakeFiles
@@ -316,3 +316,29 @@ def test_the_state_on_disk_is_plain_json(lake: Path) -> None:
     LakeFiles(lake).commit(LakeState(batch=3))
     text = (lake / "_commits" / f"{3:016d}.json").read_text()
     assert json.loads(text)["batch"] == 3
+
+
+def test_what_still_grows_while_it_is_removed_is_removed(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(lake, "hops/date=2026-11-20/hour=3/batch=0")
+    real = shutil.rmtree
+    tries: list[Path] = []
+
+    def rmtree(path: Path) -> None:
+        tries.append(path)
+        if len(tries) < 4:
+            raise OSError(39, "Directory not empty")
+        real(path)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    assert LakeFiles(lake).sweep() == 1
+    assert len(tries) == 4
+    assert list((lake / "hops").rglob("batch=*")) == []
+
+    make(lake, "hops/date=2026-11-20/hour=3/batch=0")
+    monkeypatch.setattr(_parts, "MAX_TRIES", 3)
+    tries.clear()
+    with pytest.raises(OSError, match="not empty"):
+        LakeFiles(lake).sweep()
+    assert len(tries) == 3
