@@ -6,7 +6,15 @@ the pipeline's sink, `df.write.format("onward")`, or by whoever writes the frame
 `onward.protocol.batches`.
 """
 
-from ._taker import BatchTaker, HandleRows
+from ._taker import MAX_WAITING, MAX_WAITING_BYTES, BatchTaker, HandleRows
 from ._worker import BATCHES, BatchWorker, serve_batches
 
-__all__ = ["BATCHES", "BatchTaker", "BatchWorker", "HandleRows", "serve_batches"]
+__all__ = [
+    "BATCHES",
+    "MAX_WAITING",
+    "MAX_WAITING_BYTES",
+    "BatchTaker",
+    "BatchWorker",
+    "HandleRows",
+    "serve_batches",
+]

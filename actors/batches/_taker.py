@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Final, TypeAlias
 
 from ...protocol.batches import (
@@ -23,7 +24,13 @@ from ...protocol.batches import (
     encode_answer,
 )
 
-__all__ = ["BatchTaker", "HandleRows"]
+__all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "BatchTaker", "HandleRows"]
+
+MAX_WAITING: Final = 256
+"""Batches that are in hand or wait, of all partitions of a `BatchTaker`, by default."""
+
+MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""The same in bytes, by default: sixteen batches of the largest size that `BatchOptions` takes."""
 
 HandleRows: TypeAlias = Callable[[tuple[bytes, ...], BatchRows], Awaitable[None] | None]
 """What is done with rows, `def` or `async def`: it gets those that are new, and what they are of.
@@ -56,10 +63,12 @@ class BatchTaker:
         options: How much it takes and remembers.
         progress: How far partitions had come, of a taker before it.
         max_waiting: Batches that are in hand or wait for one that is, of all partitions. More are
-            refused (`BUSY`), and sent again.
+            refused (`BUSY`), counted, and sent again.
+        max_waiting_bytes: The same in bytes of the batches as they came; at least
+            `options.max_bytes`, as a larger batch would never be taken.
 
     Raises:
-        ValueError: `max_waiting` is below 1.
+        ValueError: `max_waiting` is below 1, or `max_waiting_bytes` below `options.max_bytes`.
     """
 
     def __init__(
@@ -68,17 +77,25 @@ class BatchTaker:
         *,
         options: BatchOptions = _OPTIONS,
         progress: Iterable[BatchProgress] = (),
-        max_waiting: int = 256,
+        max_waiting: int = MAX_WAITING,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
     ) -> None:
         if max_waiting < 1:
             raise ValueError(f"max_waiting must be at least 1, not {max_waiting}")
+        if max_waiting_bytes < options.max_bytes:
+            raise ValueError(
+                f"max_waiting_bytes must be at least the {options.max_bytes} of a batch "
+                f"(BatchOptions.max_bytes), not {max_waiting_bytes}"
+            )
         self._handle = handle
         self._receiver = BatchReceiver(options, progress)
         self._max_waiting = max_waiting
+        self._max_bytes = max_waiting_bytes
         self._turns: dict[tuple[str, str, int], _Turn] = {}
         # The loop itself refers to its tasks weakly.
         self._tasks: set[asyncio.Task[BatchAnswer]] = set()
         self._waiting = 0
+        self._bytes = 0
 
     async def take(self, payload: bytes) -> bytes:
         """Take a batch; return the answer to it, whatever came.
@@ -88,10 +105,12 @@ class BatchTaker:
         batch = self._read(payload)
         if isinstance(batch, BatchAnswer):
             return encode_answer(batch)
+        size = len(payload)
         self._waiting += 1
+        self._bytes += size
         task = asyncio.get_running_loop().create_task(self._in_turn(batch))
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(partial(self._done, size))
         return encode_answer(await asyncio.shield(task))
 
     def _read(self, payload: bytes) -> Batch | BatchAnswer:
@@ -102,12 +121,13 @@ class BatchTaker:
             return self._receiver.refuse(Reason.TOO_BIG)
         except BatchFrameError:
             return self._receiver.refuse(Reason.BROKEN)
-        if self._waiting >= self._max_waiting:
+        if self._waiting >= self._max_waiting or self._bytes + len(payload) > self._max_bytes:
             return self._receiver.refuse(Reason.BUSY)
         return batch
 
-    def _done(self, task: asyncio.Task[BatchAnswer]) -> None:
+    def _done(self, size: int, task: asyncio.Task[BatchAnswer]) -> None:
         self._waiting -= 1
+        self._bytes -= size
         self._tasks.discard(task)
 
     async def _in_turn(self, batch: Batch) -> BatchAnswer:

@@ -152,6 +152,55 @@ async def test_too_many_that_wait_are_refused() -> None:
         BatchTaker(kept, max_waiting=0)
 
 
+async def test_too_many_bytes_that_wait_are_refused() -> None:
+    kept = Kept()
+    size = len(batch(0, bytes(1000)))
+    options = BatchOptions(max_bytes=size)
+    taker = BatchTaker(kept, options=options, max_waiting_bytes=2 * size + 10)
+    kept.go.clear()
+    held = [
+        asyncio.ensure_future(take(taker, batch(0, bytes(1000), partition=partition)))
+        for partition in (0, 0, 1)
+    ]
+    await settle()
+    # The third is over the limit, and a small one has room all the same only if it fits.
+    assert (await held[2]).reason is Reason.BUSY
+    assert (await take(taker, batch(0, b"a", partition=2))).reason is Reason.BUSY
+    assert taker.statistics().refused == {"BUSY": 2}
+    held[1].cancel()
+    await settle()
+    # Who gives up does not stop it, so it has its bytes still.
+    assert (await take(taker, batch(0, b"a", partition=2))).reason is Reason.BUSY
+    kept.go.set()
+    assert (await held[0]).done
+    await settle()
+    assert (await take(taker, batch(0, bytes(1000), partition=1))).done
+    assert taker._bytes == 0
+
+
+async def test_the_bytes_of_rows_that_were_not_taken_are_free_again() -> None:
+    kept = Kept()
+    options = BatchOptions(max_bytes=2000)
+    taker = BatchTaker(kept, options=options, max_waiting_bytes=2000)
+    kept.fail = True
+    for _ in range(3):
+        assert (await take(taker, batch(0, bytes(1500)))).reason is Reason.FAILED
+    kept.fail = False
+    kept.go.clear()
+    taking = asyncio.ensure_future(take(taker, batch(0, bytes(1500))))
+    await settle()
+    next(iter(taker._tasks)).cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert taker._bytes == 0
+
+
+def test_a_batch_that_is_taken_has_room() -> None:
+    with pytest.raises(ValueError, match="at least the 4194304 of a batch"):
+        BatchTaker(Kept(), max_waiting_bytes=4 * 1024 * 1024 - 1)
+    BatchTaker(Kept(), max_waiting_bytes=4 * 1024 * 1024)
+
+
 async def test_what_is_no_batch_or_too_big_is_answered_too() -> None:
     taker = BatchTaker(Kept(), options=BatchOptions(max_rows=1))
     assert (await take(taker, b"nonsense")).reason is Reason.BROKEN
