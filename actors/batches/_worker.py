@@ -32,9 +32,9 @@ class BatchWorker(Worker):
     await node.start(Printer, address="printer")
     ```
 
-    It handles one batch at a time; the others wait in its mailbox, whose limit is in messages: start
-    it with a smaller one (`mailbox=Mailbox(limit=16)`) where batches are large. What it remembers it forgets when it stops or is restarted,
-    unless the next one is given its `progress`.
+    It handles one batch at a time; the others wait in its mailbox, whose limit is in messages:
+    start it with a smaller one (`mailbox=Mailbox(limit=16)`) where batches are large. What it
+    remembers it forgets when it stops or is restarted, unless the next one is given its `progress`.
 
     Args:
         handle: What is done with rows, in place of `handle_rows`.
