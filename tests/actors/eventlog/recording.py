@@ -12,9 +12,11 @@ from pathlib import Path
 
 from onward.actors.broker import BrokerOptions
 from onward.actors.eventlog import LogOptions, Recorder
+from onward.actors.eventlog._hops import codes_of
 from onward.protocol.broker import RoutingType
 from onward.protocol.eventlog import (
     Asked,
+    EventName,
     Hop,
     Kind,
     Outcome,
@@ -27,18 +29,24 @@ from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import World, world
 
 __all__ = [
+    "A_BLOCK",
     "NEVER",
     "OPTIONS",
     "Flowed",
     "Hopped",
     "MemorySink",
     "Recording",
+    "a_hop",
+    "an_event",
+    "lost",
     "recorded_world",
     "recording",
 ]
 
 OPTIONS = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
 NEVER = replace(OPTIONS, sample_rate=0.0)
+A_BLOCK = 1024
+"""Hops that are written at once."""
 ENDS = frozenset(Outcome) - {Outcome.RECEIVED, Outcome.FORWARD, Outcome.RETURN}
 
 
@@ -215,6 +223,24 @@ class Recording:
 def recording(**options: object) -> Recording:
     """Return a recorder with some options."""
     return Recording(replace(OPTIONS, **options))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_hop(recorder: Recorder, trace: int = 1, dest: str = "b") -> None:
+    """Record a hop from `a`."""
+    naming = recorder.naming
+    ends = naming.known.get(dest) or naming.learn(dest, "a", dest)
+    codes = codes_of(int(Kind.MESSAGE), int(Outcome.DELIVER))
+    recorder.hop(trace, 0, codes, ends, 5, 7, recorder.weight)
+
+
+def an_event(recorder: Recorder) -> None:
+    """Record an event."""
+    recorder.event(EventName.UP)
+
+
+def lost(made: Recording) -> list[str]:
+    """Return what a recording says that was lost."""
+    return [event.reason for event in made.events() if event.name == EventName.LOST]
 
 
 @asynccontextmanager
