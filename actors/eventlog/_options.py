@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -21,6 +20,9 @@ Fsync = Literal["seal", "block", "never"]
 """When what is written is made to outlast a power cut: with each segment, each block, or never."""
 
 MIB: Final = 1024 * 1024
+DAY: Final = 24 * 3600.0
+LEAST_SECONDS: Final = 0.001
+"""The shortest that a time may be: a window's length is in whole milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class LogOptions:
 
     Raises:
         EventLogError: It is no name, or no rate.
-        ValueError: A limit is less than 1, or a time not more than 0.
+        ValueError: A limit is less than 1 or more than there can be, or a time is less than a
+            millisecond or more than a day, 100 years for `max_age_seconds`.
     """
 
     directory: Path
@@ -93,24 +96,27 @@ class LogOptions:
         threshold_of(self.sample_rate)
         if self.fsync not in get_args(Fsync):
             raise ValueError(f"fsync is {self.fsync!r}, none of seal, block and never")
-        for time in _TIMES:
+        for time, longest in _TIMES.items():
             value: float = getattr(self, time)
-            if not (isfinite(value) and value > 0):
-                raise ValueError(f"{time} is {value}, not more than 0 seconds")
+            if not LEAST_SECONDS <= value <= longest:
+                text = f"{time} is {value:g}, not from {LEAST_SECONDS} to {longest:g} seconds"
+                raise ValueError(text)
         for limit, most in _LIMITS.items():
             value = getattr(self, limit)
             if not 1 <= value <= most:
                 raise ValueError(f"{limit} is {value}, not from 1 to {most}")
 
 
-_TIMES: Final = (
-    "flush_seconds",
-    "window_seconds",
-    "seal_seconds",
-    "max_age_seconds",
-    "retry_seconds",
-    "close_seconds",
-)
+_TIMES: Final = {
+    "flush_seconds": DAY,
+    "window_seconds": DAY,
+    "seal_seconds": DAY,
+    "max_age_seconds": 100 * 365 * DAY,
+    "retry_seconds": DAY,
+    "close_seconds": DAY,
+}
+"""The longest that each may be. A row of flows has room for 49 days, a clock of a loop for more."""
+
 _ANY: Final = 1 << 62
 _LIMITS: Final = {
     "seal_bytes": 1024 * MIB,

@@ -63,6 +63,9 @@ async def test_what_cannot_be_is_told_in_a_line(tmp_path: Path) -> None:
         with pytest.raises(CommandError, match="no name") as caught:
             await attach(node, parsed("--event-log", str(tmp_path)), "../x")
         assert caught.value.status == Status.USAGE
+        with pytest.raises(CommandError, match=r"is 1e-07, not from 0\.001") as caught:
+            await attach(node, parsed("--event-log", str(tmp_path), "--event-log-flush", "1e-7"))
+        assert caught.value.status == Status.USAGE
         with pytest.raises(CommandError, match=r"cannot write to .*file/broker"):
             await attach(node, parsed("--event-log", str(tmp_path / "file")))
         await EventLog.attach(other, LogOptions(tmp_path, "broker"))
@@ -70,7 +73,7 @@ async def test_what_cannot_be_is_told_in_a_line(tmp_path: Path) -> None:
             await attach(node, parsed("--event-log", str(tmp_path)))
         (tmp_path / "old").mkdir()
         (tmp_path / "old" / "epoch").write_bytes(b"2147483647")
-        with pytest.raises(CommandError, match="--event-log: .*old/epoch is of epoch .*, move it"):
+        with pytest.raises(CommandError, match=r"--event-log: .*old/epoch is of epoch .* move it"):
             await attach(node, parsed("--event-log", str(tmp_path)), "old")
 
 

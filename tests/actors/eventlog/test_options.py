@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from onward.actors.eventlog import LogOptions
-from onward.protocol.eventlog import EventLogError
+from onward.actors.eventlog._options import _TIMES, LEAST_SECONDS
+from onward.protocol.eventlog import EventLogError, Kind, Outcome
+from tests.actors.eventlog.recording import recording
 
 
 def test_the_defaults_are_fine() -> None:
@@ -27,6 +29,11 @@ def test_the_defaults_are_fine() -> None:
         ("max_age_seconds", float("nan")),
         ("retry_seconds", 0.0),
         ("close_seconds", 0.0),
+        ("flush_seconds", 1e-7),
+        ("window_seconds", 1e-7),
+        ("window_seconds", 5e6),
+        ("seal_seconds", 0.0009),
+        ("max_age_seconds", 1e18),
         ("seal_bytes", 0),
         ("seal_bytes", 1 << 31),
         ("max_bytes", 0),
@@ -41,6 +48,23 @@ def test_the_defaults_are_fine() -> None:
 def test_an_option_out_of_range_says_which(option: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{option} is "):
         LogOptions(Path("logs"), "broker", **{option: value})  # type: ignore[arg-type]
+
+
+def test_every_time_has_bounds_and_both_are_fine() -> None:
+    times = [name for name in LogOptions.__slots__ if name.endswith("_seconds")]
+    assert sorted(times) == sorted(_TIMES)
+    for time, longest in _TIMES.items():
+        for value in (LEAST_SECONDS, longest):
+            made = LogOptions(Path("logs"), "broker", **{time: value})  # type: ignore[arg-type]
+            assert getattr(made, time) == value
+
+
+@pytest.mark.parametrize("seconds", [LEAST_SECONDS, _TIMES["window_seconds"]])
+def test_flows_of_the_shortest_and_of_the_longest_window_are_written(seconds: float) -> None:
+    made = recording(window_seconds=seconds)
+    made.recorder.flows.cell(Kind.MESSAGE, Outcome.DELIVER, dest="x").add(1)
+    (flow,) = [flow for segment in made.read() for flow in segment.flows()]
+    assert flow.window_ms == seconds * 1000
 
 
 def test_a_name_or_a_rate_that_is_none_is_refused() -> None:
