@@ -48,13 +48,14 @@ class FlowRows:
             seq: The last number that was given.
 
         Returns:
-            How many were written; each has taken a number.
+            How many numbers were taken: one by each that was written, and by one that cannot be.
         """
         output = self._output
         rows = self._table.rows
         if len(self._flight) >= self._limit:
             return 0
         taken: list[FlowRow] = []
+        dropped = 0
         packed: list[bytes] = []
         segment = output.generation
         size = output.size
@@ -70,16 +71,17 @@ class FlowRows:
                 rows.appendleft((*row[:2], "", "", None, None, *row[6:]))
             else:
                 output.drop(FLOWS, 1, BROKEN)
+                dropped = 1
         if not taken:
-            return 0
+            return dropped
         body = b"".join(packed)
         if output.generation == segment and output.write(FLOWS, len(taken), b"F", body):
             self._flight += taken
             self._flight_end = output.handed
-            return len(taken)
+            return len(taken) + dropped
         # Nothing else has taken a number meanwhile.
         self._table.keep(taken)
-        return 0
+        return dropped
 
     def _packed(self, row: FlowRow, seq: int) -> bytes:
         start, length, origin, dest, to, asked, kind, outcome, frames, size = row

@@ -150,6 +150,21 @@ def test_a_hop_that_does_not_fit_is_dropped_alone() -> None:
     assert lost(made) == [f"1 events: {BROKEN}"]
 
 
+def test_a_flow_that_does_not_fit_takes_a_number_that_is_told_to_be_missing() -> None:
+    made = recording()
+    made.recorder.event(EventName.UP)
+    for frames in (1 << 64, 1):
+        made.recorder.flows.cell(MESSAGE, DELIVER + (frames == 1)).add(0, frames)
+    made.seconds += 20
+    made.recorder.tick()
+    while made.recorder.write_flows():
+        pass
+    made.recorder.tick()
+    assert made.recorder.statistics().dropped == {BROKEN: 1}
+    assert sum(made.flows().values()) == 1
+    assert sum(segment.missing for segment in made.read()) == 1
+
+
 def test_the_end_comes_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise RuntimeError("a defect")
