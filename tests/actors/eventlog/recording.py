@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from onward.actors.broker import BrokerOptions
+from onward.actors.broker import BrokerOptions, Handlers, Request
 from onward.actors.eventlog import LogOptions, Recorder
 from onward.actors.eventlog._hops import codes_of
 from onward.protocol.broker import RoutingType
@@ -41,6 +42,7 @@ __all__ = [
     "lost",
     "recorded_world",
     "recording",
+    "served",
 ]
 
 OPTIONS = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
@@ -256,3 +258,24 @@ async def recorded_world(
         w.node.recorder = made.recorder
         yield w, made
     assert made.in_hand() == {}
+
+
+def served(w: World) -> Handlers:
+    """Serve requests for `a`, one at a time; some fail, and some wait for ever."""
+    handlers = Handlers(max_handling=1)
+
+    @handlers.response
+    async def response(asked: Request) -> bytes:
+        if asked.data == b"wait":
+            await asyncio.Event().wait()
+        if asked.data == b"bad":
+            raise RuntimeError
+        return asked.data
+
+    @handlers.fire_and_forget
+    async def fire(asked: Request) -> None:
+        if asked.data == b"bad":
+            raise RuntimeError
+
+    w.broker.serve(handlers, service="a")
+    return handlers
