@@ -122,26 +122,32 @@ def routes_of_events(
     Tags are a list, as a key may be there several times. The weight is what the tag `weight` says,
     which is the default of `BrokerOptions.weight_tag`.
 
-    A destination was there if it had come, or changed its tags, and had not left since. A broker
-    that starts anew, after a crash say, has nobody: what came in an epoch before counts no more.
+    A destination was there if it had come, or changed its tags, and had not left since: by the
+    order in which its broker wrote, whatever its clock said. It is there while one broker has it;
+    of several, the one that wrote of it last by the clock. A broker that starts anew, after a crash
+    say, has nobody: what came in an epoch before counts no more.
 
     Args:
-        events: The table `route_events`.
+        events: The table `route_events`, from as far back as anybody who is there may have come.
         nodes: The table `dim_node`: the names of services.
         routes: The table `dim_route`: the ids of routes.
-        at: Up to when events count, that moment not included; `None` for all there are.
+        at: Up to when events count by the broker's clock, that moment not included; `None` for all
+            there are.
     """
     # Spark's comparison needs a column of its own type; `None` leaves all.
     before = events if at is None else events.where(sf.col("ts") < sf.lit(at))
     newest = Window.partitionBy("broker")
-    last = Window.partitionBy("route_id").orderBy(
-        sf.col("ts").desc(), sf.col("epoch").desc(), sf.col("seq").desc(), sf.col("broker")
-    )
+    # The clock may be set; what a broker has written keeps its order.
+    last = Window.partitionBy("broker", "route_id").orderBy(sf.col("seq").desc())
+    # Brokers have no order but the clock's. One that lost it does not take it from another.
+    elsewhere = Window.partitionBy("route_id").orderBy(sf.col("ts").desc(), "broker")
     there = (
         before.withColumn("newest", sf.max("epoch").over(newest))
         .where("epoch = newest and event in ('up', 'down', 'retag') and route_id <> 0")
         .withColumn("place", sf.row_number().over(last))
         .where("place = 1 and event <> 'down'")
+        .withColumn("place", sf.row_number().over(elsewhere))
+        .where("place = 1")
     )
     ids = routes.groupBy("route_id").agg(sf.min("uuid").alias("route"))
     names = nodes.groupBy("node").agg(sf.min("name").alias("service"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pytest
 
@@ -175,7 +176,9 @@ def test_what_is_there_twice_leaves_no_file(spark: SparkSession, tmp_path: Path)
 
 # --- against a log ----------------------------------------------------------------------------
 
-EVENTS: list[tuple[str, int, int, int, str, int, str]] = [
+Event: TypeAlias = tuple[str, int, int, int, str, int, str]
+
+EVENTS: Sequence[Event] = [
     # broker, epoch, seq, second, event, route, region
     ("b", 1, 1, 0, "up", 1, "eu"),
     ("b", 2, 1, 10, "up", 2, "eu"),
@@ -193,6 +196,8 @@ EVENTS: list[tuple[str, int, int, int, str, int, str]] = [
 class Log:
     """A lake that has nothing but who came and went."""
 
+    events: ClassVar[Sequence[Event]] = EVENTS
+
     def table(self, spark: SparkSession, name: str) -> DataFrame:
         ids = {n: rid(n) for n in range(1, 6)}
         rows: list[Any]
@@ -204,7 +209,7 @@ class Log:
                     {"region": region, "service": "s", "route": format_id(ids[n]) if n else ""},
                     "",
                 )
-                for broker, epoch, seq, at, event, n, region in EVENTS
+                for broker, epoch, seq, at, event, n, region in self.events
             ]
         elif name == "dim_node":
             rows = [(name_id("s"), "s", NOW)]
@@ -233,6 +238,37 @@ def test_a_log_says_who_was_there(spark: SparkSession) -> None:
     assert at(20) == {two: "eu", three: "us", five: "eu"}
     assert at(12) == {two: "eu", three: "eu", five: "eu"}
     assert at(None) == {three: "us", five: "eu"}
+
+
+class Set(Log):
+    """A log whose clock was set back by an hour, and destinations that two brokers had."""
+
+    events = (
+        ("b", 1, 1, 3600, "up", 1, "eu"),
+        ("b", 1, 2, 3601, "up", 2, "eu"),
+        ("b", 1, 3, 1, "down", 1, "eu"),
+        ("b", 1, 4, 2, "retag", 2, "us"),
+        # It went from one broker to another; the first was long in noticing.
+        ("b", 1, 5, 3, "up", 3, "eu"),
+        ("c", 1, 1, 5, "up", 3, "us"),
+        ("b", 1, 6, 9, "down", 3, "eu"),
+        # Both have it: the one that it came to last says what it carries.
+        ("b", 1, 7, 20, "up", 4, "us"),
+        ("c", 1, 2, 10, "up", 4, "eu"),
+    )
+
+
+def test_who_was_there_is_told_by_the_order_of_the_log_and_not_by_its_clock(
+    spark: SparkSession,
+) -> None:
+    log = Set()
+    names = ("route_events", "dim_node", "dim_route")
+    rows = routes_of_events(*(log.table(spark, name) for name in names)).collect()
+    assert {row["route"]: dict(row["tags"])["region"] for row in rows} == {
+        format_id(rid(2)): "us",
+        format_id(rid(3)): "us",
+        format_id(rid(4)): "us",
+    }
 
 
 def test_a_destination_that_the_lake_does_not_list_is_known_by_its_tags(
