@@ -6,6 +6,7 @@
                    epoch       the last epoch that was begun, as text
                    *.seg       sealed segments
                    *.open      the one that is written
+                   *.new       what is written to take the place of another file
                    *.bad       what was left open and cannot be read; for a person to look at
                    .acks/      who has read how far
 ```
@@ -63,6 +64,15 @@ def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
         return parse_segment_name(name)
     except EventLogError:
         return None
+
+
+def is_aside(name: str) -> bool:
+    """Say whether a file is one that was set aside: see `LogFolder.set_aside`."""
+    if not name.endswith(BAD):
+        return False
+    stem, _, number = name.removesuffix(BAD).rpartition(".")
+    stem = stem if number.isdigit() else f"{stem}.{number}"
+    return segment_of(stem, OPEN) is not None
 
 
 class LeftOpen(NamedTuple):
@@ -227,6 +237,14 @@ class LogFolder:
         found = self._files.list(self.path)
         return sorted(info for info in found if segment_of(info.name, SEALED) is not None)
 
+    def aside(self) -> list[FileInfo]:
+        """Return what was set aside, the oldest first by what it was.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        return sorted(info for info in self._files.list(self.path) if is_aside(info.name))
+
     def _identity(self, found: list[FileInfo]) -> bytes:
         """Return the log's identity: from its file, else from a segment, else a new one."""
         if any(info.name == _LOG for info in found):
@@ -322,6 +340,8 @@ class LogFolder:
 
     def set_aside(self, path: Path, reason: str) -> str:
         """Rename a file that cannot be read, for a person to look at, and say so.
+
+        It counts towards the limits of bytes and age, as a segment does.
 
         Returns:
             What it is called now.

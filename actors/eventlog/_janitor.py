@@ -7,7 +7,8 @@ both to be wrong. So the time in which nobody wrote the log counts from the next
 
 Who reads a log says how far in `.acks/<reader>.json`: `{"segment": "<name of a file>"}`. As
 segments are read in the order of their names, the oldest are those that were read. The newest
-sealed segment stays in any case: it says what the log is, and where it has come to.
+sealed segment stays in any case: it says what the log is, and where it has come to. What was set
+aside, as it could not be read, is deleted in its turn, by the name of the segment it was to be.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple, cast
 
 from ...protocol.eventlog import SEALED
 from ._counts import Counts
-from ._files import Files
+from ._files import FileInfo, Files
 from ._folder import LogFolder, segment_of
 from ._options import LogOptions
 
@@ -35,7 +36,7 @@ MAX_ACKS: Final = 256
 
 
 class _Kept(NamedTuple):
-    """A sealed segment, and when it was that, by the clock that nobody sets."""
+    """A sealed segment, or a file set aside, and since when, by the clock that nobody sets."""
 
     name: str
     size: int
@@ -71,28 +72,34 @@ class Janitor:
         self._clock = clock
         self._wall_clock = wall_clock
         self._segments: deque[_Kept] = deque()
+        self._aside: deque[_Kept] = deque()
         self._bytes = 0
         self._told = False
 
     def look(self) -> None:
-        """Look which segments there are.
+        """Look which files there are.
 
         Raises:
             OSError: The folder cannot be read.
         """
-        known = {kept.name: kept.since for kept in self._segments}
-        found = self._folder.sealed()
-        self._segments = deque()
-        self._bytes = 0
-        if not found:
-            return
+        known = {kept.name: kept.since for kept in (*self._segments, *self._aside)}
+        found, aside = self._folder.sealed(), self._folder.aside()
+        newest = found[-1:] or aside[-1:]
+        latest = min(self._wall_clock(), newest[0].changed) if newest else 0.0
+        self._bytes = sum(info.size for info in (*found, *aside))
+        self._segments = self._with_ages(found, known, latest)
+        self._aside = self._with_ages(aside, known, latest)
+
+    def _with_ages(
+        self, found: list[FileInfo], known: dict[str, float], latest: float
+    ) -> deque[_Kept]:
+        kept: deque[_Kept] = deque()
         since = now = self._clock()
-        latest = min(self._wall_clock(), found[-1].changed)
         # None is younger than one that follows it, whatever its time says.
         for name, size, changed in reversed(found):
             since = min(since, known.get(name, now - (latest - changed)))
-            self._segments.appendleft(_Kept(name, size, since))
-            self._bytes += size
+            kept.appendleft(_Kept(name, size, since))
+        return kept
 
     def add(self, name: str, size: int) -> None:
         """Take note of a segment that was just sealed."""
@@ -104,23 +111,33 @@ class Janitor:
         acknowledged: str | None = None
         asked = False
         oldest = self._clock() - self._max_age
-        while len(self._segments) > 1:
-            info = self._segments[0]
+        while (files := self._next()) is not None:
+            info = files[0]
             by_bytes = self._bytes > self._max_bytes
             if not by_bytes and info.since >= oldest:
                 return
             if not asked:
                 acknowledged, asked = self._acknowledged(), True
-            if not self._delete(info):
+            if not self._delete(files):
                 return
             if by_bytes:
                 self._count.deleted_by_bytes += 1
             else:
                 self._count.deleted_by_age += 1
-            if acknowledged is not None and info.name > acknowledged:
+            if files is self._segments and acknowledged is not None and info.name > acknowledged:
                 self._count_unread(info.name)
 
-    def _delete(self, info: _Kept) -> bool:
+    def _next(self) -> deque[_Kept] | None:
+        """Return that of the two whose first file is to go next; `None` if all are to stay."""
+        segments = self._segments if len(self._segments) > 1 else None
+        if not self._aside:
+            return segments
+        if segments is not None and segments[0].name < self._aside[0].name:
+            return segments
+        return self._aside
+
+    def _delete(self, files: deque[_Kept]) -> bool:
+        info = files[0]
         try:
             self._files.unlink(self._folder.path / info.name)
         except FileNotFoundError:
@@ -129,7 +146,7 @@ class Janitor:
             self._count.errors += 1
             _logger.warning("%s cannot be deleted: %s", info.name, error.strerror)
             return False
-        self._segments.popleft()
+        files.popleft()
         self._bytes -= info.size
         return True
 

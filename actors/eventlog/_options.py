@@ -42,9 +42,10 @@ class LogOptions:
         fsync: When what is written is made to outlast a power cut: with each segment as it is
             sealed, with each block, or never. What a process that is killed has written is
             there in any case. After a power cut without it even sealed segments may be damaged.
-        max_bytes: How much the sealed segments may be together. Over it the oldest are deleted;
-            the newest never is, and the one under way comes on top.
-        max_age_seconds: How old a sealed segment gets before it is deleted.
+        max_bytes: How much the sealed segments may be together, and the files that were set aside
+            as they could not be read. Over it the oldest are deleted; the newest segment never is,
+            and the one under way comes on top.
+        max_age_seconds: How old one of these gets before it is deleted.
         max_pending: Bytes that wait for the disk. What comes on top is refused, and counted.
         retry_seconds: After a failure of the disk, how long it is left alone.
         max_names: Names in one segment; further ones are recorded as none, and counted.

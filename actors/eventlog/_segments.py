@@ -53,7 +53,7 @@ class Segments:
         count: Where to count.
         clock: What tells the time for retries, in seconds.
         sealed: Told of each segment that is sealed: its name and its bytes.
-        settled: Told that what earlier runs had left open is sealed.
+        settled: Told that what earlier runs had left open is sealed, or that a file was set aside.
     """
 
     def __init__(
@@ -265,6 +265,7 @@ class Segments:
             self._folder.set_aside(path, recovered.reason)
             self._lose_all(SegmentFooter(0, 0, 0, 0, 0))
             self._path = None
+            self._settled()
             return
         footer = recovered.footer
         kept = footer.hops + footer.flows + footer.events

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from onward.protocol.eventlog import block
 from tests.actors.eventlog.logs import FOLDER, Log, options_of
 from tests.support.log_disk import SimulatedDisk, disk_full
 
@@ -190,3 +191,91 @@ def test_what_somebody_else_deleted_is_gone() -> None:
     log.segment()
     assert len(names(disk)) == 1
     assert log.count.errors == 0
+
+
+# --- what was set aside -------------------------------------------------------------------
+
+
+def with_bad(disk: SimulatedDisk, *epochs: int, size: int = 100) -> list[str]:
+    """Put files there that cannot be read, and return what they are called once set aside."""
+    disk.put(FOLDER / "log", b"i" * 16)
+    for epoch in epochs:
+        disk.put(FOLDER / f"{epoch:08x}-0000000000000001.open", b"x" * size)
+    return [f"{epoch:08x}-0000000000000001.open.bad" for epoch in epochs]
+
+
+def aside(disk: SimulatedDisk) -> list[str]:
+    return sorted(name for name in disk.contents(FOLDER) if name.endswith(".bad"))
+
+
+def test_what_was_set_aside_counts_towards_the_limit_and_goes_first_if_it_is_older() -> None:
+    disk = SimulatedDisk()
+    first, second = with_bad(disk, 1, 2)
+    log = log_of(disk, max_bytes=2 * size_of_one() + 100)
+    log.segment()
+    assert aside(disk) == [first, second]
+    log.segment()
+    assert aside(disk) == [second]
+    assert len(names(disk)) == 2
+    assert (log.count.deleted_by_bytes, log.count.deleted_unread) == (1, 0)
+
+
+def test_what_was_set_aside_after_a_segment_goes_after_it() -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk)
+    log.segment()
+    log.segment()
+    log.close()
+    with_bad(disk, 7)
+    again = log_of(disk, max_bytes=size_of_one() + 150)
+    again.janitor.clean()
+    assert (len(names(disk)), len(aside(disk))) == (1, 1)
+    assert again.count.deleted_by_bytes == 1
+
+
+def test_what_was_set_aside_is_deleted_when_it_is_too_old_even_the_newest() -> None:
+    disk = SimulatedDisk()
+    with_bad(disk, 1, 2)
+    log = log_of(disk, max_age_seconds=100.0)
+    disk.now += 99.0
+    log.janitor.clean()
+    assert len(aside(disk)) == 2
+    disk.now += 2.0
+    log.janitor.clean()
+    assert aside(disk) == []
+    assert log.count.deleted_by_age == 2
+
+
+def test_a_file_that_is_set_aside_in_a_run_is_known_at_once() -> None:
+    disk = SimulatedDisk()
+    log = log_of(disk, max_bytes=1)
+    log.begin()
+    log.segments.write(b"X", (block(b"X", b"new"),), 0)
+    log.seq += 6
+    log.segment()
+    assert aside(disk) == []
+    assert (log.count.bad, log.count.deleted_by_bytes) == (1, 2)
+    assert len(names(disk)) == 1
+
+
+def test_files_that_are_only_called_alike_are_left_alone() -> None:
+    disk = SimulatedDisk()
+    strays = ["x.bad", "notes.open.bad", "00000001-0000000000000001.seg.bad", "1.2.bad"]
+    for name in strays:
+        disk.put(FOLDER / name, b"x" * 1000)
+    log = log_of(disk, max_bytes=1)
+    log.segment()
+    log.segment()
+    assert aside(disk) == sorted(strays)
+
+
+def test_a_second_file_of_a_name_that_was_set_aside_is_deleted_too() -> None:
+    disk = SimulatedDisk()
+    for _ in range(3):
+        with_bad(disk, 1)
+        log = log_of(disk)
+        log.close()
+    assert len(aside(disk)) == 3
+    log = log_of(disk, max_bytes=1)
+    log.janitor.clean()
+    assert aside(disk) == []
