@@ -55,8 +55,6 @@ _HOPELESS: Final = {
     Reason.BROKEN: "it reads no such batches: is it a BatchWorker of a version that does?",
     Reason.TOO_BIG: "its limit is lower: make chunkRows or chunkBytes smaller, or its BatchOptions "
     "larger",
-    Reason.UNFINISHED: "the epoch before was not sent to its end: run that again, or start anew "
-    "with another id. Two queries must not have one id",
     Reason.CHANGED: "the rows of this epoch are not those that were sent before: the same epoch "
     "must give the same rows in the same order (no rand(), no repartition without keys, the same "
     "number of partitions)",

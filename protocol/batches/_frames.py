@@ -100,8 +100,7 @@ class Reason(IntEnum):
     GAP = 3
     """Rows before it have not come. The receiver may be another one, or may have forgotten."""
 
-    UNFINISHED = 4
-    """The epoch before has not come to its end, so this one cannot be its successor."""
+    # 4 is not given again: once it refused an epoch if the one before had not ended.
 
     CHANGED = 5
     """The rows of this epoch end elsewhere than they did the first time."""

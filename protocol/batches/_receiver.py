@@ -7,9 +7,8 @@ the number of the row that is expected next. By the first rule that applies:
 | --- | --- |
 | of a partition that has rows in hand | refused, `BUSY` |
 | of an epoch before the last | duplicate |
-| of an epoch after the last, which has not come to its end | refused, `UNFINISHED` |
 | of a partition not known, or of a new epoch, that does not begin at row 0 | refused, `GAP` |
-| that goes on where an epoch has ended, or ends before | refused, `CHANGED` |
+| that goes on where its epoch has ended, or ends before | refused, `CHANGED` |
 | whose rows have all been taken | duplicate |
 | that begins behind the row expected next | refused, `GAP` |
 | else | those of its rows that are new are handed on |
@@ -17,6 +16,11 @@ the number of the row that is expected next. By the first rule that applies:
 So rows may be sent again at any time, from any row and in batches of any size, and by two senders
 at once: each is handed on once, in order, as long as the receiver lives and remembers. That holds
 only if the same query, partition and epoch has the same rows in the same order each time.
+
+A sender begins an epoch once all rows of the one before were answered for, by this receiver or by
+another that took its place. So a later epoch that begins says that the one before is over: if it
+had not come to its end here, the rest of it was taken elsewhere. That is counted, and what comes
+late of it is a duplicate like all that is of an old epoch.
 """
 
 from __future__ import annotations
@@ -128,6 +132,8 @@ class BatchReceiverStatistics:
         duplicates: Rows that were not, as they had been before.
         refused: Batches that were refused, by the name of the reason.
         forgotten: Partitions that were forgotten because of the limit.
+        unfinished: Epochs that had not come to their end here when a later one began: the rest
+            went to another receiver.
     """
 
     partitions: int
@@ -136,6 +142,7 @@ class BatchReceiverStatistics:
     duplicates: int
     refused: dict[str, int]
     forgotten: int
+    unfinished: int
 
 
 class _Place:
@@ -176,6 +183,7 @@ class BatchReceiver:
         "_places",
         "_refused",
         "_rows",
+        "_unfinished",
     )
 
     def __init__(
@@ -188,6 +196,7 @@ class BatchReceiver:
         self._duplicates = 0
         self._refused: dict[Reason, int] = {}
         self._forgotten = 0
+        self._unfinished = 0
         for each in progress:
             self._make_room()
             place = _Place(each.epoch, each.next, finished=each.finished)
@@ -208,12 +217,13 @@ class BatchReceiver:
             if batch.epoch < place.epoch:
                 return self._duplicate(batch, batch.end)
         if place is None or batch.epoch > place.epoch:
-            if place is not None and not place.finished:
-                return self.refuse(Reason.UNFINISHED, place.next)
             if batch.first:
                 return self.refuse(Reason.GAP, 0)
             if place is None and not self._make_room():
                 return self.refuse(Reason.BUSY, 0)
+            # After a failover the rest of the epoch before went to another receiver; refused, the
+            # query could never go on here, as a sender does not go back to an epoch that is done.
+            self._unfinished += place is not None and not place.finished
             place = self._places[_key(batch)] = _Place(batch.epoch)
             self._places.move_to_end(_key(batch))
         return self._go_on(place, batch)
@@ -301,6 +311,7 @@ class BatchReceiver:
             duplicates=self._duplicates,
             refused={reason.name: count for reason, count in sorted(self._refused.items())},
             forgotten=self._forgotten,
+            unfinished=self._unfinished,
         )
 
 

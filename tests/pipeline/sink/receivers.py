@@ -101,12 +101,15 @@ class Services:
         broker = await Broker.attach(self._node)
         listener = await self._node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
         self.uri = listener.uri
-        for name, taker in self.takers.items():
-            handlers = Handlers()
-            serve_batches(handlers, taker)
-            tags = {"name": name}
-            client = connect(self.uri, service="rows", tags=tags, handlers=handlers)
-            self._clients[name] = await client.__aenter__()
+        for name in self.takers:
+            await self.join(name)
+
+    async def join(self, name: str) -> None:
+        """Connect a service; one that was stopped comes back with what it knows."""
+        handlers = Handlers()
+        serve_batches(handlers, self.takers[name])
+        client = connect(self.uri, service="rows", tags={"name": name}, handlers=handlers)
+        self._clients[name] = await client.__aenter__()
 
     async def stop(self, name: str) -> None:
         await self._clients.pop(name).close()

@@ -299,7 +299,6 @@ async def test_an_error_says_which_rows(rows: int, said: str) -> None:
     [
         (Reason.BROKEN, "is it a BatchWorker"),
         (Reason.TOO_BIG, "make chunkRows or chunkBytes smaller"),
-        (Reason.UNFINISHED, "start anew with another id"),
         (Reason.CHANGED, "same rows in the same order"),
     ],
 )

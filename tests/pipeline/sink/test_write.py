@@ -156,6 +156,35 @@ def test_a_service_that_goes_half_way_fails_the_task_and_the_other_gets_all() ->
         assert there.rows[other].kept == ROWS
 
 
+def test_a_service_that_was_left_half_way_takes_the_next_epochs_when_it_is_back() -> None:
+    with services("a", "b") as there:
+
+        def write(epoch: int, some: list[bytes]) -> SentRows:
+            given = {"uri": there.uri, "query": "service=rows", "id": "q", "epoch": str(epoch)}
+            made = BatchWriter(PAYLOAD, False, {**given, "chunkRows": "10", "retries": "0"})
+            sent = made.write(record_batches(some))
+            assert isinstance(sent, SentRows)
+            return sent
+
+        for rows in there.rows.values():
+            rows.fail_after = 100
+        with pytest.raises(RowsNotDelivered):
+            write(0, ROWS)
+        had, other = ("a", "b") if there.rows["a"].kept else ("b", "a")
+        for rows in there.rows.values():
+            rows.fail_after = None
+        there.run(there.stop(had))
+        write(0, ROWS)  # as Spark runs the task again; then it never comes back to the epoch
+        there.run(there.join(had))
+        there.run(there.stop(other))
+        new = [[b"%d/%d" % (epoch, row) for row in range(50)] for epoch in range(1, 3)]
+        assert [write(epoch, rows).duplicates for epoch, rows in enumerate(new, 1)] == [0, 0]
+        assert write(1, new[0]).duplicates == 50
+        assert there.rows[had].kept == [*ROWS[:100], *new[0], *new[1]]
+        assert there.rows[other].kept == ROWS
+        assert there.takers[had].statistics().unfinished == 1
+
+
 def frame(spark: SparkSession, rows: int, partitions: int) -> DataFrame:
     return spark.range(0, rows, 1, partitions).selectExpr("cast(id as string) as payload")
 

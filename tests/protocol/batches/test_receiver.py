@@ -90,10 +90,37 @@ def test_a_gap_is_refused_and_says_what_is_expected() -> None:
 def test_a_new_epoch_begins_when_the_one_before_has_ended() -> None:
     receiver = BatchReceiver()
     take(receiver, batch(0, b"a"))
-    assert take(receiver, batch(0, b"x", epoch=1)) == ((), refused(Reason.UNFINISHED, 1))
     take(receiver, batch(1, b"b", last=True))
     assert take(receiver, batch(0, b"x", epoch=7)) == ((b"x",), accepted(1))
     assert take(receiver, batch(0, b"a", b"b", last=True)) == ((), duplicate(2))
+    assert receiver.statistics().unfinished == 0
+
+
+def test_a_new_epoch_says_that_the_rest_of_the_one_before_was_taken_elsewhere() -> None:
+    receiver = BatchReceiver()
+    take(receiver, batch(0, b"a", b"b"))
+    # Nothing is over before the new one has begun with its first row.
+    assert take(receiver, batch(1, b"y", epoch=1)) == ((), refused(Reason.GAP, 0))
+    assert receiver.statistics().unfinished == 0
+    assert take(receiver, batch(0, b"x", epoch=1)) == ((b"x",), accepted(1))
+    assert receiver.statistics().unfinished == 1
+    # What comes late of the one before is of an epoch that is over, also what was never had here.
+    assert take(receiver, batch(0, b"a", b"b")) == ((), duplicate(2))
+    assert take(receiver, batch(2, b"c", last=True)) == ((), duplicate(3))
+    assert receiver.statistics().duplicates == 3
+    # And the new one goes on.
+    assert take(receiver, batch(1, b"y", last=True, epoch=1)) == ((b"y",), accepted(2))
+    assert receiver.statistics().unfinished == 1
+
+
+def test_rows_in_hand_of_the_epoch_before_come_first() -> None:
+    receiver = BatchReceiver()
+    found = receiver.receive(batch(0, b"a"))
+    assert isinstance(found, BatchRows)
+    assert receiver.receive(batch(0, b"x", epoch=1)) == refused(Reason.BUSY, 0)
+    receiver.failed(found)
+    assert take(receiver, batch(0, b"x", epoch=1)) == ((b"x",), accepted(1))
+    assert receiver.statistics().unfinished == 1
 
 
 def test_an_epoch_that_ends_elsewhere_is_told_from_a_duplicate() -> None:
@@ -261,3 +288,45 @@ def test_each_row_is_handed_on_once_and_in_order_whatever_is_lost_and_sent_again
         assert trouble.taken[partition] == [row for rows in epochs for row in rows]
     assert trouble.receiver.statistics().in_hand == 0
     assert {each.epoch for each in trouble.receiver.progress} == {2}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_with_two_receivers_all_is_taken_and_by_each_once_and_in_order(seed: int) -> None:
+    random = Random(seed)
+    receivers = (BatchReceiver(), BatchReceiver())
+    taken: tuple[list[bytes], list[bytes]] = ([], [])
+    truth = [[b"%d/%d" % (epoch, row) for row in range(random.randrange(9))] for epoch in range(5)]
+    begun: tuple[set[int], set[int]] = (set(), set())
+    ended: tuple[set[int], set[int]] = (set(), set())
+    late = list[tuple[int, Batch]]()
+
+    def arrive(to: int, sent: Batch) -> None:
+        found = receivers[to].receive(sent)
+        if isinstance(found, BatchRows):
+            taken[to].extend(found.rows)
+            found = receivers[to].taken(found)
+        assert found.done
+
+    for epoch, rows in enumerate(truth):
+        # Attempts that end in the middle, each with the receiver that is there just then; the last
+        # one is done, and then Spark never comes back to the epoch.
+        for cut in (*(random.randint(0, 9) for _ in range(random.randrange(3))), 10):
+            to, size = random.randrange(2), random.randint(1, 4)
+            starts = range(0, max(1, len(rows)), size)
+            for at in starts if cut == 10 else starts[: cut % len(starts)]:
+                part = tuple(rows[at : at + size])
+                sent = Batch("q", 0, epoch, at, part, last=at + size >= len(rows))
+                arrive(to, sent)
+                begun[to].add(epoch)
+                ended[to].update([epoch] if sent.last else [])
+                late.append((to, sent))
+        while late and random.random() < 0.3:
+            arrive(*late.pop(random.randrange(len(late))))
+    everything = [row for rows in truth for row in rows]
+    assert set(taken[0]) | set(taken[1]) == set(everything)
+    for rows in taken:
+        assert rows == sorted(set(rows), key=everything.index)
+    for receiver, first, last in zip(receivers, begun, ended, strict=True):
+        left = first - last - {max(first, default=0)}
+        assert receiver.statistics().unfinished == len(left)
