@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ __all__ = ["Check", "check_log", "compare", "find_logs", "read_file"]
 
 MAX_LOST_NOTES: Final = 20
 """Most times that a log saying what it lost is told of it; further ones are counted."""
+
+_WHY_MISSING: Final = "gone whole, or ended before anything was written"
 
 
 def find_logs(path: Path) -> dict[Path, list[Path]]:
@@ -63,8 +66,8 @@ def _is_segment(name: str) -> bool:
     return True
 
 
-def read_file(path: Path) -> Segment:
-    """Read a segment.
+def read_file(path: Path) -> Segment | None:
+    """Read a segment; `None` if it was deleted since it was found, as the oldest are.
 
     Raises:
         CommandError: It is damaged, unfinished or of a later format.
@@ -72,6 +75,8 @@ def read_file(path: Path) -> Segment:
     """
     try:
         return read_segment(path.read_bytes())
+    except FileNotFoundError:
+        return None
     except EventLogError as error:
         raise CommandError(f"{path}: {error}") from error
 
@@ -82,11 +87,14 @@ class Check:
 
     identities: set[bytes] = field(default_factory=set[bytes])
     names: set[str] = field(default_factory=set[str])
+    epochs: set[int] = field(default_factory=set[int])
+    """Those of which there is a segment, if only a damaged one."""
     lost: int = 0
     """Times the log says itself that something is not there."""
+    deleted: int = 0
+    """Segments that were deleted since they were found."""
 
     segments: int = 0
-    epochs: int = 0
     hops: int = 0
     flows: int = 0
     events: int = 0
@@ -108,8 +116,15 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
         try:
             segment = read_segment(path.read_bytes())
             segment.check()
+        except FileNotFoundError:
+            # Those before it, that were read, are gone too: the oldest are deleted first.
+            check.deleted += 1
+            check.epochs |= _epoch_of(path.name)
+            at = None
+            continue
         except EventLogError as error:
             check.problems.append(f"{path.name}: {error}")
+            check.epochs |= _epoch_of(path.name)
             at = None
             continue
         header, footer = segment.header, segment.footer
@@ -129,7 +144,7 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
             path.name
         ):
             check.problems.append(f"{path.name}: it is another segment, renamed")
-        check.epochs += at is None or at[0] != header.epoch
+        check.epochs.add(header.epoch)
         check.problems += _between(path, at, header.epoch, header.first_seq)
         at = header.epoch, footer.last_seq + 1
     if check.lost > MAX_LOST_NOTES:
@@ -138,6 +153,10 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
         check.problems.append("segments of several logs: two brokers have written under one name")
     for name in sorted(check.names - {folder.name}):
         check.notes.append(f"segments say that the log is called {name}")
+    if check.deleted:
+        check.notes.append(f"{check.deleted} segments were deleted while this looked at the log")
+    read = {path.name for path in segments}
+    check.problems += _epochs_missing(folder, check.epochs, read)
     check.notes += _others(folder)
     return check
 
@@ -175,6 +194,36 @@ def _between(path: Path, at: tuple[int, int] | None, epoch: int, first: int) -> 
         yield f"{path.name}: the events {due} to {first - 1} before it are not there"
     elif first < due:
         yield f"{path.name}: the events {first} to {due - 1} are there twice"
+
+
+def _epochs_missing(folder: Path, epochs: set[int], read: set[str]) -> Iterator[str]:
+    """Say which runs behind the first are not there; those before it were deleted for their age.
+
+    Args:
+        folder: The log's. A run of which it has a file of any sort is there.
+        epochs: Of the segments that were looked at.
+        read: Their files: what they say is what counts, and not what they are called.
+    """
+    others = {
+        epoch
+        for path in folder.iterdir()
+        if path.name not in read
+        for epoch in _epoch_of(path.name)
+        if epoch > min(epochs, default=epoch)
+    }
+    for before, after in pairwise(sorted(epochs | others)):
+        if after == before + 2:
+            yield f"the epoch {before + 1} is not there: {_WHY_MISSING}"
+        elif after > before + 2:
+            yield f"the epochs {before + 1} to {after - 1} are not there: {_WHY_MISSING}"
+
+
+def _epoch_of(name: str) -> set[int]:
+    """Return the epoch of a segment by the name of its file, whatever its ending; or nothing."""
+    try:
+        return {parse_segment_name(name.partition(".")[0] + SEALED)[0]}
+    except EventLogError:
+        return set()
 
 
 def _others(folder: Path) -> Iterator[str]:

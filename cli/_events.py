@@ -71,7 +71,12 @@ def add_command(commands: Commands) -> None:
         help="look at every segment and at what is between them; exit with 1 if one is damaged or "
         "not there",
     )
-    parser.add_argument("--json", action="store_true", help="print a line of JSON for each record")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print a line of JSON for each record; with --segments for each segment, with --check "
+        "for each log, and one more for what is wrong between logs",
+    )
     parser.add_argument(
         "--limit",
         metavar="NUMBER",
@@ -85,7 +90,7 @@ def add_command(commands: Commands) -> None:
 def _command(arguments: argparse.Namespace) -> None:
     logs = find_logs(arguments.path)
     if arguments.check:
-        _check(logs)
+        _check(logs, as_json=arguments.json)
     elif arguments.segments:
         paths = [path for segments in logs.values() for path in segments]
         _print_segments(paths[: arguments.limit], as_json=arguments.json)
@@ -110,7 +115,9 @@ def _more(more: bool) -> None:
 
 def _records(path: Path, only: str | None) -> Iterator[tuple[Segment, Record]]:
     """Yield the records of a segment in the order of their numbers."""
-    segment = read_file(path)
+    segment = _read(path)
+    if segment is None:
+        return
     sorts: dict[str, Iterator[Record]] = {
         "hops": segment.hops(),
         "flows": segment.flows(),
@@ -122,6 +129,13 @@ def _records(path: Path, only: str | None) -> Iterator[tuple[Segment, Record]]:
             yield segment, record
     except EventLogError as error:
         raise CommandError(f"{path}: {error}") from error
+
+
+def _read(path: Path) -> Segment | None:
+    segment = read_file(path)
+    if segment is None:
+        print(f"{path.name} has been deleted since it was found", file=sys.stderr)
+    return segment
 
 
 # --- records ------------------------------------------------------------------------------
@@ -211,7 +225,9 @@ def _line(fields: dict[str, object], record: Record) -> str:
 def _print_segments(paths: list[Path], *, as_json: bool) -> None:
     rows: list[tuple[str | int, ...]] = []
     for path in paths:
-        segment = read_file(path)
+        segment = _read(path)
+        if segment is None:
+            continue
         header, footer = segment.header, segment.footer
         if as_json:
             fields = {
@@ -245,23 +261,48 @@ def _print_segments(paths: list[Path], *, as_json: bool) -> None:
         print(table(HEADINGS, rows))
 
 
-def _check(logs: dict[Path, list[Path]]) -> None:
+def _check(logs: dict[Path, list[Path]], *, as_json: bool) -> None:
     wrong = 0
     checks: dict[Path, Check] = {}
     for folder, segments in logs.items():
         check = checks[folder] = check_log(folder, segments)
-        print(
-            f"{folder.name}: {check.segments} segments of {check.epochs} epochs: "
-            f"{check.hops} hops, {check.flows} flows, {check.events} events; "
-            f"{check.missing} not recorded"
-        )
-        for note in check.notes:
-            print(printable(f"  note: {note}"))
-        for problem in check.problems:
-            print(f"  WRONG: {problem}")
+        print(json.dumps(_check_fields(folder, check)) if as_json else _check_text(folder, check))
         wrong += len(check.problems)
-    for problem in compare(checks):
-        print(f"  WRONG: {problem}")
-        wrong += 1
+    between = list(compare(checks))
+    if between and as_json:
+        print(json.dumps({"log": None, "problems": between}))
+    elif between:
+        print(_wrong(between))
+    wrong += len(between)
     if wrong:
         raise CommandError(f"{wrong} wrong; see above")
+
+
+def _check_fields(folder: Path, check: Check) -> dict[str, object]:
+    return {
+        "log": folder.name,
+        "segments": check.segments,
+        "epochs": len(check.epochs),
+        "hops": check.hops,
+        "flows": check.flows,
+        "events": check.events,
+        "missing": check.missing,
+        "lost": check.lost,
+        "deleted": check.deleted,
+        "notes": check.notes,
+        "problems": check.problems,
+    }
+
+
+def _check_text(folder: Path, check: Check) -> str:
+    what = (
+        f"{printable(folder.name)}: {check.segments} segments of {len(check.epochs)} epochs: "
+        f"{check.hops} hops, {check.flows} flows, {check.events} events; "
+        f"{check.missing} not recorded"
+    )
+    lines = [what, *(f"  note: {printable(note)}" for note in check.notes)]
+    return "\n".join([*lines, _wrong(check.problems)] if check.problems else lines)
+
+
+def _wrong(problems: list[str]) -> str:
+    return "\n".join(f"  WRONG: {printable(problem)}" for problem in problems)

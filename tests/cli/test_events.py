@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.cli import main
+from onward.cli import _events, main
+from onward.cli._event_logs import find_logs
 from onward.cli._status import Status
 from onward.protocol.broker import RoutingType, TagList
 from onward.protocol.eventlog import (
@@ -217,6 +218,107 @@ def test_a_segment_that_is_there_twice_is_told(
     assert problems_of(log, capsys) == [
         "00000001-0000000000000006.seg: the events 6 to 6 are there twice"
     ]
+
+
+NOT_THERE = "gone whole, or ended before anything was written"
+
+
+def test_a_run_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(log, replace(HEADER, epoch=4))
+    put(log, replace(HEADER, epoch=7))
+    assert problems_of(log, capsys) == [
+        f"the epoch 3 is not there: {NOT_THERE}",
+        f"the epochs 5 to 6 are not there: {NOT_THERE}",
+    ]
+    # Of which there is a file that is told of anyway, or that is written, is there.
+    (log / "00000003-0000000000000001.open.bad").touch()
+    (log / "00000005-0000000000000001.open.2.bad").touch()
+    (log / "00000009-0000000000000001.open").touch()
+    assert problems_of(log, capsys) == [
+        f"the epoch 6 is not there: {NOT_THERE}",
+        f"the epoch 8 is not there: {NOT_THERE}",
+    ]
+
+
+def test_runs_before_the_first_were_deleted_for_their_age(tmp_path: Path) -> None:
+    put(tmp_path / "shop", replace(HEADER, epoch=9))
+    (tmp_path / "shop" / "00000002-0000000000000001.open.bad").touch()
+    assert main(["events", str(tmp_path), "--check"]) == Status.OK
+
+
+def test_a_run_that_is_damaged_is_there(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(log, replace(HEADER, epoch=3))
+    (log / "00000002-0000000000000001.seg").write_bytes(b"no segment")
+    (told,) = problems_of(log, capsys)
+    assert told.startswith("00000002-0000000000000001.seg: ")
+
+
+@pytest.fixture
+def late(log: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log whose second segment, and second run, are deleted after they were found."""
+    put(log, replace(HEADER, epoch=3))
+
+    def found(path: Path) -> dict[Path, list[Path]]:
+        logs = find_logs(path)
+        for gone in ("00000001-0000000000000004.seg", "00000002-0000000000000001.seg"):
+            (log / gone).unlink()
+        return logs
+
+    monkeypatch.setattr(_events, "find_logs", found)
+    return log
+
+
+def test_what_is_deleted_meanwhile_does_not_end_a_check(
+    late: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["events", str(late), "--check"]) == Status.OK
+    assert capsys.readouterr().out.splitlines() == [
+        "shop: 2 segments of 3 epochs: 2 hops, 2 flows, 2 events; 0 not recorded",
+        "  note: 2 segments were deleted while this looked at the log",
+    ]
+
+
+@pytest.mark.parametrize(("words", "lines"), [(("--segments",), 2), ((), 6)])
+def test_what_is_deleted_meanwhile_is_not_printed_and_said(
+    words: tuple[str, ...], lines: int, late: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["events", str(late), "--json", *words]) == Status.OK
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == lines
+    assert told.err.splitlines() == [
+        "00000001-0000000000000004.seg has been deleted since it was found",
+        "00000002-0000000000000001.seg has been deleted since it was found",
+    ]
+
+
+def test_a_check_can_be_told_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(log.parent / "other", replace(HEADER, log=b"o" * 16))
+    (log / "00000001-0000000000000004.seg").unlink()
+    put(log, replace(HEADER, first_seq=10))
+    assert main(["events", str(log.parent), "--check", "--json"]) == Status.FAILED
+    told = capsys.readouterr()
+    other, shop, between = map(json.loads, told.out.splitlines())
+    assert told.err == "onward events: 2 wrong; see above\n"
+    assert other == {
+        "log": "other",
+        "segments": 1,
+        "epochs": 1,
+        "hops": 1,
+        "flows": 1,
+        "events": 1,
+        "missing": 0,
+        "lost": 0,
+        "deleted": 0,
+        "notes": ["segments say that the log is called shop"],
+        "problems": [],
+    }
+    assert (shop["log"], shop["segments"], shop["epochs"]) == ("shop", 3, 2)
+    assert shop["problems"] == [
+        "00000001-000000000000000a.seg: the events 4 to 9 before it are not there"
+    ]
+    assert between["log"] is None
+    (said,) = between["problems"]
+    assert said.startswith("other and shop are two logs of one name, shop")
 
 
 def test_damage_is_told_with_its_place(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
