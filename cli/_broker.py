@@ -14,7 +14,7 @@ from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log
-from ._event_log import add_event_log, attach, total
+from ._event_log import add_event_log, attach, node_name, total
 from ._listen import listen
 from ._run import Interrupted, Stop, run
 from ._snapshots import load_routes
@@ -254,6 +254,7 @@ def _command(arguments: argparse.Namespace) -> None:
             uris,
             options,
             listening,
+            name=node_name(arguments, "broker"),
             quiet=arguments.quiet,
             expected=expected,
             opened=lambda node: attach(node, arguments),
@@ -267,6 +268,7 @@ async def serve(
     options: BrokerOptions = _OPTIONS,
     listening: Listening = _LISTENING,
     *,
+    name: str = "broker",
     quiet: bool = False,
     expected: Sequence[SnapshotRoute] = (),
     opened: Callable[[Node], Awaitable[None]] | None = None,
@@ -278,6 +280,7 @@ async def serve(
         uris: Where it listens.
         options: The broker's own limits.
         listening: Those of the listeners and their connections.
+        name: What its node is called.
         quiet: Whether to print no totals at the end.
         expected: Destinations to expect from the start.
         opened: Called with the broker's node before there is a broker on it: to begin its event
@@ -288,7 +291,7 @@ async def serve(
             for; or from `opened`.
         UnknownScheme: There is no transport for one of them.
     """
-    async with Node("broker", diagnostics=DiagnosticsOptions()) as node:
+    async with Node(name, diagnostics=DiagnosticsOptions()) as node:
         try:
             if opened is not None:
                 await stop.unless(_called(opened, node))

@@ -17,7 +17,7 @@ from ._status import CommandError, Status
 if TYPE_CHECKING:
     from ..actors import Node
 
-__all__ = ["add_event_log", "attach", "told", "total", "words"]
+__all__ = ["add_event_log", "attach", "node_name", "told", "total", "words"]
 
 DEFAULT_RATE: Final = 0.01
 DEFAULT_SEAL: Final = 60.0
@@ -138,6 +138,15 @@ def words(arguments: argparse.Namespace) -> list[str]:
         *("--event-log-max-bytes", str(arguments.event_log_max_bytes)),
         *("--event-log-max-age", repr(arguments.event_log_max_age)),
     ]
+
+
+def node_name(arguments: argparse.Namespace, default: str) -> str:
+    """Return what a node is to be called: its log's name, if it has one, or else the default.
+
+    What a log calls its workers begins with the node's name, which has to tell nodes apart.
+    """
+    named: str = default if arguments.event_log is None else arguments.event_log_name
+    return named
 
 
 async def attach(node: Node, arguments: argparse.Namespace, name: str | None = None) -> None:

@@ -11,7 +11,7 @@ from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
 from ._arguments import Commands, add_log, address, set_up_log
-from ._event_log import add_event_log, attach, total
+from ._event_log import add_event_log, attach, node_name, total
 from ._listen import listen
 from ._reach import SCHEMES, add_tls, tls_of
 from ._run import Interrupted, Stop, run
@@ -174,8 +174,7 @@ async def serve(stop: Stop, arguments: argparse.Namespace) -> None:
     def tell_dead(letter: DeadLetter) -> None:
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
-    # What the log calls its workers begins with the node's name, which has to tell nodes apart.
-    name = "node" if arguments.event_log is None else arguments.event_log_name
+    name = node_name(arguments, "node")
     async with Node(name, diagnostics=DiagnosticsOptions()) as node:
         if arguments.trace:
             node.tracer = HopTracer(node)

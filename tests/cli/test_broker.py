@@ -69,10 +69,12 @@ def flags(*words: str, monkeypatch: pytest.MonkeyPatch) -> tuple[BrokerOptions, 
         options: BrokerOptions,
         listening: Listening,
         *,
+        name: str,
         quiet: bool,
         expected: Sequence[SnapshotRoute],
         opened: object,
     ) -> None:
+        assert name == "broker"
         assert not quiet
         assert opened is not None
         assert not expected

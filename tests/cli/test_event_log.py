@@ -10,6 +10,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.eventlog import EventLog, LogOptions
+from onward.cli import main
 from onward.cli._broker import serve
 from onward.cli._client import ask_broker
 from onward.cli._event_log import add_event_log, attach, told, total, words
@@ -139,3 +140,21 @@ async def test_a_node_without_one_says_nothing_of_it(tmp_path: Path) -> None:
     async with Node() as node:
         await attach(node, parsed("--event-log", str(tmp_path)))
     assert total(node) == "; event log: 0 hops, 0 flows, 1 events; 0 lost"
+
+
+@pytest.mark.parametrize("command", ["broker", "node"])
+def test_a_node_is_called_as_its_log_is_so_that_several_logs_can_be_told_apart(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    class Named(Node):
+        def __init__(self, name: str, **_: object) -> None:
+            called.append(name)
+            raise CommandError("that is all")
+
+    monkeypatch.setattr(f"onward.cli._{command}.Node", Named)
+    assert main([command]) != Status.OK
+    assert main([command, "--event-log", str(tmp_path)]) != Status.OK
+    assert main([command, "--event-log", str(tmp_path), "--event-log-name", "eu-1"]) != Status.OK
+    assert called == [command, command, "eu-1"]
