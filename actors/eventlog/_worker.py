@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from ...protocol import TAGS
 from ...protocol.eventlog import EventName
 from .._errors import LimitReached
 from .._worker import Worker
@@ -58,6 +59,7 @@ class EventLog(Worker):
             await EventLog.attach(node, LogOptions(Path("log"), "edge"))
             broker = await Broker.attach(node)
 
+    After a broker it warns: destinations and connections that are there already are not in the log.
     It stops after all other workers, and after the transports: what their end loses is in the log.
 
     Args:
@@ -135,6 +137,12 @@ class EventLog(Worker):
         self._tell_unfinished()
         recorder.links = Differences(recorder, node)
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
+        if TAGS in node._rules:
+            text = (
+                "the event log %s begins after the broker: it says nothing of the destinations and "
+                "requests of connections that are there already; attach it first"
+            )
+            _logger.warning(text, self.options.name)
         node.recorder = recorder
         node.event_log = self
         self.every(self.options.flush_seconds, self._tick)

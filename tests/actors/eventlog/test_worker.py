@@ -14,7 +14,7 @@ from onward.actors import LimitReached, Node
 from onward.actors.broker import Broker
 from onward.actors.eventlog import EventLog, LogInUse, LogOptions, LogWriter, Recorder
 from onward.actors.eventlog._files import Chunk, DiskFiles
-from onward.protocol import Context, MailboxFull, Message, UnknownAddress
+from onward.protocol import AddressInUse, Context, MailboxFull, Message, UnknownAddress
 from onward.protocol.eventlog import (
     EventLogError,
     EventName,
@@ -96,9 +96,25 @@ async def test_two_logs_cannot_have_one_name(tmp_path: Path) -> None:
         assert two.recorder is None
 
 
+async def test_a_log_that_begins_after_the_broker_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Node("a") as node:
+        await EventLog.attach(node, options(tmp_path))
+        await Broker.attach(node)
+    assert caplog.text == ""
+    async with Node("b") as node:
+        await Broker.attach(node)
+        await EventLog.attach(node, LogOptions(tmp_path, "late"))
+    assert "the event log late begins after the broker" in caplog.text
+    assert "attach it first" in caplog.text
+
+
 async def test_a_node_has_one_log(tmp_path: Path) -> None:
     async with Node("a") as node:
         first = await EventLog.attach(node, options(tmp_path))
+        with pytest.raises(AddressInUse):
+            await EventLog.attach(node, LogOptions(tmp_path, "second"))
         second = EventLog(LogOptions(tmp_path, "second"))
         with pytest.raises(LimitReached):
             await node.start(lambda: second, address="second")
