@@ -98,7 +98,8 @@ def routes_of_lines(spark: SparkSession, path: str | Path) -> DataFrame:
     Raises:
         SnapshotError: (In Spark's job.) A line is no route; the reason says why.
     """
-    lines = spark.read.text(str(path)).where("trim(value) <> '' and value not like '#%'")
+    # Without empty lines and remarks, as `parse_routes` reads them.
+    lines = spark.read.text(str(path)).where(sf.col("value").rlike(r"^\s*[^\s#]"))
     return lines.mapInArrow(partial(_mapped, _of_lines), PREPARED)
 
 
@@ -115,7 +116,12 @@ def routes_of_snapshot(spark: SparkSession, path: str | Path, count: int) -> Dat
 
 
 def routes_of_events(
-    events: DataFrame, nodes: DataFrame, routes: DataFrame, at: datetime | None = None
+    events: DataFrame,
+    nodes: DataFrame,
+    routes: DataFrame,
+    at: datetime | None = None,
+    *,
+    segments: DataFrame | None = None,
 ) -> DataFrame:
     """Return who was there at a time, as a log says: the columns of `ROUTE_ROWS`.
 
@@ -133,17 +139,23 @@ def routes_of_events(
         routes: The table `dim_route`: the ids of routes.
         at: Up to when events count by the broker's clock, that moment not included; `None` for all
             there are.
+        segments: The table `segments`, which knows of a broker's start even if nobody has come
+            since.
     """
     # Spark's comparison needs a column of its own type; `None` leaves all.
     before = events if at is None else events.where(sf.col("ts") < sf.lit(at))
-    newest = Window.partitionBy("broker")
     # The clock may be set; what a broker has written keeps its order.
     last = Window.partitionBy("broker", "route_id").orderBy(sf.col("seq").desc())
     # Brokers have no order but the clock's. One that lost it does not take it from another.
     elsewhere = Window.partitionBy("route_id").orderBy(sf.col("ts").desc(), "broker")
+    runs = before.select("broker", "epoch")
+    if segments is not None:
+        begun = segments if at is None else segments.where(sf.col("started") < sf.lit(at))
+        runs = runs.unionByName(begun.select("broker", "epoch"))
+    newest = runs.groupBy("broker").agg(sf.max("epoch").alias("epoch"))
     there = (
-        before.withColumn("newest", sf.max("epoch").over(newest))
-        .where("epoch = newest and event in ('up', 'down', 'retag') and route_id <> 0")
+        before.join(newest, ["broker", "epoch"])
+        .where("event in ('up', 'down', 'retag') and route_id <> 0")
         .withColumn("place", sf.row_number().over(last))
         .where("place = 1 and event <> 'down'")
         .withColumn("place", sf.row_number().over(elsewhere))

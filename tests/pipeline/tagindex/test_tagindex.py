@@ -146,7 +146,8 @@ def test_a_bound_on_partial_bitmaps_changes_nothing(spark: SparkSession) -> None
 def test_routes_of_files_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     rows = routes(20)
     lines = tmp_path / "routes.jsonl"
-    lines.write_text("# by hand\n\n" + "\n".join(map(format_route, rows)))
+    line, *rest = map(format_route, rows)
+    lines.write_text("\n".join(["# by hand", "", f"  {line}", " \t", "\t# more", *rest]))
     write_snapshot_from(routes_of_lines(spark, lines), tmp_path / "a")
     first = tmp_path / "a" / SNAPSHOT
     assert first.read_bytes() == written(rows)
@@ -197,6 +198,7 @@ class Log:
     """A lake that has nothing but who came and went."""
 
     events: ClassVar[Sequence[Event]] = EVENTS
+    runs: ClassVar[Sequence[tuple[str, int, datetime]]] = ()
 
     def table(self, spark: SparkSession, name: str) -> DataFrame:
         ids = {n: rid(n) for n in range(1, 6)}
@@ -210,6 +212,11 @@ class Log:
                     "",
                 )
                 for broker, epoch, seq, at, event, n, region in self.events
+            ]
+        elif name == "segments":
+            rows = [
+                (*(broker, epoch, 1, 1, "00", "", 1, 1.0), started, None, 0, 0, 0, 0, None)
+                for broker, epoch, started in self.runs
             ]
         elif name == "dim_node":
             rows = [(name_id("s"), "s", NOW)]
@@ -262,13 +269,36 @@ def test_who_was_there_is_told_by_the_order_of_the_log_and_not_by_its_clock(
     spark: SparkSession,
 ) -> None:
     log = Set()
-    names = ("route_events", "dim_node", "dim_route")
-    rows = routes_of_events(*(log.table(spark, name) for name in names)).collect()
+    events, nodes, routes = (
+        log.table(spark, name) for name in ("route_events", "dim_node", "dim_route")
+    )
+    rows = routes_of_events(events, nodes, routes).collect()
     assert {row["route"]: dict(row["tags"])["region"] for row in rows} == {
         format_id(rid(2)): "us",
         format_id(rid(3)): "us",
         format_id(rid(4)): "us",
     }
+
+
+class Restarted(Log):
+    """A log that goes on in another run, in which nobody has come."""
+
+    runs = (("b", 3, NOW + timedelta(seconds=40)),)
+
+
+def test_a_broker_that_starts_anew_has_nobody_even_if_nobody_comes(spark: SparkSession) -> None:
+    log = Restarted()
+    events, nodes, routes, segments = (
+        log.table(spark, name) for name in ("route_events", "dim_node", "dim_route", "segments")
+    )
+
+    def at(moment: datetime | None) -> set[str]:
+        rows = routes_of_events(events, nodes, routes, moment, segments=segments).collect()
+        return {row["route"] for row in rows}
+
+    assert at(None) == {format_id(rid(5))}
+    before = at(NOW + timedelta(seconds=40))
+    assert before == {format_id(rid(n)) for n in (2, 3, 5)}
 
 
 def test_a_destination_that_the_lake_does_not_list_is_known_by_its_tags(
