@@ -137,7 +137,9 @@ class SegmentGone(LogError):
     def __init__(self, path: str) -> None:
         super().__init__(
             f"{path} was deleted after it was listed: the log keeps less than it takes to read it. "
-            "Try again, read what is left, and have the log kept longer or larger"
+            "Put it back if there is a copy, and try again; else go on without it (--allow-gaps), "
+            "which counts what is known to be missing. Then ingest more often, or have the log "
+            "kept longer or larger"
         )
 
 

@@ -78,10 +78,11 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
 
 
 def check_apart(log: Path, lake: Path, checkpoint: Path) -> None:
-    """Check that none of three directories is a file, or the checkpoint mixed up with another.
+    """Check that none of three directories is a file, or mixed up with another; touch nothing.
 
     Raises:
-        NotALake: The lake is a file, or under one.
+        NotALake: The lake is a file, or under one, or something else is in the directory.
+        NewerLake: A newer version of Onward wrote the lake.
         CheckpointRefused: The checkpoint is a file, or is, or is in, or has in it, another.
     """
     if (file := _file_of(lake)) is not None:
@@ -96,6 +97,8 @@ def check_apart(log: Path, lake: Path, checkpoint: Path) -> None:
             raise CheckpointRefused(str(checkpoint), f"it is inside the {what}, {other}")
         if other.is_relative_to(ours):
             raise CheckpointRefused(str(checkpoint), f"the {what} is inside it, {other}")
+    # What is refused shall be left as it was, without a lock in it.
+    _identity(lake)
 
 
 def _file_of(path: Path) -> Path | None:

@@ -75,13 +75,9 @@ def plan(
                 f"the one in the lake (log id {broker.log_id})",
                 f"the one of {row['path']} (log id {log_id})",
             )
-        epoch, first, last = row["epoch"], row["first_seq"], row["last_seq"]
-        if last >= first:
-            if broker.has(epoch, first, last):
-                batch.duplicates += 1
-                continue
-            if broker.overlaps(epoch, first, last):
-                raise SegmentDamaged(row["path"], "some of its events are in the lake, others not")
+        if _had(broker, row):
+            batch.duplicates += 1
+            continue
         batch.rows.append(row)
         batch.brokers[name] = _with(broker, row)
     batch.brokers = {name: broker.fold() for name, broker in batch.brokers.items()}
@@ -120,6 +116,25 @@ def _ranges_of(broker: str, files: LakeFiles) -> Iterator[tuple[int, int, int]]:
     for row in table.to_pylist():
         if row["damaged"] is None and row["last_seq"] >= row["first_seq"]:
             yield row["epoch"], row["first_seq"], row["last_seq"]
+
+
+def _had(broker: BrokerState, row: SegmentRow) -> bool:
+    """Whether the lake has a segment already.
+
+    Raises:
+        SegmentDamaged: It has some of its events, and not others.
+    """
+    epoch, first, last = row["epoch"], row["first_seq"], row["last_seq"]
+    if last < first:
+        # Nothing is in it, and no number says that it was here: but names rise, and those up to the
+        # newest were all looked at, or skipped and noted.
+        name = _name(row)
+        return name <= broker.segment and all(each.name != name for each in broker.skipped)
+    if broker.has(epoch, first, last):
+        return True
+    if broker.overlaps(epoch, first, last):
+        raise SegmentDamaged(row["path"], "some of its events are in the lake, others not")
+    return False
 
 
 def _name(row: SegmentRow) -> str:

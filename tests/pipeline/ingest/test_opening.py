@@ -174,6 +174,21 @@ def test_a_directory_with_other_things_is_no_lake(lake: Path, checkpoint: Path) 
         Lake(lake).check()
 
 
+def test_a_directory_with_other_things_is_refused_before_anything_is_made_in_it(
+    tmp_path: Path, lake: Path, checkpoint: Path
+) -> None:
+    lake.mkdir()
+    (lake / "thesis.txt").write_text("much work")
+    with pytest.raises(NotALake, match="there are files in it"):
+        check_apart(tmp_path / "log", lake, checkpoint)
+    assert [each.name for each in lake.iterdir()] == ["thesis.txt"]
+    (lake / "thesis.txt").unlink()
+    check_apart(tmp_path / "log", lake, checkpoint)
+    write_json(lake / "_lake.json", {"format": 2, "id": "x", "base": 0})
+    with pytest.raises(NewerLake):
+        check_apart(tmp_path / "log", lake, checkpoint)
+
+
 def test_a_lake_of_a_newer_version_asks_for_an_upgrade(lake: Path, checkpoint: Path) -> None:
     begin(lake, checkpoint)
     write_json(lake / "_lake.json", {"format": 2, "id": "x", "base": 0})

@@ -160,6 +160,23 @@ def test_empty_and_damaged_segments_add_no_numbers() -> None:
     assert batch.total("hops") == 10
 
 
+def test_an_empty_segment_is_known_again_too() -> None:
+    rows = [segment(1, 1, 10), segment(1, 11, 10), segment(1, 11, 20), segment(2, 1, 0)]
+    first = plan(rows, LakeState())
+    assert len(first.rows) == 4
+    state = LakeState(brokers=first.brokers)
+
+    again = plan([*rows, segment(3, 1, 0)], state)
+
+    assert (again.rows, again.duplicates) == ([segment(3, 1, 0)], 4)
+    assert again.brokers["b1"].segments == 5
+
+    # One that was skipped as damaged, and turns out to be empty, was not had.
+    damaged = plan([segment(1, 1, None), segment(2, 1, 5)], LakeState())
+    mended = plan([segment(1, 1, 0)], LakeState(brokers=damaged.brokers))
+    assert (len(mended.rows), mended.brokers["b1"].skipped) == (1, ())
+
+
 def test_what_was_skipped_is_missing_until_it_is_there() -> None:
     damaged = plan(
         [segment(1, 1, 10), segment(1, 11, None), segment(1, 21, 30), segment(1, 31, None)],

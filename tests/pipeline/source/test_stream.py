@@ -187,8 +187,9 @@ def test_a_segment_deleted_between_plan_and_reading_is_told(tmp_path: Path) -> N
     truth = write_log(tmp_path, segments=3)
     end = latest(stream(tmp_path), {})
     truth.segments[-1].path.unlink()
-    with pytest.raises(SegmentGone, match="was deleted after it was listed"):
+    with pytest.raises(SegmentGone, match="was deleted after it was listed") as raised:
         stream(tmp_path).partitions({}, end)
+    assert "go on without it (--allow-gaps)" in str(raised.value)
     assert len(names(stream(tmp_path, onGap="skip"), {}, end)) == 2
     truth.segments[1].path.unlink()
     write_log(tmp_path, segments=3)
