@@ -16,6 +16,7 @@ __all__ = [
     "is_outcome",
     "minute_of",
     "start_of",
+    "start_us",
     "total_where",
     "with_columns_of",
 ]
@@ -56,8 +57,13 @@ def start_of(column: str, seconds: int) -> Column:
 
     `date_trunc` would count in the session's time zone, and there are some with half hours.
     """
-    second = sf.unix_seconds(column)
-    return sf.timestamp_seconds(second - sf.pmod(second, sf.lit(seconds)))
+    return sf.timestamp_micros(start_us(column, seconds))
+
+
+def start_us(column: str, seconds: int) -> Column:
+    """Return `start_of` in microseconds: what is added up for each start may have it in its key."""
+    micros = sf.unix_micros(column)
+    return micros - sf.pmod(micros, sf.lit(seconds * 1_000_000))
 
 
 def minute_of(column: str) -> Column:

@@ -53,6 +53,11 @@ MAX_PLACES: Final = 1_024
 _LAST_DEPTH: Final = 255
 """Deeper hops are recorded as this."""
 
+_WAY: Final = ("shown",)
+_WAY_AND_ENDS: Final = ("outcomes", "log", "shown")
+"""What is known of a place, besides its depth and its worker. All of it is sorted and copied, so
+paths do without what only anomalies need."""
+
 
 def paths(
     hops: DataFrame,
@@ -85,7 +90,7 @@ def paths(
     if not 1 <= top <= MAX_PATHS:
         raise ValueError(f"top is {top}: it has to be from 1 to {MAX_PATHS}")
     took = sf.col("ended") - sf.col("began")
-    counted = _stitched(hops, nodes, between).select(
+    counted = _stitched(hops, nodes, between, _WAY).select(
         _path().alias("path"), bucket_column(took).alias("bucket"), sf.col("weight").alias("n")
     )
     read = with_quantiles(counted, ("path",), p95_us=0.95).withColumnRenamed("n", "traces")
@@ -118,7 +123,7 @@ def path_anomalies(
     Returns:
         The report `path_anomalies`: a row for each trace and kind.
     """
-    stitched = _stitched(hops, nodes, between)
+    stitched = _stitched(hops, nodes, between, _WAY_AND_ENDS)
     lost = _is_black_hole()
     if known_until is not None:
         lost = lost & (sf.col("ended") <= sf.unix_micros(sf.lit(known_until - SETTLED)))
@@ -143,19 +148,28 @@ def path_anomalies(
 
 
 def _stitched(
-    hops: DataFrame, nodes: DataFrame | None, between: tuple[datetime, datetime] | None
+    hops: DataFrame,
+    nodes: DataFrame | None,
+    between: tuple[datetime, datetime] | None,
+    known: tuple[str, ...],
 ) -> DataFrame:
     """Return a row for each trace: its places in order, when it began and ended, its weight.
 
-    A place is (`depth`, `dest`, `outcomes`, `log`, `shown`): a worker at a depth, the outcomes
-    there as a set of bits, the hash of the log that says so, and what the worker is shown as.
+    A place is (`depth`, `dest`, and what is to be `known`): a worker at a depth, the `outcomes`
+    there as a set of bits, the hash of the `log` that says so, and what the worker is `shown` as.
     """
     if nodes is not None:
         hops = hops.join(_temporary(nodes), hops["dest_node"] == sf.col("temporary"), "left")
-        shown = sf.coalesce("stands_for", "dest_node")
-    else:
-        shown = sf.col("dest_node")
     ended = sf.unix_micros("ts")
+    # For each: what a hop says, and how that of several is put together.
+    said = {
+        "outcomes": sf.call_function("shiftleft", sf.lit(1), sf.col("outcome").cast("int")),
+        "log": sf.xxhash64("broker"),
+        "shown": sf.col("dest_node") if nodes is None else sf.coalesce("stands_for", "dest_node"),
+    }
+    together = {"outcomes": sf.bit_or, "log": sf.max, "shown": sf.min}
+    ends = ("first", "began", "ended", "weight") if between else ("began", "ended", "weight")
+    bounds = {"first": sf.min, "began": sf.min, "ended": sf.max, "weight": sf.max}
     places = (
         # What workers handle asks for no tags; a message to a tag query is a request.
         hops.filter((sf.col("kind") == int(Kind.MESSAGE)) & (sf.col("tagset_id") == 0))
@@ -163,11 +177,8 @@ def _stitched(
             "trace_id",
             sf.col("hop").alias("depth"),
             sf.col("dest_node").alias("dest"),
-            shown.alias("shown"),
-            sf.call_function("shiftleft", sf.lit(1), sf.col("outcome").cast("int")).alias(
-                "outcome"
-            ),
-            sf.xxhash64("broker").alias("log"),
+            *(said[name].alias(name) for name in known),
+            ended.alias("first"),
             (ended - sf.col("latency_us")).alias("began"),
             ended.alias("ended"),
             "weight",
@@ -176,13 +187,8 @@ def _stitched(
         .repartition("trace_id")
         .groupBy("trace_id", "depth", "dest")
         .agg(
-            sf.bit_or("outcome").alias("outcomes"),
-            sf.max("log").alias("log"),
-            sf.min("shown").alias("shown"),
-            sf.min("ended").alias("first"),
-            sf.min("began").alias("began"),
-            sf.max("ended").alias("ended"),
-            sf.max("weight").alias("weight"),
+            *(together[name](name).alias(name) for name in known),
+            *(bounds[name](name).alias(name) for name in ends),
         )
     )
     by_depth = Window.partitionBy("trace_id").orderBy("depth", "dest")
@@ -191,11 +197,8 @@ def _stitched(
         .filter(sf.col("rank") <= MAX_PLACES)
         .groupBy("trace_id")
         .agg(
-            sf.collect_list(sf.struct("depth", "dest", "outcomes", "log", "shown")).alias("places"),
-            sf.min("first").alias("first"),
-            sf.min("began").alias("began"),
-            sf.max("ended").alias("ended"),
-            sf.max("weight").alias("weight"),
+            sf.collect_list(sf.struct("depth", "dest", *known)).alias("places"),
+            *(bounds[name](name).alias(name) for name in ends),
         )
         .withColumn("places", sf.sort_array("places"))
     )

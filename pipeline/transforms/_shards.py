@@ -14,6 +14,9 @@ __all__ = ["MAX_HOT_KEYS", "hot_keys", "shard_load"]
 MAX_HOT_KEYS: Final = 10_000
 """The most keys that can be asked for, of each tag set and hour."""
 
+_SLICE_SHIFT: Final = 58
+"""Hashes come in 64 slices, in their order: of keys met equally often few are in the last."""
+
 
 def shard_load(flows: DataFrame) -> DataFrame:
     """Tell how the requests for a tag set were spread over its destinations, hour by hour.
@@ -73,15 +76,52 @@ def hot_keys(hops: DataFrame, top: int = 20) -> DataFrame:
         hops.filter(sf.col("shard_hash") != 0)
         .groupBy(hour_of("ts").alias("hour"), "tagset_id", "shard_hash")
         .agg(sf.sum("weight").alias("frames"))
+        .withColumn("slice", sf.shiftright("shard_hash", _SLICE_SHIFT))
+    )
+    frames, least = sf.col("frames"), sf.col("least")
+    hot = counted.join(sf.broadcast(_last_slices(counted, top)), ["hour", "tagset_id"]).filter(
+        (frames > least) | ((frames == least) & (sf.col("slice") <= sf.col("last")))
     )
     together = Window.partitionBy("hour", "tagset_id")
     hottest_first = together.orderBy(sf.desc("frames"), "shard_hash")
-    ranked = counted.select(
+    ranked = hot.select(
         "hour",
         "tagset_id",
         "shard_hash",
         "frames",
-        (sf.col("frames") / sf.sum("frames").over(together)).alias("share"),
+        (frames / sf.col("total")).alias("share"),
         sf.row_number().over(hottest_first).alias("rank"),
     ).filter(sf.col("rank") <= top)
     return with_columns_of(ranked, "hot_keys")
+
+
+def _last_slices(counted: DataFrame, top: int) -> DataFrame:
+    """Return for each tag set and hour its `total`, and the last slice that has a top key of it.
+
+    That is the slice `last` of the keys that were met `least` times.
+
+    Most keys are met a few times at most, and sorting all of them is what would take the longest.
+    So they are counted once more, by how often they were met and by the slice of the numbers that
+    their hash is in: few keys are after the slices that have the top ones, and in the last.
+    """
+    slices = counted.groupBy("hour", "tagset_id", "frames", "slice").agg(
+        sf.count("*").alias("keys")
+    )
+    hottest_first = Window.partitionBy("hour", "tagset_id").orderBy(sf.desc("frames"), "slice")
+    before = sf.sum("keys").over(hottest_first) - sf.col("keys")
+    place = sf.struct((-sf.col("frames")).alias("less"), "slice")
+    return (
+        slices.withColumn("before", before)
+        .groupBy("hour", "tagset_id")
+        .agg(
+            sf.sum(sf.col("frames") * sf.col("keys")).alias("total"),
+            sf.max(sf.when(sf.col("before") < top, place)).alias("place"),
+        )
+        .select(
+            "hour",
+            "tagset_id",
+            "total",
+            (-sf.col("place.less")).alias("least"),
+            sf.col("place.slice").alias("last"),
+        )
+    )

@@ -20,7 +20,10 @@ HEAVIEST: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str]]] = {
     "hot keys": (
         hot_keys,
         [
-            # What a partition has counted, then each tag set and hour in one place.
+            # How often keys were met, for each tag set and hour: few rows.
+            "hashpartitioning(hour, tagset_id, frames, slice",
+            "hashpartitioning(hour, tagset_id",
+            # What a partition has counted; it is exchanged once and read twice. Then what is left.
             "hashpartitioning(_groupingexpression, tagset_id, shard_hash",
             "hashpartitioning(hour, tagset_id",
         ],
@@ -37,7 +40,7 @@ HEAVIEST: dict[str, tuple[Callable[[DataFrame], DataFrame], list[str]]] = {
     "path anomalies": (path_anomalies, ["hashpartitioning(trace_id"]),
     "latency": (
         latency_histogram,
-        ["hashpartitioning(minute, dest_node, tagset_id, bucket"],
+        ["hashpartitioning(slot, dest_node, tagset_id"],
     ),
 }
 
@@ -57,15 +60,27 @@ def test_a_plan_has_no_python_in_it_and_the_exchanges_it_needs(
     several = spark.newSession()
     several.conf.set("spark.sql.shuffle.partitions", "4")
     transform, exchanges = HEAVIEST[job]
+    joins = int(job == "hot keys")
     plan = plan_of(transform(several.createDataFrame([], LAKE_TABLES["hops"])))
 
     assert not re.findall(r"\w*(?:EvalPython|InPandas|InArrow|PythonUDF)\w*", plan)
-    assert "Join" not in plan
+    assert len(re.findall("Join", plan)) == len(re.findall("BroadcastHashJoin", plan)) == joins
+    assert len(re.findall("ReusedExchange", plan)) == joins
     # The plan is read from its end.
-    found = re.findall(r"Exchange (\w+\([^)]*)", plan)
+    found = re.findall(r"- Exchange (\w+\([^)]*)", plan)
     assert len(found) == len(exchanges), plan
     for said, expected in zip(reversed(found), exchanges, strict=True):
         assert said.startswith(expected), plan
+
+
+def test_of_hot_keys_only_those_are_sorted_that_can_be_among_the_first(
+    spark: SparkSession,
+) -> None:
+    plan = plan_of(hot_keys(spark.createDataFrame([], LAKE_TABLES["hops"])))
+
+    # Above the join, and before anything is exchanged.
+    above, _, _ = plan.partition("BroadcastHashJoin")
+    assert re.search(r"WindowGroupLimit .*, 20, Partial\n\W+Sort ", above), plan
 
 
 @pytest.mark.parametrize("job", ["hot keys", "paths"])
