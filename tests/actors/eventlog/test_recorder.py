@@ -12,6 +12,7 @@ from onward.actors.eventlog._hops import PACKED_HOP, codes_of
 from onward.actors.eventlog._messages import mark_of
 from onward.actors.eventlog._naming import MAX_KNOWN
 from onward.actors.eventlog._numbers import PIECE
+from onward.protocol import Message
 from onward.protocol.eventlog import HOP, Asked, EventName, Kind, LogMark, Outcome
 from tests.actors.eventlog.recording import (
     A_BLOCK,
@@ -89,6 +90,16 @@ def test_a_hop_is_packed_in_fewer_fields_to_the_same_bytes() -> None:
     assert PACKED_HOP.pack(*fields[:4], codes_of(4, 5, 255, 128), packed, 6, 7, 8) == HOP.pack(
         *fields
     )
+
+
+@pytest.mark.parametrize(("took", "told"), [(-1, 0), (7, 7), (1 << 40, (1 << 32) - 1)])
+def test_how_long_a_message_took_stays_within_what_a_hop_can_tell(took: int, told: int) -> None:
+    made = recording()
+    message = Message((), (), b"abc")
+    made.recorder.messages.record(LogMark(7, 3, 5), message, None, Outcome.RETURN, took)
+    (hop,) = made.hops()
+    assert (hop.raw.latency_us, hop.raw.bytes, hop.raw.weight) == (told, 3, 5)
+    assert (hop.outcome, hop.hop, hop.dest) == (Outcome.RETURN, 3, "edge")
 
 
 # --- numbers ----------------------------------------------------------------------------------

@@ -272,6 +272,29 @@ def test_flows_that_could_not_be_written_are_written_later() -> None:
     assert rows[0].window_ms > 400_000
 
 
+def test_flows_that_there_is_no_room_for_at_the_end_are_counted() -> None:
+    made = recording()
+    made.recorder.flows.cell(MESSAGE, DELIVER, dest="b").add(1)
+    made.sink.room = False
+    made.recorder.close()
+    assert made.recorder.statistics().dropped[BEHIND] >= 1
+    assert not made.recorder.flows.rows
+    assert not made.recorder.flows.totals().keys() - {(MESSAGE, DELIVER)}
+
+
+def test_only_so_many_flows_are_under_way_to_the_disk() -> None:
+    made = recording(max_flows=10)
+    flows = made.recorder.flows
+    made.sink.later.pending = 1 << 20
+    for number in range(20):
+        flows.cell(MESSAGE, DELIVER, dest=f"w{number % 10}").add(1)
+        made.seconds += 10
+        made.recorder.tick()
+        made.recorder.write_flows()
+    assert made.recorder.statistics().flows == 10
+    assert made.totals() == {(Kind.MESSAGE, Outcome.DELIVER): 20}
+
+
 def test_flows_that_the_disk_took_and_lost_are_written_again() -> None:
     made = recording()
     flows = made.recorder.flows
