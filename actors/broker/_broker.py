@@ -36,6 +36,7 @@ from ._exchange import Exchange, exchange_of
 from ._explain import Resolution, explain
 from ._handlers import Handlers
 from ._index import TagIndexWorker
+from ._leaving import WITHDRAWN, WORKER_STOPPED
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
 from ._reports import BrokerStatistics, Figures, Reports
@@ -88,14 +89,17 @@ class Registration:
         """Call a function when the destination leaves the table; one at most."""
         self._entry.target.unwatch = callback
 
-    def withdraw(self) -> bool:
+    def withdraw(self, reason: str = WITHDRAWN) -> bool:
         """Take the destination out of the table at once.
+
+        Args:
+            reason: Why, in a few words, for the event log.
 
         Returns:
             Whether it was still in it. One that another has replaced is not, and what
             replaced it stays.
         """
-        return self._broker.index.leave(self._entry)
+        return self._broker.index.leave(self._entry, reason)
 
 
 class Broker(Worker):
@@ -198,7 +202,8 @@ class Broker(Worker):
             Destination, identity, service, worker=target, link=False, peer="local"
         )
         registration = self._add(identity, service, make_tags(tags or {}), destination)
-        registration.on_leave(self.node.watch(target, registration.withdraw))
+        stopped = partial(registration.withdraw, WORKER_STOPPED)
+        registration.on_leave(self.node.watch(target, stopped))
         return registration
 
     def serve(
@@ -235,7 +240,8 @@ class Broker(Worker):
         )
         registration = self._add(identity, service, make_tags(tags or {}), destination)
         handlers.serves(service)
-        registration.on_leave(self.node.watch(registration.address, registration.withdraw))
+        stopped = partial(registration.withdraw, WORKER_STOPPED)
+        registration.on_leave(self.node.watch(registration.address, stopped))
         return registration
 
     def connect(

@@ -40,6 +40,7 @@ from ._exchange import (
     outcome_of,
 )
 from ._expected import Expectations
+from ._leaving import BROKER_STOPS, WITHDRAWN
 from ._methods import Methods
 from ._multicast import Multicast
 from ._options import BrokerOptions
@@ -139,11 +140,11 @@ class TagIndexWorker(Worker):
         """Take the rule away and refuse what still waits."""
         self.node.remove_rule(TAGS)
         for waiter in self._waiters.clear():
-            self._refuse(waiter.message, waiter.ask, "the broker stops")
+            self._refuse(waiter.message, waiter.ask, BROKER_STOPS)
         recorder = self.node.recorder
         if recorder is not None:
             for entry in self.table:
-                recorder.requests.left(entry, "the broker stops")
+                recorder.requests.left(entry, BROKER_STOPS)
             self._left = True
         self.events.end()
 
@@ -435,13 +436,18 @@ class TagIndexWorker(Worker):
         clock, decay = self.node.loop.time, self._options.latency_decay
         return BrokerRoute(destination, now, clock, decay=decay, weight=weight_of(weight))
 
-    def leave(self, entry: Entry[BrokerRoute]) -> bool:
-        """Remove a destination; one that was replaced is gone already."""
+    def leave(self, entry: Entry[BrokerRoute], reason: str = WITHDRAWN) -> bool:
+        """Remove a destination; one that was replaced is gone already.
+
+        Args:
+            entry: The destination.
+            reason: Why, for the event log.
+        """
         if not self.table.discard(entry, now=int(time.time() * 1000)):
             return False
         recorder = self.node.recorder
         if recorder is not None and not self._left:
-            recorder.requests.left(entry)
+            recorder.requests.left(entry, reason)
         self._leave(entry, "")
         return True
 

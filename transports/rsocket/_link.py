@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from ...actors.broker._leaving import closed_for
 from ...protocol import NotDelivered
 from ...protocol.rsocket import (
     Closed,
@@ -253,7 +254,7 @@ class Link(Flow):
         if self._keeps:
             self._note_unfinished()
         # At once: a peer that does not read may keep the socket open for a while.
-        self.session.leave()
+        self.session.leave(closed_for(self.closed_reason))
         for stream in event.streams:
             if stream.peer is not None:
                 stream.peer.on_gone(stream, "the connection to the destination was lost")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...actors.broker import Ask, Registration
 from ...actors.broker._exchange import CANCELED
+from ...actors.broker._leaving import CONNECTION_ENDS, CONNECTION_LOST, REGISTERED_ANEW
 from ...protocol import (
     Address,
     Context,
@@ -127,7 +128,7 @@ class Session:
                 self._link.leases.on_frame(frame)
         elif kind == _ERROR and not frame.stream_id:
             # CONNECTION_CLOSE: the peer ends what it has in hand and takes nothing new.
-            self.leave()
+            self.leave(CONNECTION_ENDS)
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Session:
             self._log = recorder.requests.origin(setup.service_name)
         self._asking = None
         if before is not None:
-            before.withdraw()
+            before.withdraw(REGISTERED_ANEW)
 
     def _evicted(self, reason: str) -> None:
         """Close: another connection has this one's route id now."""
@@ -445,8 +446,8 @@ class Session:
         """Take back what waits for a route and has no stream that would have been ended."""
         self._link.index.forget(self._link.worker.address)
 
-    def leave(self) -> None:
+    def leave(self, reason: str = CONNECTION_LOST) -> None:
         """Leave the table; the route is gone at once."""
         if self.registration is not None:
-            self.registration.withdraw()
+            self.registration.withdraw(reason)
             self.registration = None

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
 from onward.actors.eventlog._differences import Differences
-from onward.protocol.eventlog import Kind
+from onward.protocol.eventlog import EventName, Kind
 from tests.actors.eventlog.recording import NEVER, recorded_world
-from tests.support.rsocket_peer import RR, C, N, asked_for, in_memory, payload, request
+from tests.support.rsocket_peer import (
+    BROKER_FRAME,
+    RR,
+    C,
+    N,
+    World,
+    asked_for,
+    composite,
+    error,
+    in_memory,
+    payload,
+    push,
+    request,
+    route_setup,
+)
 from tests.support.workers import Echo
 
 ASKED = asked_for("a")
+CONNECTION_CLOSE, CONNECTION_ERROR = 0x102, 0x101
 
 
 @in_memory
@@ -34,3 +54,85 @@ async def test_requests_of_a_connection_that_lives_shortly_are_not_messages_as_w
     # The one message there was is the request to the worker, which its stand-in handled as well.
     messages = {key.dest for key in flows if key.kind == Kind.MESSAGE}
     assert "edge" not in messages
+
+
+# --- why they leave ---------------------------------------------------------------------------
+
+
+async def lost(w: World) -> None:
+    (await w.destination("a")).die()
+
+
+async def ended(w: World) -> None:
+    (await w.destination("a")).eof()
+
+
+async def closing(w: World) -> None:
+    peer = await w.destination("a")
+    await peer.ask(error(0, CONNECTION_CLOSE, b"a rolling restart"))
+    peer.die()
+
+
+async def failed(w: World) -> None:
+    await (await w.destination("a")).ask(error(0, CONNECTION_ERROR, b"secret"))
+
+
+async def broken(w: World) -> None:
+    await (await w.destination("a")).ask(b"\0\0\2ab")
+
+
+async def silent(w: World) -> None:
+    await w.destination("a")
+    await asyncio.sleep(200)
+
+
+async def anew(w: World) -> None:
+    raw = route_setup(w.new_id(), "b")
+    await (await w.destination("a")).ask(push(composite((BROKER_FRAME, raw))))
+
+
+async def withdrawn(w: World) -> None:
+    await w.node.start(Echo, address="echo")
+    w.broker.register("echo", service="a").withdraw()
+
+
+async def worker_stopped(w: World) -> None:
+    await w.node.start(Echo, address="echo")
+    w.broker.register("echo", service="a")
+    await w.node.stop_worker("echo")
+
+
+async def at_the_end(w: World) -> None:
+    await w.destination("a")
+
+
+async def worker_at_the_end(w: World) -> None:
+    await w.node.start(Echo, address="echo")
+    w.broker.register("echo", service="a")
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        (lost, "its connection was lost"),
+        (ended, "its connection was lost"),
+        (closing, "its connection ends"),
+        (failed, "its connection was closed: error of the peer"),
+        (broken, "its connection was closed: broken frame"),
+        (silent, "its connection was closed: silent"),
+        (anew, "it registered anew"),
+        (withdrawn, "withdrawn"),
+        (worker_stopped, "its worker stopped"),
+        (at_the_end, "the broker stops"),
+        (worker_at_the_end, "its worker stopped"),
+    ],
+)
+@in_memory
+async def test_why_a_destination_has_left_is_told_in_fixed_words(
+    happens: Callable[[World], Awaitable[None]], reason: str
+) -> None:
+    async with recorded_world() as (w, log):
+        await happens(w)
+        await w.loop.idle()
+    told = [event for event in log.events() if event.node == "a" and event.name != EventName.UP]
+    assert [(event.name, event.reason) for event in told] == [(EventName.DOWN, reason)]
