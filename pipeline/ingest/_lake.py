@@ -14,7 +14,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 from .._errors import BadOption, DayOpen, NewerLake, NoCommit, NotALake
 from .._schema import LAKE_TABLES, PARTITIONS, REPORT_TABLES
 from ._files import LOCK_SECONDS, locked, read_json, write_json
-from ._parts import LakeFiles, Part
+from ._kept import thin
+from ._parts import KEPT_TABLE, LakeFiles, Part
 from ._state import LakeState
 
 __all__ = ["FORMAT", "Dropped", "Lake", "once"]
@@ -46,7 +47,7 @@ class Dropped:
     Attributes:
         day: The day.
         files: How many files; 0 if there were none any more.
-        bytes: Their size.
+        bytes: Their size, and what was taken out of others.
     """
 
     day: date
@@ -205,9 +206,15 @@ class Lake:
     def drop(self, day: date) -> Dropped:
         """Delete the events of a closed day for good; reports of it, and dimensions, stay.
 
-        Cut off, it counts as done or as not begun; run again, or by the next `ingest`, it is
-        finished. Events of the day that come later are not added, but counted: see
-        `IngestSummary.dropped`. An `ingest` that runs meanwhile waits with its next batch.
+        Who came and went stays too, as those who came then may be there still: without it
+        `tagindex` would not know them. Those rows of `route_events` are also added if they come
+        later. Other events of the day that come later are not, but counted: see
+        `IngestSummary.dropped`.
+
+        Cut off, it counts as done or as not begun; run again it is finished, and by the next
+        `ingest`, but for the other rows of `route_events`. An `ingest` that runs meanwhile waits
+        with its next batch. A report that reads the day meanwhile may miss a file, and fail: run it
+        again.
 
         Raises:
             DayOpen: The day is not closed.
@@ -221,6 +228,10 @@ class Lake:
             files = size = 0
             for table in LAKE_TABLES:
                 if PARTITIONS[table][0] != "date":
+                    continue
+                if table == KEPT_TABLE:
+                    thinned = thin([each.path for each in self._files.parts(table, day, day)])
+                    files, size = files + thinned[0], size + thinned[1]
                     continue
                 for part in self._files.all_parts(table, day, day):
                     sizes = [file.stat().st_size for file in part.path.glob("*.parquet")]

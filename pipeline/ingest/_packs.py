@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from .._schema import LAKE_TABLES, PARTITIONS
 from ..source import arrow_schema, columns_of, decode_batches, load_segment
+from ._kept import kept_rows
 from ._parquet import PartFiles, Place, Written
 
 __all__ = ["SUMMARY", "TIMES", "Job", "write_pack", "write_packs"]
@@ -52,7 +53,8 @@ class Job:
         batch: The batch's number.
         closed: The last day that is closed; `None` if none is. What is of it, or of one before
             it, is late.
-        dropped: Days that were dropped: nothing of them is written, half a day would be wrong.
+        dropped: Days that were dropped: nothing of them is written, half a day would be wrong,
+            but who came and went.
         packs: The segments of each task, by their paths from the directory of logs.
     """
 
@@ -135,7 +137,10 @@ class _Pack:
             day = _FIRST_DAY + timedelta(microseconds=number * unit)
             place = Place(table, day, number % 24 if hourly else None)
             if day in job.dropped:
-                self.dropped[Place(table, day)] += part.num_rows
+                kept = kept_rows(table, part)
+                self.dropped[Place(table, day)] += part.num_rows - kept.num_rows
+                if kept.num_rows:
+                    self._files.add(place, kept)
                 continue
             self._files.add(place, part)
             if job.closed is not None and day <= job.closed:

@@ -27,10 +27,12 @@ __all__ = [
     "GROUP_ROWS",
     "HELD_BYTES",
     "OPEN_FILES",
+    "UNNAMED",
     "PartFiles",
     "Place",
     "Written",
     "name_files",
+    "open_writer",
     "remove_unnamed",
     "write_file",
 ]
@@ -45,7 +47,8 @@ OPEN_FILES: Final = 16
 """Files that a task has open at once; for one more the one that was longest not written to is
 closed, and begun again as another if more of it comes."""
 
-_UNNAMED: Final = ".new"
+UNNAMED: Final = ".new"
+"""How the name of a file ends that is being written."""
 
 _DELTAS: Final = frozenset({"seq", "ts", "latency_us"})
 """Columns that rise, or are small: what is between two values takes few bits."""
@@ -133,7 +136,7 @@ class PartFiles:
         if len(self._open) >= OPEN_FILES:
             self._end(next(iter(self._open)))
         folder = folder_of(place.table, self._batch, place.day, place.hour)
-        name = f".part-{self._pack:05d}-{self._begun[place]}.{self._attempt}{_UNNAMED}"
+        name = f".part-{self._pack:05d}-{self._begun[place]}.{self._attempt}{UNNAMED}"
         self._begun[place] += 1
         return _File(self._lake, f"{folder}/{name}", schema)
 
@@ -155,7 +158,7 @@ class _File:
         self._whole = lake / path
         self._whole.parent.mkdir(parents=True, exist_ok=True)
         self._sink = pa.OSFile(str(self._whole), "wb")
-        self._writer = _writer(self._sink, schema)
+        self._writer = open_writer(self._sink, schema)
         self._held: list[Any] = []
 
     def add(self, rows: Any) -> int:
@@ -191,7 +194,8 @@ class _File:
         self._whole.unlink(missing_ok=True)
 
 
-def _writer(sink: Any, schema: Any) -> Any:
+def open_writer(sink: Any, schema: Any) -> Any:
+    """Begin a file as those of a lake are: `sink` is a path, or an `OSFile`."""
     deltas = [name for name in schema.names if name in _DELTAS]
     others = (_leaves(field) for field in schema if field.name not in _DELTAS | _PLAIN)
     dictionaries: Any = [leaf for leaves in others for leaf in leaves]
@@ -216,7 +220,7 @@ def _leaves(field: Any) -> Sequence[str]:
 def write_file(path: Path, rows: Any) -> None:
     """Write a `pyarrow.Table` as one file, at once under its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _writer(str(path), rows.schema) as writer:
+    with open_writer(str(path), rows.schema) as writer:
         writer.write_table(rows)
 
 
@@ -237,7 +241,7 @@ def name_files(lake: Path, written: Iterable[Written]) -> set[Path]:
 
 def remove_unnamed(folders: Iterable[Path]) -> int:
     """Remove what attempts left that were given up on; return how many files that were."""
-    strays = [file for folder in folders for file in folder.glob(f".*{_UNNAMED}")]
+    strays = [file for folder in folders for file in folder.glob(f".*{UNNAMED}")]
     for file in strays:
         file.unlink(missing_ok=True)
     return len(strays)

@@ -5,7 +5,7 @@
        _commits/<batch>.json             what it has as of each batch, the newest ones
        _compacted/<day>.json             which batch has a day's rows, instead of all up to which
        _compacted/tables.json            the same for tables that have no day
-       _dropped/<day>.json               that nothing of a day counts any more
+       _dropped/<day>.json               that of a day only who came and went counts any more
        <table>/[date=D/[hour=H/]]batch=N/*.parquet
        reports/<report>/day=D/
 ```
@@ -26,10 +26,13 @@ from .._schema import LAKE_TABLES, PARTITIONS
 from ._files import read_json, write_json
 from ._state import LakeState
 
-__all__ = ["KEPT_COMMITS", "LakeFiles", "Part", "folder_of"]
+__all__ = ["KEPT_COMMITS", "KEPT_TABLE", "LakeFiles", "Part", "folder_of"]
 
 KEPT_COMMITS: Final = 100
 """Commits that are kept; each says all that the ones before it said."""
+
+KEPT_TABLE: Final = "route_events"
+"""The table of which something stays when a day is dropped: who came then may be there now."""
 
 MAX_TRIES: Final = 10
 """How often the removal of a folder is begun again because something new was in it."""
@@ -138,7 +141,7 @@ class LakeFiles:
         return frozenset(date.fromisoformat(name) for name in names if not name.startswith("."))
 
     def set_dropped(self, day: date) -> None:
-        """Have nothing of a day count any more, for ever."""
+        """Have nothing of a day count any more, for ever, but who came and went."""
         write_json(self.path / "_dropped" / f"{day.isoformat()}.json", {})
 
     # --- folders --------------------------------------------------------------------------
@@ -162,7 +165,7 @@ class LakeFiles:
                 # It is said anew with every batch.
                 yield part, part.batch == last
                 continue
-            if part.day in dropped:
+            if part.day in dropped and table != KEPT_TABLE:
                 yield part, False
                 continue
             if part.day not in known:
@@ -192,11 +195,12 @@ class LakeFiles:
                 )
 
     def days(self) -> list[date]:
-        """Return the days that have rows, sorted."""
+        """Return the days that have rows, sorted; not those that were dropped."""
         found = {
             part.day for table in ("hops", "flows", "route_events") for part in self.parts(table)
         }
-        return sorted(day for day in found if day is not None)
+        gone = self.dropped()
+        return sorted(day for day in found if day is not None and day not in gone)
 
     def sweep(self) -> int:
         """Remove what a run left that was cut off: what does not count, and cannot any more.

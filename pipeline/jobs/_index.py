@@ -104,6 +104,7 @@ def run_index_of_log(
         logs.table(spark, "dim_node"),
         logs.table(spark, "dim_route"),
         at,
+        segments=logs.table(spark, "segments"),
     )
     # A broker's own services make themselves anew.
     theirs = rows.where("service is not null and not startswith(service, 'onward.')")

@@ -212,6 +212,7 @@ def verify(
             lake.table(spark, "dim_node"),
             lake.table(spark, "dim_route"),
             at,
+            segments=lake.table(spark, "segments"),
         )
         there = saved.where("not expected")
         routes = there.count()

@@ -1,0 +1,59 @@
+"""Tables made of the log, and held against it, through a lake with files."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onward.protocol.broker import SnapshotRoute
+from onward.protocol.eventlog import EventName, RouteEvent, SegmentHeader
+from tests.support.eventlogs import DAY_US, START_US, log_id_of, write_segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+DAY = date(2025, 11, 20)
+NOON = datetime(2025, 11, 20, 12, tzinfo=UTC)
+NOON_US = START_US + DAY_US // 2
+
+
+def event(seq: int, day: int, number: int, name: EventName = EventName.UP) -> RouteEvent:
+    route = SnapshotRoute(number.to_bytes(16), "shop").settled()
+    at = NOON_US + day * DAY_US
+    if name is EventName.REJECT:
+        return RouteEvent(seq, at, name, None, "", (), "nobody")
+    return RouteEvent(seq, at, name, route.route_id, "shop", route.tags, "")
+
+
+def write(log: Path, first: int, day: int, *events: RouteEvent) -> None:
+    header = SegmentHeader("eu", log_id_of("eu"), 1, first, NOON_US + day * DAY_US, 1.0)
+    ids = [each.route_id for each in events if each.route_id is not None]
+    write_segment(log, header, names=["shop"], routes=ids, events=events)
+
+
+@pytest.mark.slow
+def test_who_came_on_a_dropped_day_and_is_there_stays_in_the_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from onward.pipeline.ingest import Lake, ingest
+    from onward.pipeline.jobs import run_index_of_log, run_verify
+
+    log, lake = tmp_path / "log", Lake(tmp_path / "lake")
+    write(log, 1, 0, event(1, 0, 1), event(2, 0, 2), event(3, 0, 9, EventName.REJECT))
+    write(log, 4, 1, event(4, 1, 3), event(5, 1, 2, EventName.DOWN))
+    write(log, 6, 3, event(6, 3, 4))
+    ingest(spark, log, lake.path, tmp_path / "checkpoint")
+    full = run_index_of_log(spark, lake, tmp_path / "full")
+    assert full.routes == 3
+
+    lake.drop(DAY)
+
+    assert run_index_of_log(spark, lake, tmp_path / "after") == full
+    assert run_verify(spark, tmp_path / "full" / "index.onwx", lake).differences == 0
+    events = lake.table(spark, "route_events", until=NOON + timedelta(hours=12)).collect()
+    assert sorted(row.event for row in events) == ["up", "up"]
