@@ -15,7 +15,7 @@ from ._gates import MIN_FRAMES_EACH, GateFailed, ReplayTotals, check_gates
 from ._memo import MAX_PART_BYTES, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_SETS
 from ._questions import MethodSet, Question, read_question
 from ._rehearsal import Plan, Rehearsal
-from ._replay import ReplayResult, frames_of, replay
+from ._replay import MAX_SENT_BYTES, MAX_SENT_SETS, ReplayResult, frames_of, replay
 from ._resolver import Resolver, Standing
 from ._tables import MAX_TABLES, Table, open_table
 from ._turns import turn_of
@@ -24,6 +24,8 @@ __all__ = [
     "MAX_PART_BYTES",
     "MAX_REMEMBERED_BYTES",
     "MAX_REMEMBERED_SETS",
+    "MAX_SENT_BYTES",
+    "MAX_SENT_SETS",
     "MAX_TABLES",
     "MIN_FRAMES_EACH",
     "GateFailed",

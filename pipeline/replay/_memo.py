@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from ...protocol import AddressError
 from ._placing import Places
-from ._questions import read_question
+from ._questions import ASKED, read_question
 from ._sides import Answer, Side
 from ._sums import Batch, Ints
 
-__all__ = ["MAX_PART_BYTES", "MAX_REMEMBERED_BYTES", "MAX_REMEMBERED_SETS", "Memo", "Pair"]
+__all__ = ["MAX_PART_BYTES", "MAX_REMEMBERED_BYTES", "MAX_REMEMBERED_SETS", "Memo", "Pair", "Said"]
 
 MAX_REMEMBERED_SETS: Final = 65_536
 """Tag sets whose answers a process remembers; the one not asked for longest is forgotten."""
@@ -34,6 +34,13 @@ SET_BYTES: Final = 1_500
 Pair: TypeAlias = tuple[Answer, Answer] | None
 """Who can get the frames of a tag set, on both sides; `None` if it cannot be read."""
 
+Words: TypeAlias = tuple[str | None, ...]
+"""What a tag set asks for: the columns `ASKED`; none of them if the lake does not know it."""
+
+Said: TypeAlias = Mapping[int, Words]
+"""What tag sets ask for, by their ids."""
+
+_UNSAID: Final = (None, None, None)
 _NOT_KEPT: Final = object()
 
 
@@ -58,28 +65,32 @@ class Memo:
         """Return how many tag sets are remembered."""
         return len(self._kept)
 
-    def parts(self, ids: Ints, first: Places, batch: Batch) -> Iterator[tuple[int, list[Pair]]]:
+    def parts(
+        self, ids: Ints, first: Places, source: Batch | Said
+    ) -> Iterator[tuple[int, list[Pair]]]:
         """Yield the answers to the tag sets of a batch, as many at a time as there is room for.
 
         Args:
             ids: The tag sets.
             first: For each the row of one of its frames.
-            batch: The frames.
+            source: The frames, or what all tag sets ask for.
 
         Yields:
             The place of the first tag set, and the answers to it and the next ones.
         """
-        said = self._said(ids, first, batch)
+        said = self._said(ids, first, source)
         begin, size, found = 0, 0, list[Pair]()
         for at, each in enumerate(ids.tolist()):
             kept: Any = self._kept.get(each, _NOT_KEPT)
             if kept is _NOT_KEPT:
                 # It may have been remembered when the batch began, and be pushed out since.
-                words = (
-                    said.get(each) or self._said(ids[at : at + 1], first[at : at + 1], batch)[each]
-                )
+                words = said.get(each)
+                if words is None:
+                    words = self._said(ids[at : at + 1], first[at : at + 1], source)[each]
                 pair = self._answered(*words)
-                self._keep(each, pair)
+                # What the lake does not know today it may know tomorrow.
+                if words != _UNSAID:
+                    self._keep(each, pair)
             else:
                 pair = kept
                 self._kept.move_to_end(each)
@@ -92,13 +103,13 @@ class Memo:
         if found:
             yield begin, found
 
-    def _said(
-        self, ids: Ints, first: Places, batch: Batch
-    ) -> dict[int, tuple[str | None, str | None, str | None]]:
+    def _said(self, ids: Ints, first: Places, source: Batch | Said) -> dict[int, Words]:
         """Return what those tag sets ask for that are not remembered."""
         listed = ids.tolist()
         missing = [at for at, each in enumerate(listed) if each not in self._kept]
-        rows = batch.select(["text", "routing", "method"]).take(pa.array(first[missing]))
+        if isinstance(source, Mapping):
+            return {listed[at]: source.get(listed[at], _UNSAID) for at in missing}
+        rows = source.select(list(ASKED)).take(pa.array(first[missing]))
         columns: list[list[Any]] = [column.to_pylist() for column in rows.columns]
         words = zip(*columns, strict=True)
         return {listed[at]: each for at, each in zip(missing, words, strict=True)}

@@ -23,7 +23,10 @@ from ...protocol.broker import (
 )
 from .._errors import BadMethod
 
-__all__ = ["Code", "MethodSet", "Question", "is_own", "read_question"]
+__all__ = ["ASKED", "Code", "MethodSet", "Question", "is_own", "read_question"]
+
+ASKED: Final = ("text", "routing", "method")
+"""The columns of `dim_tagset` that say what a tag set asks for."""
 
 DEFAULT_UNICAST: Final = BrokerOptions().method
 DEFAULT_SHARD: Final = BrokerOptions().shard_method

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from ...protocol.broker import RoutingType
 from ...protocol.eventlog import Flag
-from ._memo import Memo, Pair
+from ._memo import Memo, Pair, Said
 from ._placing import Places
-from ._questions import Code, MethodSet, Question, is_own
+from ._questions import ASKED, Code, MethodSet, Question, is_own
 from ._sides import Answer, Side
 from ._sums import Batch, Ints, Routed, Sums
 from ._tables import open_table
@@ -29,9 +29,7 @@ FRAMES: Final = (
     "flags",
     "weight",
     "delivered",
-    "text",
-    "routing",
-    "method",
+    *ASKED,
 )
 """The columns of what is rehearsed: of `hops`, and of the tag set of each. `delivered` is 1 for
 what has come to its end and ended well, else 0."""
@@ -80,11 +78,12 @@ class Rehearsal:
         )
         self.memo: Final = Memo(self.old, self.new)
 
-    def sums(self, batch: Batch) -> Iterator[Batch]:
+    def sums(self, batch: Batch, said: Said | None = None) -> Iterator[Batch]:
         """Resolve the frames of a batch, and yield what they come to, in one part or more.
 
         Args:
             batch: The columns `FRAMES`.
+            said: What tag sets ask for, by their ids. With it the columns `ASKED` are not needed.
 
         Yields:
             The columns of `SUMS`.
@@ -94,7 +93,7 @@ class Rehearsal:
         # A group's frames one after the other.
         order = np.argsort(inverse, kind="stable")
         ends = np.cumsum(np.bincount(inverse, minlength=len(ids)))
-        for begin, answers in self.memo.parts(ids, first, batch):
+        for begin, answers in self.memo.parts(ids, first, batch if said is None else said):
             end = begin + len(answers)
             rows = order[ends[begin - 1] if begin else 0 : ends[end - 1]]
             yield self._part(ids[begin:end], inverse[rows] - begin, answers, batch.take(rows))

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
 from .._schema import REPORT_TABLES
 from ._gates import MIN_FRAMES_EACH, ReplayTotals
-from ._questions import MethodSet
-from ._rehearsal import FRAMES, Plan, Rehearsal
+from ._memo import Said
+from ._questions import ASKED, MethodSet
+from ._rehearsal import Plan, Rehearsal
 from ._sums import SUMS, Batch
 from ._tables import open_table, shown_path
 
-__all__ = ["ReplayResult", "frames_of", "replay"]
+__all__ = ["MAX_SENT_BYTES", "MAX_SENT_SETS", "ReplayResult", "frames_of", "replay"]
+
+MAX_SENT_SETS: Final = 65_536
+"""Tag sets up to which what they ask for is sent to the executors once; of more it goes along with
+each frame, which takes a third longer."""
+
+MAX_SENT_BYTES: Final = 16 * 1024 * 1024
+"""The same for the bytes of their tags."""
+
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_MOST_ROWS: Final = 1_000_000
+_NO_LIMIT: Final = str(2**31 - 1)
 
 _COUNTED: Final = (
     "frames",
@@ -119,9 +134,10 @@ def replay(
             open_table(path)
     MethodSet(plan.method_old, plan.shard_old)
     MethodSet(plan.method_new, plan.shard_new)
+    said = _said(tagsets)
+    frames = frames_of(hops, tagsets if said is None else None)
     sums = (
-        frames_of(hops, tagsets)
-        .mapInArrow(partial(_rehearse, plan), SUMS)
+        frames.mapInArrow(partial(_rehearse, plan, said), SUMS)
         .groupBy("tagset_id", "route_id")
         .agg(
             *(sf.sum(name).alias(name) for name in _SUMMED),
@@ -129,27 +145,64 @@ def replay(
             sf.max("routes_old").alias("routes_old"),
             sf.max("routes_new").alias("routes_new"),
         )
-        .persist()
     )
+    with _unmeasured(spark, said):
+        sums = sums.persist()
+        try:
+            return ReplayResult(sums)
+        except BaseException:
+            sums.unpersist()
+            raise
+
+
+def _said(tagsets: DataFrame) -> Said | None:
+    """Return what tag sets ask for, if they are few enough to be sent to the executors."""
+    asked = tagsets.select("tagset_id", *ASKED)
+    size = asked.agg(sf.count("*"), sf.sum(sf.octet_length("text"))).first()
+    if size is None or size[0] > MAX_SENT_SETS or (size[1] or 0) > MAX_SENT_BYTES:
+        return None
+    return {tagset: tuple(words) for tagset, *words in asked.collect()}
+
+
+@contextmanager
+def _unmeasured(spark: SparkSession, said: Said | None) -> Generator[None]:
+    """Have batches of numbers be limited by their rows alone.
+
+    Spark adds up the bytes of a batch anew for each row, which takes longer than to write it.
+    """
+    rows, size = (spark.conf.get(name, None) for name in (_BATCH_ROWS, _BATCH_BYTES))
+    if said is None or rows is None or not 0 < int(rows) <= _MOST_ROWS:
+        yield
+        return
     try:
-        return ReplayResult(sums)
-    except BaseException:
-        sums.unpersist()
-        raise
+        spark.conf.set(_BATCH_BYTES, _NO_LIMIT)
+    except PySparkException:
+        # Who has set the session up does not have it changed.
+        yield
+        return
+    try:
+        yield
+    finally:
+        if size is None:
+            spark.conf.unset(_BATCH_BYTES)
+        else:
+            spark.conf.set(_BATCH_BYTES, size)
 
 
-def frames_of(hops: DataFrame, tagsets: DataFrame) -> DataFrame:
-    """Return the requests among hops, with what they ask for: the columns `FRAMES`.
+def frames_of(hops: DataFrame, tagsets: DataFrame | None = None) -> DataFrame:
+    """Return the requests among hops: the columns `FRAMES`.
 
     Copies of a multicast are left out: the request as a whole is there as well. So are requests
     that nobody could read.
+
+    Args:
+        hops: The table `hops`.
+        tagsets: The table `dim_tagset`; without it the columns of what they ask for are left out.
     """
-    asked = tagsets.dropDuplicates(["tagset_id"]).select("tagset_id", "text", "routing", "method")
-    return (
+    frames = (
         hops.where(sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH)))
         .where(~sf.col("outcome").isin(int(Outcome.FORWARD), int(Outcome.INVALID)))
         .where(sf.coalesce(sf.col("tagset_id"), sf.lit(0)) != 0)
-        .join(sf.broadcast(asked), "tagset_id", "left")
         .select(
             sf.col("tagset_id"),
             sf.col("epoch").cast("bigint"),
@@ -158,16 +211,19 @@ def frames_of(hops: DataFrame, tagsets: DataFrame) -> DataFrame:
             sf.col("flags").cast("bigint"),
             sf.col("weight"),
             (sf.col("outcome") == int(Outcome.DELIVER)).cast("bigint").alias("delivered"),
-            *(sf.col(name) for name in FRAMES[-3:]),
         )
     )
+    if tagsets is None:
+        return frames
+    asked = tagsets.dropDuplicates(["tagset_id"]).select("tagset_id", *ASKED)
+    return frames.join(sf.broadcast(asked), "tagset_id", "left")
 
 
-def _rehearse(plan: Plan, batches: Iterator[Batch]) -> Iterator[Batch]:
+def _rehearse(plan: Plan, said: Said | None, batches: Iterator[Batch]) -> Iterator[Batch]:
     rehearsal = _rehearsal(plan)
     for batch in batches:
         if batch.num_rows:
-            yield from rehearsal.sums(batch)
+            yield from rehearsal.sums(batch, said)
 
 
 _last: tuple[tuple[object, ...], Rehearsal] | None = None

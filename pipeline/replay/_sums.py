@@ -45,6 +45,23 @@ class Routed:
     counts: Ints
 
 
+@dataclass(frozen=True, slots=True)
+class _Routes:
+    """What routes get of some tag sets.
+
+    Attributes:
+        group: The place of each tag set.
+        keys: The route, as the lake names it.
+        old: The frames that it gets as it is.
+        new: As it would be.
+    """
+
+    group: Ints
+    keys: Ints
+    old: Ints
+    new: Ints
+
+
 class Sums:
     """The sums of some tag sets of a batch, as they come together.
 
@@ -63,8 +80,8 @@ class Sums:
         self._weights = weights
         self._delivered = weights * ended_well
         self._frames = _by_group(group, weights, len(ids))
-        self._rows: list[dict[str, Ints]] = []
-        self._nulls: list[npt.NDArray[np.bool_]] = []
+        self._whole = {name: np.zeros(len(ids), np.int64) for name in _COLUMNS[2:]}
+        self._routes: list[_Routes] = []
 
     def total(self, known: npt.NDArray[np.bool_], own: npt.NDArray[np.bool_]) -> None:
         """Count the frames of each tag set, and apart those that are not resolved.
@@ -73,31 +90,26 @@ class Sums:
             known: Whether the lake knows the tag set, and it can be read.
             own: Whether it is a broker's own services that it asks for.
         """
-        self._add(
-            self._ids,
-            None,
-            frames=np.where(known & ~own, self._frames, 0),
-            unknown=np.where(known, 0, self._frames),
-            own=np.where(own, self._frames, 0),
-        )
+        self._whole["frames"] = np.where(known & ~own, self._frames, 0)
+        self._whole["unknown"] = np.where(known, 0, self._frames)
+        self._whole["own"] = np.where(own, self._frames, 0)
 
     def routes(self, old: Routed, new: Routed, keep: npt.NDArray[np.bool_]) -> None:
         """Count who got what of the frames that go to one, and what moved."""
         group, weights, count = self.group, self._weights, len(self._ids)
         both, neither = old.there & new.there, ~old.there & ~new.there
-        self._add(
-            self._ids[keep],
-            None,
-            moved=_by_group(group, weights * (both & (old.keys != new.keys)), count)[keep],
-            lost=_by_group(group, weights * (old.there & ~new.there), count)[keep],
-            gained=_by_group(group, weights * (new.there & ~old.there), count)[keep],
-            nowhere=_by_group(group, weights * neither, count)[keep],
-            stale=_by_group(group, self._delivered * ~old.there, count)[keep],
-            failed=_by_group(group, weights * (old.failed | new.failed), count)[keep],
-            routes_old=old.counts[keep],
-            routes_new=new.counts[keep],
-        )
-        for name, side in (("frames_old", old), ("frames_new", new)):
+        counted = {
+            "moved": weights * (both & (old.keys != new.keys)),
+            "lost": weights * (old.there & ~new.there),
+            "gained": weights * (new.there & ~old.there),
+            "nowhere": weights * neither,
+            "stale": self._delivered * ~old.there,
+            "failed": weights * (old.failed | new.failed),
+        }
+        for name, values in counted.items():
+            self._whole[name][keep] = _by_group(group, values, count)[keep]
+        for name, side in (("old", old), ("new", new)):
+            self._whole[f"routes_{name}"][keep] = side.counts[keep]
             rows = np.flatnonzero(side.there)
             if not len(rows):
                 continue
@@ -108,45 +120,67 @@ class Sums:
             begins = np.flatnonzero(np.diff(sorted_pairs, prepend=-1))
             sums = np.add.reduceat(weights[rows][order], begins)
             heads = rows[order][begins]
-            self._add(self._ids[group[heads]], side.keys[heads], **{name: sums})
+            self._add(name, group[heads], side.keys[heads], sums)
 
     def all(self, at: int, old: Ints, new: Ints) -> None:
         """Count a multicast: it moves if others get it."""
-        frames = int(self._frames[at])
+        frames, whole = int(self._frames[at]), self._whole
         same = len(old) == len(new) and bool(np.array_equal(np.sort(old), np.sort(new)))
-        tagset = self._ids[at : at + 1]
-        self._add(
-            tagset,
-            None,
-            moved=np.array([frames if len(old) and len(new) and not same else 0]),
-            lost=np.array([frames if len(old) and not len(new) else 0]),
-            gained=np.array([frames if len(new) and not len(old) else 0]),
-            nowhere=np.array([0 if len(old) or len(new) else frames]),
-            stale=np.array([0 if len(old) else int(self._delivered[self.group == at].sum())]),
-            routes_old=np.array([len(old)]),
-            routes_new=np.array([len(new)]),
-        )
-        self._add(np.repeat(tagset, len(old)), old, frames_old=np.full(len(old), frames))
-        self._add(np.repeat(tagset, len(new)), new, frames_new=np.full(len(new), frames))
+        whole["moved"][at] = frames if len(old) and len(new) and not same else 0
+        whole["lost"][at] = frames if len(old) and not len(new) else 0
+        whole["gained"][at] = frames if len(new) and not len(old) else 0
+        whole["nowhere"][at] = 0 if len(old) or len(new) else frames
+        whole["stale"][at] = 0 if len(old) else int(self._delivered[self.group == at].sum())
+        for name, keys in (("old", old), ("new", new)):
+            whole[f"routes_{name}"][at] = len(keys)
+            self._add(name, np.full(len(keys), at), keys, np.full(len(keys), frames))
 
-    def _add(self, tagsets: Ints, routes: Ints | None, **sums: Ints) -> None:
-        count = len(tagsets)
-        zeros = np.zeros(count, np.int64)
-        row = {name: sums.get(name, zeros) for name in _COLUMNS[2:]}
-        self._rows.append(
-            {"tagset_id": tagsets, "route_id": zeros if routes is None else routes, **row}
-        )
-        self._nulls.append(np.full(count, routes is None))
+    def _add(self, side: str, group: Ints, keys: Ints, frames: Ints) -> None:
+        none = np.zeros(len(keys), np.int64)
+        old, new = (frames, none) if side == "old" else (none, frames)
+        self._routes.append(_Routes(group, keys, old, new))
 
     def batch(self) -> Batch:
         """Return the sums as rows."""
-        nulls = np.concatenate(self._nulls)
-        columns = {name: np.concatenate([row[name] for row in self._rows]) for name in _COLUMNS}
+        count, routes = len(self._ids), _merged(self._routes)
+        columns = {
+            "tagset_id": np.concatenate([self._ids, self._ids[routes.group]]),
+            "route_id": np.concatenate([np.zeros(count, np.int64), routes.keys]),
+        }
+        of_routes = {"frames_old": routes.old, "frames_new": routes.new}
+        none = np.zeros(len(routes.keys), np.int64)
+        for name, values in self._whole.items():
+            columns[name] = np.concatenate([values, of_routes.get(name, none)])
+        nulls = np.arange(count + len(none)) < count
         arrays = [
             pa.array(columns[name], pa.int64(), mask=nulls if name == "route_id" else None)
             for name in _COLUMNS
         ]
         return pa.RecordBatch.from_arrays(arrays, names=list(_COLUMNS))
+
+
+def _merged(some: list[_Routes]) -> _Routes:
+    """Put what a route of a tag set gets on both sides into one row: most are the same routes."""
+    group, keys, old, new = (
+        np.concatenate([np.empty(0, np.int64), *columns])
+        for columns in (
+            [each.group for each in some],
+            [each.keys for each in some],
+            [each.old for each in some],
+            [each.new for each in some],
+        )
+    )
+    if not len(keys):
+        return _Routes(group, keys, old, new)
+    order = np.lexsort((keys, group))
+    group, keys = group[order], keys[order]
+    begins = np.flatnonzero(np.concatenate([[True], (np.diff(group) != 0) | (np.diff(keys) != 0)]))
+    return _Routes(
+        group[begins],
+        keys[begins],
+        np.add.reduceat(old[order], begins),
+        np.add.reduceat(new[order], begins),
+    )
 
 
 def _by_group(group: Places, weights: Ints, count: int) -> Ints:

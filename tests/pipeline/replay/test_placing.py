@@ -490,7 +490,8 @@ def test_what_is_remembered_is_bounded(
     memo = rehearsal.memo
     batch = batch_of([(n, n, n, False, 1) for n in range(len(TEXTS) + 1)])
     expected = summed(rehearsal, batch)
-    assert len(memo) == len(TEXTS) + 1
+    # Not the one that nobody knows: it may be known when the next task looks.
+    assert len(memo) == len(TEXTS)
     whole = memo.bytes
     assert whole == sum(map(_memo._size, memo._kept.values()))
     monkeypatch.setattr(_memo, "MAX_REMEMBERED_SETS", 3)

@@ -18,6 +18,7 @@ from onward.pipeline.replay import (
     MethodSet,
     ReplayResult,
     Resolver,
+    _replay,
     check_gates,
     open_table,
     read_question,
@@ -127,10 +128,17 @@ def in_a_loop(
     return summary, was_at, would_be_at
 
 
-@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize(("parts", "sent"), [(1, 65_536), (3, 65_536), (2, len(ASKED) - 1)])
 def test_it_is_what_the_resolver_says(
-    spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path, parts: int
+    spark: SparkSession,
+    hops: list[tuple[Any, ...]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    parts: int,
+    sent: int,
 ) -> None:
+    # What tag sets ask for is sent at once, or goes along with each frame.
+    monkeypatch.setattr(_replay, "MAX_SENT_SETS", sent)
     table = written(tmp_path / "old", routes(20))
     candidate = written(tmp_path / "new", routes(23, gone=False))
     old = Resolver(open_table(str(table)), MethodSet(None, None))
@@ -205,15 +213,37 @@ def test_a_table_of_another_broker_does_not_pass(
     assert [each.gate for each in check_gates(totals)] == ["frames", "max_stale"]
 
 
-def test_no_function_of_python_is_pickled(
-    spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path
+def test_no_function_of_python_is_pickled_and_frames_are_numbers_alone(
+    spark: SparkSession,
+    hops: list[tuple[Any, ...]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = written(tmp_path / "old", routes(3))
     with replay(spark, frame(spark, hops[:9]), tagsets(spark), table, table) as result:
         plan = plan_of(result)
     assert "BatchEvalPython" not in plan
     assert "MapInArrow" in plan or "InMemoryTableScan" in plan
+    assert "Join" not in plan
+    # Of more than fit, the words go with the frames.
+    monkeypatch.setattr(_replay, "MAX_SENT_BYTES", 1)
+    with replay(spark, frame(spark, hops[:9]), tagsets(spark), table, table) as result:
+        plan = plan_of(result)
     assert "BroadcastHashJoin" in plan
+
+
+@pytest.mark.parametrize("before", [None, "1000000b"])
+def test_a_session_has_its_own_limits_back(
+    spark: SparkSession, hops: list[tuple[Any, ...]], tmp_path: Path, before: str | None
+) -> None:
+    session, limit = spark.newSession(), "spark.sql.execution.arrow.maxBytesPerBatch"
+    if before is not None:
+        session.conf.set(limit, before)
+    had = session.conf.get(limit, None)
+    table = written(tmp_path / "old", routes(3))
+    with replay(session, frame(session, hops[:9]), tagsets(session), table, table) as result:
+        assert result.totals.frames == 90
+    assert session.conf.get(limit, None) == had
 
 
 def plan_of(result: ReplayResult) -> str:
