@@ -14,7 +14,7 @@ from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log
-from ._event_log import add_event_log, attach, node_name, total
+from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._run import Interrupted, Stop, run
 from ._snapshots import load_routes
@@ -235,6 +235,7 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
 
 def _command(arguments: argparse.Namespace) -> None:
     set_up_log(arguments.log)
+    check_event_log(arguments)
     options = BrokerOptions(
         no_route_timeout=arguments.no_route_timeout,
         max_wait=arguments.max_wait,

@@ -17,7 +17,7 @@ from ._status import CommandError, Status
 if TYPE_CHECKING:
     from ..actors import Node
 
-__all__ = ["add_event_log", "attach", "node_name", "told", "total", "words"]
+__all__ = ["add_event_log", "attach", "check_event_log", "node_name", "told", "total", "words"]
 
 DEFAULT_RATE: Final = 0.01
 DEFAULT_SEAL: Final = 60.0
@@ -25,6 +25,8 @@ DEFAULT_FLUSH: Final = 1.0
 DEFAULT_FSYNC: Final = "seal"
 DEFAULT_BYTES: Final = 10 * 1024 * 1024 * 1024
 DEFAULT_AGE: Final = 7 * 24 * 3600.0
+
+_OPTIONS: Final = ("name", "sample", "arrivals", "seal", "flush", "fsync", "max-bytes", "max-age")
 
 _SELDOM: Final = {
     "pending": "bytes wait for the disk",
@@ -105,6 +107,23 @@ def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> 
         default=DEFAULT_AGE,
         help="files older than that are deleted (default %(default)g)",
     )
+
+    options = {f"--event-log-{name}": f"event-log-{name}".replace("-", "_") for name in _OPTIONS}
+    defaults = {option: (dest, parser.get_default(dest)) for option, dest in options.items()}
+    parser.set_defaults(event_log_defaults=defaults)
+
+
+def check_event_log(arguments: argparse.Namespace) -> None:
+    """Check that no option of a log is given where there is no log.
+
+    Raises:
+        CommandError: One is, and says something else than what holds anyway.
+    """
+    if arguments.event_log is not None:
+        return
+    for option, (dest, default) in arguments.event_log_defaults.items():
+        if getattr(arguments, dest, default) != default:
+            raise CommandError(f"{option} goes with --event-log DIR", Status.USAGE)
 
 
 def _rate(text: str) -> float:

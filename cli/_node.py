@@ -11,7 +11,7 @@ from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
 from ..actors.tracing import HopTracer
 from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
 from ._arguments import Commands, add_log, address, set_up_log
-from ._event_log import add_event_log, attach, node_name, total
+from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._reach import SCHEMES, add_tls, tls_of
 from ._run import Interrupted, Stop, run
@@ -156,6 +156,7 @@ def _worker(text: str) -> tuple[Address, str]:
 
 def _command(arguments: argparse.Namespace) -> None:
     set_up_log(arguments.log)
+    check_event_log(arguments)
     run(lambda stop: serve(stop, arguments))
 
 

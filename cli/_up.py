@@ -13,7 +13,7 @@ from ..actors import Node
 from ..actors.topology import KINDS, Outcome, Topology, read
 from ..protocol.topology import Plan, TopologyError, TopologyLimits
 from ._arguments import Commands, add_log, seconds, set_up_log
-from ._event_log import add_event_log, attach
+from ._event_log import add_event_log, attach, check_event_log
 from ._run import Interrupted, Stop, run
 from ._show import printable, table
 from ._status import CommandError, Status
@@ -120,6 +120,7 @@ def _check_words(plan: Plan, arguments: argparse.Namespace) -> None:
         raise CommandError("--check is for all nodes together, and --node for one", Status.USAGE)
     if arguments.check and not plan.requests:
         raise CommandError("--check: the file has no requests to make", Status.USAGE)
+    check_event_log(arguments)
     if arguments.simulated and arguments.event_log is not None:
         text = "--event-log is for nodes that run by the clock, and --simulated has its own"
         raise CommandError(text, Status.USAGE)

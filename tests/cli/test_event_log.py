@@ -34,6 +34,31 @@ async def test_nothing_is_recorded_unless_it_is_asked_for() -> None:
     assert words(parsed()) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--event-log-sample", "0.5"),
+        ("--event-log-arrivals",),
+        ("--event-log-seal", "5"),
+        ("--event-log-flush", "5"),
+        ("--event-log-fsync", "never"),
+        ("--event-log-max-bytes", "5"),
+        ("--event-log-max-age", "5"),
+        ("--event-log-name", "shop"),
+    ],
+)
+def test_an_option_of_a_log_goes_with_a_log(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('[nodes.one]\nworkers = { echo = "echo" }\n')
+    commands = [["broker"], ["node"], ["up", str(file)]]
+    for command in commands[: 2 if words[0] == "--event-log-name" else 3]:
+        assert main([*command, *words]) == Status.USAGE
+        said = f"onward {command[0]}: {words[0]} goes with --event-log DIR\n"
+        assert capsys.readouterr().err == said
+
+
 async def test_a_log_is_begun_with_what_was_said(tmp_path: Path) -> None:
     arguments = parsed("--event-log", str(tmp_path), "--event-log-sample", "0.5")
     async with Node() as node:
