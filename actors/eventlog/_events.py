@@ -1,8 +1,7 @@
-"""Route events that wait to be written, and requests that nobody could take, of which few do."""
+"""Route events that wait to be written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -12,7 +11,7 @@ from ._naming import Naming
 from ._output import EVENTS, Output
 from ._texts import clean, clean_tags, size_of_tags
 
-__all__ = ["EventBuffer", "RejectLimit"]
+__all__ = ["EventBuffer"]
 
 EVENTS_A_BLOCK: Final = 256
 """Most route events that are kept before they are written."""
@@ -83,36 +82,3 @@ class EventBuffer:
             self._events = []
             self._bytes = 0
             self._output.put(EVENTS, len(events), partial(events_block, events))
-
-
-class RejectLimit:
-    """Lets so many events of requests that nobody could take through each second.
-
-    Args:
-        limit: How many.
-        now: Tells seconds; it does not go back.
-
-    Attributes:
-        left_out: How many it has not let through.
-    """
-
-    __slots__ = ("_left", "_limit", "_now", "_until", "left_out")
-
-    def __init__(self, limit: int, now: Callable[[], float]) -> None:
-        self._limit: Final = limit
-        self._now: Final = now
-        self._until = float("-inf")
-        self._left = 0
-        self.left_out = 0
-
-    def take(self) -> bool:
-        """Say whether one more may be recorded."""
-        now = self._now()
-        if now >= self._until:
-            self._until = now + 1.0
-            self._left = self._limit
-        if self._left <= 0:
-            self.left_out += 1
-            return False
-        self._left -= 1
-        return True

@@ -59,6 +59,9 @@ class LogOptions:
         max_marked_per_second: Messages with a mark that are taken from links, each second; the
             marks of further ones are taken off, and counted. Anybody may write one. With a
             `sample_rate` of 0 none is taken. Answers to requests of this node always are.
+        max_foreign_per_second: Requests that are sampled by a trace id that came with them, each
+            second. Anybody may write one whose hash is chosen. Beyond it a request is drawn for as
+            if it had come without: at the `sample_rate`, under an id of its own.
         max_rejects_per_second: Requests that nobody could take which are recorded as events,
             each second; further ones are only counted.
         close_seconds: How long the end waits for the disk, at most; not longer than nearly half
@@ -89,6 +92,7 @@ class LogOptions:
     max_flows: int = 65_535
     sample_arrivals: bool = False
     max_marked_per_second: int = 1000
+    max_foreign_per_second: int = 1000
     max_rejects_per_second: int = 100
     close_seconds: float = 10.0
 
@@ -128,5 +132,6 @@ _LIMITS: Final = {
     "max_tagsets": MAX_TAGSETS,
     "max_flows": 1 << 24,
     "max_marked_per_second": _ANY,
+    "max_foreign_per_second": _ANY,
     "max_rejects_per_second": _ANY,
 }

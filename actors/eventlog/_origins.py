@@ -36,11 +36,12 @@ class OriginLog:
         name: The service that the connection is of.
     """
 
-    __slots__ = ("_log", "_recorder", "_rests", "_tallies", "_unread", "name")
+    __slots__ = ("_foreign", "_log", "_recorder", "_rests", "_tallies", "_unread", "name")
 
     def __init__(self, log: RequestLog, name: str) -> None:
         self._log: Final = log
         self._recorder: Final = log.recorder
+        self._foreign: Final = log.foreign
         self.name: Final = name
         # By frame type: see `KINDS`.
         self._tallies: tuple[dict[Selector, Tally], ...] = tuple({} for _ in range(1 + max(KINDS)))
@@ -76,12 +77,15 @@ class OriginLog:
         except KeyError:
             tally = self._tally(kind, ask)
         if trace is not None:
-            # Not one of those that samples are drawn from.
-            tally.counted_from += 1
-            tally.bytes += exchange.size
             chosen = sampled(trace, self._recorder.threshold)
-            exchange.log = Sampled(tally, ask, exchange, trace, Flag.FOREIGN) if chosen else tally
-            return
+            # Of those that are chosen and too many samples are drawn, as of those without an id.
+            if not chosen or self._foreign.take():
+                tally.counted_from += 1
+                tally.bytes += exchange.size
+                exchange.log = (
+                    Sampled(tally, ask, exchange, trace, Flag.FOREIGN) if chosen else tally
+                )
+                return
         # Counts and tells whether it is a sample, in one: each request comes by here.
         tally.bytes += exchange.size
         tally.left = left = tally.left - 1

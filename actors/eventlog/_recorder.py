@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.broker import TagList
 from ...protocol.eventlog import EventName, threshold_of, weight_of_rate
-from ._events import EventBuffer, RejectLimit
+from ._events import EventBuffer
 from ._flows import FlowTable
 from ._hops import PACKED_HOP
+from ._limits import PerSecond
 from ._messages import MessageLog
 from ._options import LogOptions
 from ._output import EVENTS, FLOWS, HOPS, Output
@@ -130,7 +131,7 @@ class Recorder:
         self.messages: Final = MessageLog(self, node)
         self.links: Differences | None = None
         self._events: Final = EventBuffer(output)
-        self._rejects: Final = RejectLimit(options.max_rejects_per_second, now)
+        self._rejects: Final = PerSecond(options.max_rejects_per_second, now)
         self._rows: Final = FlowRows(self.flows, output, options.max_flows)
         self._clock: Final = clock
         self._wall: Final = WallClock(clock, now)
@@ -361,6 +362,7 @@ class Recorder:
             dropped=dict(output.losses.dropped),
             marks_left_out=self.messages.left_out,
             rejects_left_out=self._rejects.left_out,
+            foreign_left_out=self.requests.foreign.left_out,
             without_number=output.naming.refused + self.requests.without_tags,
             folded=self.flows.folded,
         )

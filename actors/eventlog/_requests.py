@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.broker import RoutingType, TagList
 from ...protocol.eventlog import Asked, EventName
+from ._limits import PerSecond
 from ._origins import OriginLog
 from ._texts import MAX_ASKED, size_of, size_of_tags
 
@@ -53,6 +54,7 @@ class RequestLog:
         kept: Tallies, and destinations of them, that are kept at hand.
         without_tags: Times that a way of asking was looked up, and is counted without its tags.
         defaults: The methods that choose where a request does not say; the log does not name them.
+        foreign: How many trace ids of strangers are taken.
     """
 
     __slots__ = (
@@ -63,6 +65,7 @@ class RequestLog:
         "_sources",
         "_used",
         "defaults",
+        "foreign",
         "kept",
         "recorder",
         "without_tags",
@@ -70,6 +73,7 @@ class RequestLog:
 
     def __init__(self, recorder: Recorder, node: str) -> None:
         self.recorder: Final = recorder
+        self.foreign: Final = PerSecond(recorder.options.max_foreign_per_second, recorder.now)
         self._node: Final = node
         self._origins: dict[str, OriginLog] = {}
         self._sources: dict[object, OriginLog] = {}

@@ -20,6 +20,8 @@ class RecorderStatistics:
         marks_left_out: Marks of messages that came over links and were not believed: beyond
             `max_marked_per_second`, or any at a `sample_rate` of 0.
         rejects_left_out: `REJECT` events beyond `max_rejects_per_second`. Flows count them.
+        foreign_left_out: Trace ids that came with requests and were chosen by their hash, beyond
+            `max_foreign_per_second`. Such a request is drawn for as one without an id is.
         without_number: Times a name, a route or a tag set got no number, as there were as many
             in the segment as may be, or it was too long.
         folded: Flow counters there was no room for; their counts are in rows without names.
@@ -32,5 +34,6 @@ class RecorderStatistics:
     dropped: dict[str, int]
     marks_left_out: int
     rejects_left_out: int
+    foreign_left_out: int
     without_number: int
     folded: int

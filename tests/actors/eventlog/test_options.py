@@ -43,6 +43,7 @@ def test_the_defaults_are_fine() -> None:
         ("max_tagsets", 65_536),
         ("max_flows", 0),
         ("max_rejects_per_second", 0),
+        ("max_foreign_per_second", 0),
     ],
 )
 def test_an_option_out_of_range_says_which(option: str, value: object) -> None:

@@ -183,6 +183,30 @@ async def test_a_foreign_trace_is_sampled_by_its_hash_and_not_by_turns() -> None
 
 
 @in_memory
+async def test_trace_ids_that_are_made_up_to_be_sampled_are_so_up_to_a_limit_each_second() -> None:
+    rate = 0.25
+    chosen = [number for number in range(2000) if sampled(number, threshold_of(rate))][:200]
+    log_options = recording(sample_rate=rate, max_foreign_per_second=5).recorder.options
+    async with recorded_world(log_options) as (w, log):
+        requester, _ = await w.pair()
+        for turn, trace in enumerate(chosen):
+            if turn == 100:
+                await asyncio.sleep(1)
+            entry = b"\x80" + trace.to_bytes(8) + bytes(8)
+            metadata = composite((ZIPKIN, entry), (BROKER_FRAME, address("a")))
+            await requester.ask(request(FNF, 2 * turn + 1, metadata))
+        assert log.recorder.statistics().foreign_left_out == 190
+    foreign = [hop.raw.trace_id for hop in log.hops() if hop.flags & Flag.FOREIGN]
+    assert foreign == chosen[:5] + chosen[100:105]
+    # Of the others samples are drawn, by a fixed seed, and under ids of ours.
+    drawn = [hop for hop in log.hops() if not hop.flags & Flag.FOREIGN]
+    assert 30 < len(drawn) < 65
+    assert not {hop.raw.trace_id for hop in drawn} & set(chosen)
+    totals = log.totals()
+    assert totals[FORGET, Outcome.RECEIVED] == totals[FORGET, Outcome.DELIVER] == 200
+
+
+@in_memory
 async def test_what_is_not_sampled_is_counted_all_the_same() -> None:
     async with recorded_world(recording(sample_rate=0.0).recorder.options) as (w, log):
         requester, _ = await w.pair()
