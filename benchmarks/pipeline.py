@@ -70,7 +70,7 @@ def missing() -> str | None:
         try:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            return f"{name} is not installed: pip install 'onward[spark]' duckdb"
+            return f"{name} is not installed: pip install '.[spark]' duckdb"
     from onward.pipeline import JavaMissing, find_java
 
     try:

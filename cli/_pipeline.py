@@ -7,7 +7,17 @@ from typing import Final
 
 from . import _pipeline_run as run
 from ._arguments import Commands, positive
-from ._pipeline_arguments import REPORTS, count, day, moment, objective, ratio, reports, skew
+from ._pipeline_arguments import (
+    MAX_SEGMENTS,
+    REPORTS,
+    count,
+    day,
+    moment,
+    objective,
+    ratio,
+    reports,
+    skew,
+)
 from ._pipeline_session import add_session
 
 __all__ = ["add_command"]
@@ -15,7 +25,7 @@ __all__ = ["add_command"]
 _DESCRIPTION: Final = """\
 Learn from what brokers and nodes have recorded (--event-log) with Spark: ingest their logs into a
 lake of Parquet files, make the reports of a day, audit, rehearse a change over the day's traffic,
-build a tag index in bulk. Needs the extra `onward[spark]`, and Java 17 or newer.
+build a tag index in bulk. Needs the extra `spark`, and Java 17 or newer.
 """
 
 _EPILOG: Final = """\
@@ -107,7 +117,8 @@ def _add_ingest(jobs: Commands) -> None:
         "--max-segments",
         metavar="N",
         type=positive,
-        help="segments in one batch at most (default: all that there are)",
+        default=MAX_SEGMENTS,
+        help="segments in one batch at most (default %(default)d)",
     )
     parser.add_argument(
         "--follow", action="store_true", help="go on as segments come, until Ctrl-C"

@@ -9,6 +9,8 @@ from datetime import UTC, date, datetime, time
 from typing import Final
 
 __all__ = [
+    "MAX_OBJECTIVES",
+    "MAX_SEGMENTS",
     "ObjectiveArgument",
     "count",
     "day",
@@ -26,6 +28,14 @@ REPORTS: Final = (
     *("traffic", "latency", "shards", "churn", "unroutable", "slo", "paths", "audit"),
 )
 """The reports; a test holds them to those of `pipeline.jobs`."""
+
+
+MAX_OBJECTIVES: Final = 64
+"""Objectives of one report."""
+
+MAX_SEGMENTS: Final = 512
+"""Segments in one batch of an ingest, if nothing else is said. A test holds these two to those of
+`pipeline`, which is imported when a command runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,7 @@ def objective(text: str) -> ObjectiveArgument:
         name, service, limit, share = text.rsplit(":", 3)
         latency = None if limit in {"", "-"} else round(float(limit) * 1000)
         target = float(share[:-1]) / 100 if share.endswith("%") else float(share)
-    except ValueError:
+    except (ValueError, OverflowError):  # of infinity there is no number of microseconds
         raise argparse.ArgumentTypeError(
             f"{text!r} is not NAME:SERVICE:MS:TARGET, as in checkout:orders:250:0.999"
         ) from None

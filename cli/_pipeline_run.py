@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._pipeline_arguments import MAX_OBJECTIVES, ObjectiveArgument
 from ._pipeline_progress import Progress
 from ._pipeline_session import check_first, is_local, session
 from ._show import printable, table
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
-    from ..pipeline.ingest import Lake
+    from ..pipeline.ingest import CompactSummary, IngestSummary, Lake
     from ..pipeline.report import Audit
 
 __all__ = ["audit", "build_index", "ingest", "replay", "report", "verify_index"]
@@ -47,15 +49,20 @@ def ingest(arguments: argparse.Namespace) -> None:
             progress=progress.say,
         )
         progress.done("ingest", f"{done.segments:,} segments in {done.batches:,} batches")
+        # It is committed, whatever becomes of the rest.
+        late = Lake(arguments.lake).days_to_rerun()
+        _print_ingested(done, [day for day in late if day != arguments.drop])
         if arguments.compact is not None:
             progress.begin("compact")
             compacted = compact(spark, Path(arguments.lake), arguments.compact)
-            progress.done("compact", str(compacted))
+            progress.done("compact", _compacted_text(compacted))
         if arguments.drop is not None:
             progress.begin("drop")
             gone = Lake(arguments.lake).drop(arguments.drop)
             progress.done("drop", f"{gone.files:,} files of {gone.day}, {gone.bytes:,} bytes")
-        again = Lake(arguments.lake).days_to_rerun()
+
+
+def _print_ingested(done: IngestSummary, again: list[date]) -> None:
     print(
         f"{done.segments:,} segments: {done.hops:,} hops, {done.flows:,} flows, "
         f"{done.events:,} route events"
@@ -71,12 +78,20 @@ def ingest(arguments: argparse.Namespace) -> None:
         print(f"events came late; make the reports again of: {days}")
 
 
+def _compacted_text(done: CompactSummary) -> str:
+    return (
+        f"{done.files_before:,} files of {done.day} are {done.files_after:,} now, "
+        f"{done.bytes_before:,} bytes {done.bytes_after:,}"
+    )
+
+
 def report(arguments: argparse.Namespace) -> None:
     """Make the reports of a day."""
     if "slo" in arguments.only and not arguments.slo:
         raise CommandError(
             "--only slo needs an objective: --slo NAME:SERVICE:MS:TARGET", Status.USAGE
         )
+    _check_objectives(arguments.slo)
     lake = _lake_first(arguments)
     if arguments.html and not Path(arguments.html).resolve().parent.is_dir():
         raise CommandError(f"--html: there is no folder for {arguments.html}", Status.USAGE)
@@ -111,6 +126,21 @@ def report(arguments: argparse.Namespace) -> None:
         print(f"{len(done.rows)} reports of {arguments.day} in {where}")
     if arguments.html:
         print(f"page: {arguments.html}")
+
+
+def _check_objectives(given: list[ObjectiveArgument]) -> None:
+    if len(given) > MAX_OBJECTIVES:
+        raise CommandError(
+            f"--slo: {len(given)} objectives, over {MAX_OBJECTIVES}: make the others in a run of "
+            "their own, with --out",
+            Status.USAGE,
+        )
+    twice = [name for name, times in Counter(each.name for each in given).items() if times > 1]
+    if twice:
+        raise CommandError(
+            f"--slo: there are several objectives {twice[0]!r}: give each a name of its own",
+            Status.USAGE,
+        )
 
 
 def audit(arguments: argparse.Namespace) -> None:

@@ -89,8 +89,7 @@ def check_first(arguments: argparse.Namespace, folders: Iterable[tuple[str, str]
     missing = [name for name in _MODULES if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandError(
-            f"{' and '.join(missing)} not installed: pip install 'onward[spark]'"
-            + (" (with --remote: 'onward[spark-connect]')" if arguments.remote else ""),
+            f"{' and '.join(missing)} not installed: " + _how_to_install(remote=arguments.remote)
         )
     if arguments.remote is None:
         from ..pipeline import JavaMissing, find_java
@@ -103,12 +102,17 @@ def check_first(arguments: argparse.Namespace, folders: Iterable[tuple[str, str]
             if is_local(path) and not Path(path).exists():
                 raise CommandError(f"{option}: there is no {path}", Status.USAGE)
     elif importlib.util.find_spec("grpc") is None:
-        raise CommandError("--remote needs more: pip install 'onward[spark-connect]'")
+        raise CommandError(f"--remote needs more: {_how_to_install(remote=True)}")
     elif arguments.master or arguments.driver_memory:
         raise CommandError(
             "--master and --driver-memory are for a Spark that is started here, not for --remote",
             Status.USAGE,
         )
+
+
+def _how_to_install(*, remote: object) -> str:
+    extra = "spark-connect" if remote else "spark"
+    return f"pip install '.[{extra}]' in Onward's folder"
 
 
 @contextmanager

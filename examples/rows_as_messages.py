@@ -1,7 +1,7 @@
 """Rows of a data frame as messages: from Spark to a worker, each once.
 
 The worker is in this process, and Spark's tasks are in others, which reach it by TCP. That needs
-Spark (`pip install 'onward[spark]'`) and Java 17.
+Spark (`pip install '.[spark]'` in Onward's folder) and Java 17.
 
 It prints
 
@@ -76,7 +76,7 @@ def main() -> None:
     try:
         from onward.pipeline import JavaMissing, build_session
     except ImportError:
-        sys.exit("this example needs Spark: pip install 'onward[spark]'")
+        sys.exit("this example needs Spark: pip install '.[spark]' in Onward's folder")
     try:
         spark = build_session("rows as messages")
     except JavaMissing as error:

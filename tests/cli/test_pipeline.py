@@ -15,6 +15,8 @@ import pytest
 
 from onward.cli import main
 from onward.cli._pipeline_arguments import (
+    MAX_OBJECTIVES,
+    MAX_SEGMENTS,
     ObjectiveArgument,
     day,
     memory,
@@ -46,6 +48,19 @@ def test_help_says_what_each_exit_status_means(capsys: pytest.CaptureFixture[str
     printed = capsys.readouterr().out
     for status in ("0  done", "1  failed", "2  the command line is wrong, or a gate failed"):
         assert status in printed
+
+
+def test_help_says_how_many_segments_are_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["pipeline", "ingest", "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"segments in one batch at most (default {MAX_SEGMENTS})" in printed
+
+
+def test_limits_are_those_of_the_pipeline() -> None:
+    ingest = pytest.importorskip("onward.pipeline.ingest", exc_type=ImportError)
+    transforms = pytest.importorskip("onward.pipeline.transforms", exc_type=ImportError)
+    assert (ingest.MAX_SEGMENTS, transforms.MAX_OBJECTIVES) == (MAX_SEGMENTS, MAX_OBJECTIVES)
 
 
 def test_help_needs_no_spark() -> None:
@@ -106,7 +121,13 @@ def test_arguments_are_read() -> None:
     assert objective("all:*:-:0.99") == ObjectiveArgument("all", None, None, 0.99)
 
 
-@pytest.mark.parametrize("text", ["", ":a:1:0.5", "n::1:0.5", "n:s:0:0.5", "n:s:9999999999:0.5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", ":a:1:0.5", "n::1:0.5", "n:s:0:0.5", "n:s:9999999999:0.5"),
+        *("n:s:inf:0.9", "n:s:-inf:0.9", "n:s:nan:0.9", "n:s:1e999:0.9", "n:s:-:nan", "n:s:-:inf"),
+    ],
+)
 def test_an_objective_without_sense_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         objective(text)
@@ -132,7 +153,7 @@ def test_an_extra_that_is_missing_is_said_first(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(importlib.util, "find_spec", without("pyspark", "pandas"))
     with pytest.raises(CommandError, match="pyspark and pandas not installed") as caught:
         check_first(arguments())
-    assert "pip install 'onward[spark]'" in str(caught.value)
+    assert "pip install '.[spark]' in Onward's folder" in str(caught.value)
 
 
 def test_so_is_java_that_is_missing(
@@ -152,7 +173,7 @@ def test_remote_needs_no_java_but_what_it_is_made_of(
     monkeypatch.setattr(importlib.util, "find_spec", without())
     check_first(arguments(remote="sc://a:1"), [("--lake", "/elsewhere")])
     monkeypatch.setattr(importlib.util, "find_spec", without("grpc"))
-    with pytest.raises(CommandError, match=r"onward\[spark-connect\]"):
+    with pytest.raises(CommandError, match=r"pip install '\.\[spark-connect\]'"):
         check_first(arguments(remote="sc://a:1"))
     monkeypatch.setattr(importlib.util, "find_spec", without())
     with pytest.raises(CommandError, match="not for --remote"):
@@ -220,6 +241,14 @@ def test_a_file_where_a_folder_is_to_be_is_said(
     ("words", "told"),
     [
         (("report", "--lake", "k", *DAY, "--only", "slo"), "--only slo needs an objective"),
+        (
+            ("report", "--lake", "k", *DAY, "--slo", "a:x:1:0.9", "--slo", "a:y:1:0.9"),
+            "--slo: there are several objectives 'a'",
+        ),
+        (
+            ("report", "--lake", "k", *DAY, *(f"--slo=s{n}:*:-:0.9" for n in range(65))),
+            "--slo: 65 objectives, over 64",
+        ),
         (
             ("index", "build", "--routes", "r", "--out", "o", "--at", "2026-11-20"),
             "go with --lake",

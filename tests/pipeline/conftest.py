@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def reason_to_skip() -> str | None:
     """Why Spark cannot be started here; `None` if it can."""
     if importlib.util.find_spec("pyspark") is None:
-        return "PySpark is not installed: pip install 'onward[spark]'"
+        return "PySpark is not installed: pip install '.[spark]'"
     try:
         find_java()
     except JavaMissing as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import pytest
 from onward.cli import main
 from onward.cli._status import Status
 from onward.protocol.eventlog import EventName, Flow, Kind, Outcome, RouteEvent, SegmentHeader
-from tests.support.eventlogs import START_US, log_id_of, write_log, write_segment
+from tests.support.eventlogs import DAY_US, START_US, log_id_of, write_log, write_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,11 +34,11 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "lake"
 
 
-def ingest(folder: Path) -> int:
+def ingest(folder: Path, *more: str) -> int:
     words = [
         word for name in ("log", "lake", "checkpoint") for word in (f"--{name}", str(folder / name))
     ]
-    return main(["pipeline", "ingest", *words])
+    return main(["pipeline", "ingest", *words, *more])
 
 
 def test_a_second_ingest_adds_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,6 +47,27 @@ def test_a_second_ingest_adds_nothing(lake: Path, capsys: pytest.CaptureFixture[
         "0 segments: 0 hops, 0 flows, 0 route events",
         "0 damaged and skipped, 0 there already, 0 events late; missing in the lake: 0",
     ]
+
+
+def test_what_was_ingested_is_said_also_if_the_day_cannot_be_compacted_or_dropped(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    truth = write_log(tmp_path / "log", broker="eu", hops=40, flows=20, events=10, segments=2)
+    said = "2 segments: 40 hops, 20 flows, 10 route events"
+    assert ingest(tmp_path, "--compact", DAY) == Status.FAILED
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0] == said
+    assert f"{DAY} is not closed" in printed.err
+    after = truth.segments[-1].last_seq + 1
+    next_day = START_US + DAY_US
+    write_log(tmp_path / "log", broker="eu", segments=1, first_seq=after, start_us=next_day)
+    assert ingest(tmp_path, "--compact", DAY, "--drop", DAY) == Status.OK
+    stages = {line.split()[0]: line for line in capsys.readouterr().err.splitlines()}
+    assert re.search(
+        rf" s  \d+ files of {DAY} are \d+ now, [\d,]+ bytes [\d,]+$", stages["compact"]
+    )
+    assert re.search(rf" s  \d+ files of {DAY}, [\d,]+ bytes$", stages["drop"])
 
 
 def test_reports_are_written_and_a_page(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
