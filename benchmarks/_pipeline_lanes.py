@@ -34,7 +34,7 @@ from onward.pipeline.transforms import (
 from onward.protocol.broker import portable_bitmap
 from onward.protocol.eventlog import read_segment
 
-__all__ = ["Lane", "Timed", "Took", "different", "lanes_of", "noop", "timed"]
+__all__ = ["Compared", "Lane", "Timed", "Took", "compared", "lanes_of", "noop", "timed"]
 
 FAILED: Final = "(5, 6, 7, 8, 10)"
 
@@ -171,12 +171,27 @@ def noop(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def different(lane: Lane) -> str | None:
-    """Compare the answers of both engines; say what is different."""
+@dataclass(frozen=True)
+class Compared:
+    """What both engines answered.
+
+    Attributes:
+        rows: How many rows.
+        wrong: What is different; `None` if nothing is.
+    """
+
+    rows: int
+    wrong: str | None
+
+
+def compared(lane: Lane) -> Compared | None:
+    """Compare the answers of both engines, where there are two."""
     if lane.answer is None or lane.other_answer is None:
         return None
-    ours, theirs = _digest(lane.answer()), _digest(lane.other_answer())
-    return None if ours == theirs else f"{lane.name}: Spark {ours}, {lane.beside} {theirs}"
+    answer = lane.answer()
+    ours, theirs = _digest(answer), _digest(lane.other_answer())
+    differ = f"{lane.name}: Spark {ours}, {lane.beside} {theirs}"
+    return Compared(len(answer), None if ours == theirs else differ)
 
 
 def _digest(table: Any) -> str:

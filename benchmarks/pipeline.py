@@ -21,7 +21,9 @@ processes together; it says nearly the same when other work has the machine.
 
 Targets, in million rows a second and warm, are what prototypes did on two cores that were idle,
 less 30 %; of encoding, 400 ns. They say little where other work has the machine: the ratio to the
-other engine is what to look at.
+other engine is what to look at. Prototypes counted 100,000 groups. Of ten million rows here the
+matrix has 180,000, the histogram of latencies 1.2 million, and of 3.1 million requests with a key
+there are 2.7 million keys by hour and tag set.
 """
 
 from __future__ import annotations
@@ -107,15 +109,16 @@ class Lanes:
 
     def run(self, lane: Lane) -> None:
         """Run one lane."""
-        from _pipeline_lanes import different, timed
+        from _pipeline_lanes import compared, timed
 
         say(f"{lane.name} ...")
         took = timed(lane, self._runs)
         times = ", ".join(f"{each.wall:.1f}" for each in took.warm)
         say(f"{lane.name}: {took.cold.wall:.1f} s, then {times}")
         self.found[lane.name] = {"rows": lane.rows, **asdict(took)}
-        if (wrong := different(lane)) is not None:
-            self.wrong.append(wrong)
+        answer = compared(lane)
+        if answer is not None and answer.wrong is not None:
+            self.wrong.append(answer.wrong)
         report, millions = self._report, lane.rows / 1e6
         walls = [each.wall for each in took.warm]
         wall, rate = statistics.median(walls), millions / statistics.median(walls)
@@ -127,6 +130,8 @@ class Lanes:
             report.target(name, rate, "M rows/s", at_least=least, noise=noise(walls))
         ours = statistics.median(each.cores for each in took.warm)
         report.figure(f"{lane.name}, core time for a million", ours / millions, "s")
+        if answer is not None:
+            report.figure(f"{lane.name}, rows of the answer", answer.rows, "rows")
         if took.other:
             others = statistics.median(each.wall for each in took.other)
             report.figure(f"{lane.name} / {lane.beside}", wall / others, "x")
