@@ -149,9 +149,7 @@ def ranges_figure(latency: Latency) -> Figure:
         {
             "type": "scatter",
             "mode": "lines",
-            "x": [
-                value for line in lines for value in (line.day[1] / 1000, line.day[3] / 1000, None)
-            ],
+            "x": [value for line in lines for value in (_ms(line.day[1]), _ms(line.day[3]), None)],
             "y": [place for place in range(len(lines)) for _ in range(3)],
             "line": {"color": "$grid", "width": 6},
             "hoverinfo": "skip",
@@ -164,7 +162,7 @@ def ranges_figure(latency: Latency) -> Figure:
                 "type": "scatter",
                 "mode": "markers",
                 "name": name,
-                "x": [line.day[index] / 1000 for line in lines],
+                "x": [_ms(line.day[index]) for line in lines],
                 "y": list(range(len(lines))),
                 "marker": {"color": colour, "size": 11},
                 "customdata": [_range_hover(line, index, words) for line in lines],
@@ -179,6 +177,11 @@ def ranges_figure(latency: Latency) -> Figure:
         xaxis={"type": "log", "title": {"text": "ms"}, "dtick": 1},
         yaxis=axis_of_bars([line.dest for line in lines]),
     )
+
+
+def _ms(microseconds: float) -> float:
+    """Return milliseconds for an axis of logarithms, on which there is no place for 0."""
+    return max(microseconds, 1.0) / 1000
 
 
 def _range_hover(line: Line, index: int, words: str) -> str:
