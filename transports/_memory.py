@@ -208,7 +208,7 @@ class MemoryListenerWorker(ListeningWorker):
 
 
 class MemoryListener(WorkerListener[MemoryListenerWorker]):
-    """A name that links can be made to."""
+    """A name that links can be made to: a `Listener`."""
 
 
 class MemoryTransport(Transport):

@@ -212,7 +212,7 @@ def _count(reasons: Counter[str], reason: str) -> None:
 
 
 class StreamListener(WorkerListener[ListenerWorker]):
-    """A listening socket of a stream transport."""
+    """A listening socket of a stream transport: a `Listener` that counts."""
 
     def statistics(self) -> ListenerStatistics:
         """Return what has been counted so far."""

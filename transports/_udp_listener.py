@@ -187,7 +187,7 @@ class AcceptedUdpLink(UdpLink):
 
 
 class UdpListener(WorkerListener[UdpListenerWorker]):
-    """A UDP socket that others send to."""
+    """A UDP socket that others send to: a `Listener` that counts."""
 
     def statistics(self) -> UdpListenerStatistics:
         """Return what has been counted so far."""

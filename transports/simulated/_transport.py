@@ -34,7 +34,7 @@ SIMULATED: Final = 240
 
 
 class SimulatedListener(WorkerListener[SimulatedListenerWorker]):
-    """A host name of the simulated network."""
+    """A host name of the simulated network: a `Listener`."""
 
 
 class SimulatedTransport(Transport):
