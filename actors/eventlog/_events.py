@@ -9,9 +9,9 @@ from ...protocol.broker import TagList
 from ...protocol.eventlog import EventName, RouteEvent, clip_name, events_block
 from ._naming import Naming
 from ._output import EVENTS, Output
-from ._texts import clean, clean_tags, size_of_tags
+from ._texts import clean, clean_tags, size_of, size_of_tags
 
-__all__ = ["EventBuffer"]
+__all__ = ["EventBuffer", "size_of_event"]
 
 EVENTS_A_BLOCK: Final = 256
 """Most route events that are kept before they are written."""
@@ -24,6 +24,15 @@ MAX_EVENT: Final = 1024 * 1024
 
 MAX_REASON: Final = 1024
 """Most bytes of the reason of an event; the rest is cut off."""
+
+
+EVENT_COST: Final = 64
+"""Bytes of an event without its texts: number, time, route id, and the id among the segment's."""
+
+
+def size_of_event(node: str, tags: TagList, reason: str) -> int:
+    """Return the bytes of an event in a segment, about."""
+    return EVENT_COST + size_of(node) + size_of_tags(tags) + size_of(reason)
 
 
 class EventBuffer:

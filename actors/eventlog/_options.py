@@ -64,6 +64,12 @@ class LogOptions:
             if it had come without: at the `sample_rate`, under an id of its own.
         max_rejects_per_second: Requests that nobody could take which are recorded as events,
             each second; further ones are only counted.
+        max_event_bytes_per_second: Bytes of events of destinations that come, change and go, and as
+            many again of requests that nobody could take. Beyond it those requests are only
+            counted, and of a destination the last state is told as soon as there is room, with an
+            event `lost` at the end that says how many changes were left out. At the default that
+            is half of `max_bytes` in a week at most, whatever peers do.
+        max_event_burst: Bytes of either that are saved up for when many come at once.
         close_seconds: How long the end waits for the disk, at most; not longer than nearly half
             of the time that there is to stop the node. What is not written then is logged, and
             is lost or recovered at the next start.
@@ -94,6 +100,8 @@ class LogOptions:
     max_marked_per_second: int = 1000
     max_foreign_per_second: int = 1000
     max_rejects_per_second: int = 100
+    max_event_bytes_per_second: int = 8 * 1024
+    max_event_burst: int = 64 * MIB
     close_seconds: float = 10.0
 
     def __post_init__(self) -> None:
@@ -134,4 +142,6 @@ _LIMITS: Final = {
     "max_marked_per_second": _ANY,
     "max_foreign_per_second": _ANY,
     "max_rejects_per_second": _ANY,
+    "max_event_bytes_per_second": _ANY,
+    "max_event_burst": _ANY,
 }

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.broker import TagList
 from ...protocol.eventlog import EventName, threshold_of, weight_of_rate
-from ._events import EventBuffer
+from ._events import EventBuffer, size_of_event
 from ._flows import FlowTable
 from ._hops import PACKED_HOP
-from ._limits import PerSecond
+from ._limits import Budget, PerSecond
 from ._messages import MessageLog
 from ._options import LogOptions
 from ._output import EVENTS, FLOWS, HOPS, Output
@@ -85,6 +85,7 @@ class Recorder:
         "_ids",
         "_keep",
         "_output",
+        "_reject_bytes",
         "_rejects",
         "_rows",
         "_seq",
@@ -132,6 +133,9 @@ class Recorder:
         self.links: Differences | None = None
         self._events: Final = EventBuffer(output)
         self._rejects: Final = PerSecond(options.max_rejects_per_second, now)
+        self._reject_bytes: Final = Budget(
+            options.max_event_bytes_per_second, options.max_event_burst, now
+        )
         self._rows: Final = FlowRows(self.flows, output, options.max_flows)
         self._clock: Final = clock
         self._wall: Final = WallClock(clock, now)
@@ -224,9 +228,14 @@ class Recorder:
         self._events.add(self._seq, self._wall.us(), name, route_id, node, tags, reason)
 
     def reject(self, tags: TagList, reason: str) -> None:
-        """Record a request that nobody could take, unless there were too many this second."""
-        if self._rejects.take():
+        """Record a request that nobody could take, unless there were too many or too large ones."""
+        rejects = self._rejects
+        if not rejects.take():
+            return
+        if self._reject_bytes.take(size_of_event("", tags, reason)):
             self.event(EventName.REJECT, tags=tags, reason=reason)
+        else:
+            rejects.left_out += 1
 
     # --- flows ----------------------------------------------------------------------------
 
@@ -284,6 +293,7 @@ class Recorder:
             output.guarded(self._turn_over)
         for step in (
             self._look_at_clock,
+            self.requests.destinations.catch_up,
             self._end_window,
             self._tell_lost,
             self._write_hops,
@@ -298,6 +308,7 @@ class Recorder:
         if output.closed:
             return
         for step in (
+            self.requests.destinations.finish,
             self._close_window,
             self._write_all_flows,
             self._tell_lost,
@@ -362,6 +373,7 @@ class Recorder:
             dropped=dict(output.losses.dropped),
             marks_left_out=self.messages.left_out,
             rejects_left_out=self._rejects.left_out,
+            changes_left_out=self.requests.destinations.left_out,
             foreign_left_out=self.requests.foreign.left_out,
             without_number=output.naming.refused + self.requests.without_tags,
             folded=self.flows.folded,

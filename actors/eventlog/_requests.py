@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.broker import RoutingType, TagList
 from ...protocol.eventlog import Asked, EventName
+from ._destinations import DestinationLog
 from ._limits import PerSecond
 from ._origins import OriginLog
 from ._texts import MAX_ASKED, size_of, size_of_tags
@@ -54,6 +55,7 @@ class RequestLog:
         kept: Tallies, and destinations of them, that are kept at hand.
         without_tags: Times that a way of asking was looked up, and is counted without its tags.
         defaults: The methods that choose where a request does not say; the log does not name them.
+        destinations: What becomes of destinations.
         foreign: How many trace ids of strangers are taken.
     """
 
@@ -65,6 +67,7 @@ class RequestLog:
         "_sources",
         "_used",
         "defaults",
+        "destinations",
         "foreign",
         "kept",
         "recorder",
@@ -73,6 +76,7 @@ class RequestLog:
 
     def __init__(self, recorder: Recorder, node: str) -> None:
         self.recorder: Final = recorder
+        self.destinations: Final = DestinationLog(recorder)
         self.foreign: Final = PerSecond(recorder.options.max_foreign_per_second, recorder.now)
         self._node: Final = node
         self._origins: dict[str, OriginLog] = {}
@@ -184,7 +188,7 @@ class RequestLog:
 
     def _about(self, name: EventName, entry: Entry[BrokerRoute], reason: str) -> None:
         service = entry.target.destination.service
-        self.recorder.event(name, entry.route_id, service, entry.tags, reason)
+        self.destinations.add(name, entry.route_id, service, entry.tags, reason)
 
     def rejected(self, ask: Ask, reason: str) -> None:
         """Record that nobody could take a request."""
