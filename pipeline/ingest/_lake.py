@@ -107,6 +107,10 @@ class Lake:
         del spark
         return self._files.days()
 
+    def dropped_days(self) -> list[date]:
+        """Return the days, UTC, that were dropped, sorted."""
+        return sorted(self._files.dropped())
+
     def is_closed(self, day: date) -> bool:
         """Whether all live brokers had sealed all of a day when the last batch was committed."""
         closed = self.state().closed

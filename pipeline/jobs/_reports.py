@@ -114,6 +114,30 @@ class Day:
             .distinct()
         )
 
+    def earlier(self) -> DataFrame:
+        """Return the brokers, as `broker`, that may have had something in hand before the audit.
+
+        Their run was there before the first flow that the audit of the day counts: it is longer
+        than `AUDIT_DAYS`, or what it began with was dropped, or was never ingested.
+        """
+        begin, _ = bounds(self.day)
+        since = begin - timedelta(days=AUDIT_DAYS)
+        for gone in self.lake.dropped_days():
+            if gone < self.day:
+                since = max(since, bounds(gone)[1])
+        runs = (
+            self.dimension("segments")
+            .groupBy("broker", "epoch")
+            .agg(
+                sf.min("started").alias("began"),
+                sf.max("ended").alias("ended"),
+                sf.min("first_seq").alias("first"),
+            )
+        )
+        was_there = (sf.col("began") < sf.lit(since)) | (sf.col("first") > 1)
+        touches = sf.col("ended") >= sf.lit(since)
+        return runs.filter(was_there & touches).select("broker").distinct()
+
     def dimension(self, name: str) -> DataFrame:
         """Return a table that belongs to no day."""
         return self.lake.table(self.spark, name)

@@ -142,6 +142,7 @@ def _collected(
             audit_totals,
             holes,
             day.going(),
+            day.earlier(),
             rehearsed,
         ),
         partial(_part, progress),

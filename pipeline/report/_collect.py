@@ -63,6 +63,7 @@ class Sources:
         audit_totals: `transforms.audit_totals`.
         holes: `transforms.log_holes` of the day.
         going: The brokers, as `broker`, whose runs go on after the day.
+        earlier: The brokers, as `broker`, whose runs were there before what the audit counts.
         rehearsed: What was rehearsed, in words.
     """
 
@@ -77,6 +78,7 @@ class Sources:
     audit_totals: Callable[[DataFrame], DataFrame]
     holes: DataFrame
     going: DataFrame
+    earlier: DataFrame
     rehearsed: str = ""
 
 
@@ -125,8 +127,8 @@ def collect_page(sources: Sources, part: Part = nullcontext) -> Page:
 
 def _audit(sources: Sources) -> Audit:
     totals = sources.audit_totals(sources.reports["audit"])
-    going = None if sources.closed else totals.select(sf.col("src").alias("broker"))
-    return collect_audit(totals, sources.holes, sources.going if going is None else going)
+    going = sources.going if sources.closed else totals.select(sf.col("src").alias("broker"))
+    return collect_audit(totals, sources.holes, going, sources.earlier)
 
 
 def _replay(sources: Sources) -> Replay:
@@ -285,7 +287,10 @@ def _line(dest: str, day: Any, rows: list[Any]) -> Line:
 
 
 def collect_audit(
-    totals: DataFrame, holes: DataFrame | None = None, going: DataFrame | None = None
+    totals: DataFrame,
+    holes: DataFrame | None = None,
+    going: DataFrame | None = None,
+    earlier: DataFrame | None = None,
 ) -> Audit:
     """Return the audit, those brokers and links first that are out of balance.
 
@@ -293,21 +298,19 @@ def collect_audit(
         totals: What `transforms.audit_totals` returns.
         holes: What `transforms.log_holes` returns.
         going: The brokers, as `broker`, whose runs go on: what is missing there may be in hand.
+        earlier: The brokers, as `broker`, whose runs were there before what is counted: what ended
+            twice there may have been in hand then.
     """
-    running = sf.lit(False)
-    if going is not None:
-        known = going.select("broker").distinct()
-        totals = totals.join(known, totals["src"] == known["broker"], "left")
-        running = sf.col("broker").isNotNull()
-    sums = totals.agg(
+    marked = _marked(_marked(totals, "going", going), "earlier", earlier)
+    sums = marked.agg(
         sf.count("*").alias("rows"),
         sf.sum("missing").alias("missing"),
         sf.sum("duplicated").alias("duplicated"),
-        sf.sum(sf.when(running, sf.col("missing")).otherwise(0)).alias("open"),
+        sf.sum(sf.when(sf.col("going"), sf.col("missing")).otherwise(0)).alias("open"),
+        sf.sum(sf.when(sf.col("earlier"), sf.col("duplicated")).otherwise(0)).alias("before"),
     ).collect()[0]
     wrong = sf.abs("missing") + sf.abs("duplicated")
-    worst = totals.withColumn("going", running).orderBy(sf.desc(wrong), "dst", "src")
-    rows = worst.limit(MAX_LOGS).collect()
+    rows = marked.orderBy(sf.desc(wrong), "dst", "src").limit(MAX_LOGS).collect()
     audit = Audit(
         tuple(
             AuditRow(
@@ -321,6 +324,7 @@ def collect_audit(
                 row.missing or 0,
                 row.duplicated or 0,
                 row.going,
+                row.earlier,
             )
             for row in rows
         ),
@@ -328,8 +332,17 @@ def collect_audit(
         sums.missing or 0,
         sums.duplicated or 0,
         sums.open or 0,
+        sums.before or 0,
     )
     return audit if holes is None else _with_holes(audit, holes)
+
+
+def _marked(totals: DataFrame, name: str, brokers: DataFrame | None) -> DataFrame:
+    """Say of each row whether its broker is one of these."""
+    if brokers is None:
+        return totals.withColumn(name, sf.lit(False))
+    known = brokers.select(sf.col("broker").alias("src")).distinct().withColumn(name, sf.lit(True))
+    return totals.join(known, "src", "left").withColumn(name, sf.coalesce(name, sf.lit(False)))
 
 
 def _with_holes(audit: Audit, holes: DataFrame) -> Audit:

@@ -17,6 +17,8 @@ class AuditRow:
         sent: What was read from requesters, or put on the link; `None` if that end keeps no log.
         received: What was handed on, or came over the link; `None` if that end keeps no log.
         going: Whether its run goes on, so that what is missing may be in hand.
+        earlier: Whether its run was there before what was counted, so that what ended twice may
+            have been in hand then.
     """
 
     src: str
@@ -29,6 +31,7 @@ class AuditRow:
     missing: int
     duplicated: int
     going: bool = False
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Audit:
         missing: What is unaccounted for, over all rows.
         duplicated: What ended more than once, over all rows.
         open: How much of `missing` is of runs that go on, so that it may be in hand.
+        before: How much of `duplicated` is of runs that were there before what was counted, so that
+            it may have been in hand then.
         holes: The logs that lack something, those that lack most first.
         more_holes: How many of them are not shown.
         absent: Numbers that are not in the lake, over all logs.
@@ -69,6 +74,7 @@ class Audit:
     missing: int
     duplicated: int
     open: int = 0
+    before: int = 0
     holes: tuple[Hole, ...] = ()
     more_holes: int = 0
     absent: int = 0

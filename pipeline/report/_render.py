@@ -99,9 +99,12 @@ def _verdict(audit: Audit | None) -> str:
         (audit.unrecorded, "not recorded"),
         (audit.absent, "missing from the lake"),
         (audit.missing - audit.open, "missing"),
-        (audit.duplicated, "counted twice"),
+        (audit.duplicated - audit.before, "counted twice"),
     )
-    in_hand = _said((audit.open, "in hand, or lost, at the end of what there is"))
+    in_hand = _said(
+        (audit.open, "in hand, or lost, at the end of what there is"),
+        (audit.before, "in hand before what was counted, or counted twice"),
+    )
     kind = "bad" if wrong else "note"
     return f'<span class="verdict {kind}">Audit: {" and ".join([*wrong, *in_hand])}</span>'
 

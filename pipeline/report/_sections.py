@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ._page import Page
-from ._page_audit import Audit, AuditRow
+from ._page_audit import Audit
 from ._page_requests import Burn, Demand, Latency, Matrix
 from ._page_routes import Anomalies, Churn, Replay, Shards
 from ._parts import more, none, note, plot, table, way
@@ -301,7 +301,9 @@ def _audit(audit: Audit) -> Section:
         "What was read must have ended: delivered, dropped with a reason, or without a route. For "
         "links both ends count. What is missing has not ended in what the lake has. Amber, it is "
         "of a broker that goes on: in hand, or lost, which cannot be told before that run has "
-        "ended. If a log lacks something, a balance says nothing."
+        "ended. What ended twice is amber of a broker that was there before what is counted "
+        "here begins: it may have had it in hand then. If a log lacks something, a balance says "
+        "nothing."
     )
     body += _holes(audit)
     if not audit.rows:
@@ -314,8 +316,8 @@ def _audit(audit: Audit) -> Section:
             amount(row.delivered),
             amount(row.dropped),
             amount(row.unroutable),
-            _missing(row),
-            _bad(amount(row.duplicated), row.duplicated != 0),
+            _may(amount(row.missing), row.missing != 0, in_hand=row.going),
+            _may(amount(row.duplicated), row.duplicated != 0, in_hand=row.earlier),
         )
         for row in audit.rows
     ]
@@ -327,10 +329,8 @@ def _audit(audit: Audit) -> Section:
     return Section("audit", title, body)
 
 
-def _missing(row: AuditRow) -> str:
-    if row.missing and row.going:
-        return f"<span class=isopen>{amount(row.missing)}</span>"
-    return _bad(amount(row.missing), row.missing != 0)
+def _may(text: str, bad: bool, *, in_hand: bool) -> str:
+    return f"<span class=isopen>{text}</span>" if bad and in_hand else _bad(text, bad)
 
 
 def _holes(audit: Audit) -> str:

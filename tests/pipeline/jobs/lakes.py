@@ -28,6 +28,7 @@ class MemoryLake:
         self.rows = dict(rows or {})
         self.written: dict[str, DataFrame] = {}
         self.formats: list[str] = []
+        self.dropped: list[date] = []
         self.path = Path("/nowhere")
 
     def table(
@@ -73,6 +74,9 @@ class MemoryLake:
 
     def batch(self) -> int:
         return 0
+
+    def dropped_days(self) -> list[date]:
+        return self.dropped
 
     def is_closed(self, day: date) -> bool:
         return day < DAY

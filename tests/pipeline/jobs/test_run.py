@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from onward.pipeline import REPORT_TABLES
 from onward.pipeline.report import Page, render
-from onward.protocol.eventlog import Outcome
+from onward.protocol.eventlog import Kind, Outcome
 from tests.pipeline.jobs.lakes import DAY, NOON, MemoryLake, busy_lake, flow
 
 if TYPE_CHECKING:
@@ -164,6 +164,41 @@ def test_what_has_not_ended_may_be_in_hand_while_the_log_goes_on(
     assert f'class="{told}"' in render(page)
     in_hand = "2 in hand, or lost, at the end of what there is" in render(page)
     assert in_hand == (told == "verdict note")
+
+
+def segment(first: int, started: datetime, ended: datetime) -> tuple[Any, ...]:
+    return ("eu", 1, first, 99, "00", "", 1, 1.0, started, ended, 0, 1, 0, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "days_before", "dropped", "was_there"),
+    [
+        # The run is longer than the audit looks back; its beginning is not in the lake; is gone.
+        (1, 8, None, True),
+        (7, 2, None, True),
+        (1, 4, 3, True),
+        # The audit has seen all of it.
+        (1, 4, None, False),
+        (1, 4, 5, False),
+    ],
+)
+def test_a_stream_that_was_open_before_the_audit_begins_is_not_counted_twice(
+    first: int, days_before: int, dropped: int | None, was_there: bool, spark: SparkSession
+) -> None:
+    began = NOON - timedelta(days=days_before)
+    lake = MemoryLake(
+        {
+            "flows": [flow(Outcome.DELIVER, 1, kind=Kind.STREAM)],
+            "segments": [segment(first, began, began), segment(50, NOON, NOON)],
+        }
+    )
+    if dropped is not None:
+        lake.dropped = [DAY - timedelta(days=dropped)]
+    page = audited(spark, lake)
+    assert page.audit is not None
+    assert (page.audit.duplicated, page.audit.before) == (1, int(was_there))
+    in_hand = "1 in hand before what was counted, or counted twice" in render(page)
+    assert in_hand == was_there
 
 
 def test_a_balance_over_a_hole_is_not_believed(spark: SparkSession) -> None:

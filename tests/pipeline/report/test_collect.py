@@ -77,3 +77,25 @@ def test_what_is_missing_is_known_by_whether_its_run_goes_on(spark: SparkSession
         ("eu-3", True),
     ]
     assert not any(row.going for row in collect_audit(totals).rows)
+
+
+@pytest.mark.spark
+def test_what_ended_twice_is_known_by_whether_its_run_was_there_before(
+    spark: SparkSession,
+) -> None:
+    totals = spark.createDataFrame(
+        [
+            ("eu-1", "", 10, 10, 12, 0, 0, 0, 2),
+            ("eu-1", "tcp 1>2", 10, 11, 0, 0, 0, 0, 1),
+            ("eu-2", "", 10, 10, 15, 0, 0, 0, 5),
+        ],
+        TOTALS,
+    )
+    earlier = spark.createDataFrame([("eu-1",), ("eu-1",), ("eu-3",)], "broker string")
+    audit = collect_audit(totals, earlier=earlier)
+    assert (audit.duplicated, audit.before, audit.open) == (8, 3, 0)
+    assert [(row.src, row.duplicated, row.earlier) for row in audit.rows] == [
+        ("eu-2", 5, False),
+        ("eu-1", 2, True),
+        ("eu-1", 1, True),
+    ]
