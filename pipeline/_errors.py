@@ -12,6 +12,7 @@ PipelineError
 │   ├── SegmentLate       a segment appeared behind what was read already
 │   └── DuplicateBroker   two logs under one name
 ├── TableUnreadable       a routing table cannot be read where it is needed
+├── RouteUnreadable       a line or a row is no route
 ├── BadMethod             a method of choosing that nobody knows
 ├── SinkError             rows were not taken: see `onward.pipeline.sink`
 └── LakeError             the lake, or what belongs to it, is not what it should be
@@ -56,6 +57,7 @@ __all__ = [
     "NotALake",
     "OtherQuery",
     "PipelineError",
+    "RouteUnreadable",
     "SegmentDamaged",
     "SegmentGap",
     "SegmentGone",
@@ -63,6 +65,10 @@ __all__ = [
     "TableUnreadable",
     "known_error",
 ]
+
+
+_SHOWN: Final = 100
+"""Characters of a line that an error shows."""
 
 
 class PipelineError(Exception):
@@ -84,6 +90,17 @@ class TableUnreadable(PipelineError):
             f"{path}: {reason}. A table is a snapshot or lines of JSON, as `onward routes --save` "
             "writes them. Drivers and executors of Spark must both see it: put it on a disk they "
             "share, or send it along (spark-submit --files) and name it without a folder"
+        )
+
+
+class RouteUnreadable(PipelineError):
+    """A line or a row is no route."""
+
+    def __init__(self, path: str, line: int | None, text: str, reason: str) -> None:
+        where = path if line is None else f"{path}, line {line}"
+        super().__init__(
+            f"{where}: {reason}, in {text[:_SHOWN]!r}. Mend it or leave it out (a line with # "
+            "at its beginning is), and build again"
         )
 
 

@@ -65,7 +65,8 @@ def run_index(
 
     Raises:
         ValueError: A column is missing.
-        SnapshotError: A route is none, or is there twice.
+        RouteUnreadable: (In Spark's job.) A route is none.
+        SnapshotError: One is there twice.
     """
     if str(routes).endswith(_LINES):
         prepared = routes_of_lines(spark, routes)
@@ -74,7 +75,7 @@ def run_index(
         missing = [name for name in _NEEDED if name not in rows.columns]
         if missing:
             raise ValueError(f"{routes} has no column {', '.join(missing)}")
-        prepared = prepare(rows)
+        prepared = prepare(rows, routes)
     with in_utc(spark):
         return _built(prepared, out, progress)
 

@@ -12,12 +12,15 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window, functions as sf
 
+from ...protocol import AddressError
 from ...protocol.broker import (
     NO_BROKER,
+    SnapshotError,
     SnapshotRoute,
     encode_route,
     format_key,
@@ -27,6 +30,7 @@ from ...protocol.broker import (
     parse_route,
     written_tags,
 )
+from .._errors import RouteUnreadable
 from ..replay import open_table
 
 __all__ = [
@@ -80,26 +84,29 @@ Batch = Any
 """A `pyarrow.RecordBatch`, which has no annotations."""
 
 
-def prepare(rows: DataFrame) -> DataFrame:
+def prepare(rows: DataFrame, path: str | Path | None = None) -> DataFrame:
     """Return routes in the form `PREPARED`.
 
     Args:
         rows: The columns of `ROUTE_ROWS`.
+        path: Where they are from, to be named where one is no route.
 
     Raises:
-        SnapshotError: (In Spark's job.) A row is no route; the reason says why.
+        RouteUnreadable: (In Spark's job.) A row is no route; the text says which, and why.
     """
-    return rows.mapInArrow(partial(_mapped, _of_rows), PREPARED)
+    read = partial(_of_rows, "the routes" if path is None else str(path))
+    return rows.mapInArrow(partial(_mapped, read), PREPARED)
 
 
 def routes_of_lines(spark: SparkSession, path: str | Path) -> DataFrame:
     """Return the routes of files with lines of JSON, in the form `PREPARED`.
 
     Raises:
-        SnapshotError: (In Spark's job.) A line is no route; the reason says why.
+        RouteUnreadable: (In Spark's job.) A line is no route; the text says which, and why.
     """
     # Without empty lines and remarks, as `parse_routes` reads them.
-    lines = spark.read.text(str(path)).where(sf.col("value").rlike(r"^\s*[^\s#]"))
+    read = spark.read.text(str(path)).select("value", "_metadata.file_path")
+    lines = read.where(sf.col("value").rlike(r"^\s*[^\s#]"))
     return lines.mapInArrow(partial(_mapped, _of_lines), PREPARED)
 
 
@@ -215,8 +222,24 @@ def _shown(route: SnapshotRoute) -> str:
 
 
 def _of_lines(batch: Batch) -> Iterator[SnapshotRoute]:
-    for line in batch.column("value").to_pylist():
-        yield parse_route(line)
+    for at, line in enumerate(batch.column("value").to_pylist()):
+        try:
+            route = parse_route(line)
+        except SnapshotError as error:
+            file = batch.column("file_path")[at].as_py()
+            path = unquote(urlsplit(file).path) if file.startswith("file:") else file
+            raise RouteUnreadable(path, _number_of(path, line), line, error.reason) from None
+        yield route
+
+
+def _number_of(path: str, line: str) -> int | None:
+    """Return which line of a file it is, which Spark does not tell; `None` if nobody knows."""
+    try:
+        with Path(path).open("rb") as file:
+            numbered = enumerate(file, 1)
+            return next((n for n, each in numbered if each.rstrip(b"\r\n") == line.encode()), None)
+    except OSError:
+        return None
 
 
 def _of_snapshot(path: str, batch: Batch) -> Iterator[SnapshotRoute]:
@@ -225,18 +248,29 @@ def _of_snapshot(path: str, batch: Batch) -> Iterator[SnapshotRoute]:
         yield snapshot.route(number)
 
 
-def _of_rows(batch: Batch) -> Iterator[SnapshotRoute]:
+def _of_rows(path: str, batch: Batch) -> Iterator[SnapshotRoute]:
     for row in batch.to_pylist():
-        broker = row.get("broker")
-        weight = row.get("weight")
-        yield SnapshotRoute(
-            parse_id(row["route"]),
-            row["service"] or "",
-            tuple((parse_key(key), value) for key, value in _pairs(row.get("tags"))),
-            NO_BROKER if broker is None else parse_id(broker),
-            row.get("timestamp") or 0,
-            1.0 if weight is None else weight,
-        ).settled()
+        which = f"the row of route {row['route']}"
+        try:
+            route = _of_row(row)
+        except AddressError as error:
+            raise RouteUnreadable(path, None, which, f"{error.text!r}: {error.reason}") from None
+        except SnapshotError as error:
+            raise RouteUnreadable(path, None, which, error.reason) from None
+        yield route
+
+
+def _of_row(row: Mapping[str, Any]) -> SnapshotRoute:
+    broker = row.get("broker")
+    weight = row.get("weight")
+    return SnapshotRoute(
+        parse_id(row["route"] or ""),
+        row["service"] or "",
+        tuple((parse_key(key), value) for key, value in _pairs(row.get("tags"))),
+        NO_BROKER if broker is None else parse_id(broker),
+        row.get("timestamp") or 0,
+        1.0 if weight is None else weight,
+    ).settled()
 
 
 def _pairs(tags: Any) -> Iterator[tuple[str, str | None]]:

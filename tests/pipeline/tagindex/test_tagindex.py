@@ -15,12 +15,13 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 
-from onward.pipeline import LAKE_TABLES, REPORT_TABLES
+from onward.pipeline import LAKE_TABLES, REPORT_TABLES, RouteUnreadable, known_error
 from onward.pipeline.tagindex import (
     MANIFEST,
     ROUTE_ROWS,
     SNAPSHOT,
     _build,
+    _routes,
     _write,
     build,
     number_routes,
@@ -153,6 +154,48 @@ def test_routes_of_files_are_the_same(spark: SparkSession, tmp_path: Path) -> No
     assert first.read_bytes() == written(rows)
     write_snapshot_from(routes_of_snapshot(spark, first, 20), tmp_path / "b")
     assert (tmp_path / "b" / SNAPSHOT).read_bytes() == written(rows)
+
+
+def test_a_line_that_is_no_route_is_named_by_file_and_number(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    good = format_route(routes(1)[0])
+    folder = tmp_path / "some tables.jsonl"
+    folder.mkdir()
+    (folder / "a b.jsonl").write_text(f"# by hand\n\n{good}\n")
+    bad = '{"route": "x", "service": "s"}'
+    (folder / "c%d.jsonl").write_text(f"# by hand\r\n\r\n{bad}\r\n")
+    with pytest.raises(Exception, match="RouteUnreadable") as raised:
+        write_snapshot_from(routes_of_lines(spark, folder), tmp_path / "out")
+    assert str(known_error(raised.value)) == (
+        f"{folder}/c%d.jsonl, line 3: 'x': not a UUID, in {bad!r}. Mend it or leave it out (a line "
+        "with # at its beginning is), and build again"
+    )
+
+
+def test_a_line_of_a_file_that_cannot_be_opened_here_has_no_number() -> None:
+    lines, files = pa.array(["[]"]), pa.array(["s3a://bucket/routes.jsonl"])
+    batch = pa.record_batch([lines, files], ["value", "file_path"])
+    with pytest.raises(RouteUnreadable, match=r"^s3a://bucket/routes.jsonl: a route is an object,"):
+        list(_routes._of_lines(batch))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"route": "x"}, "'x': not a UUID, in 'the row of route x'"),
+        ({"route": None}, "'': not a UUID, in 'the row of route None'"),
+        ({"service": ""}, "in 'the row of route 00000000-"),
+        ({"service": None}, "in 'the row of route 00000000-"),
+    ],
+)
+def test_a_row_that_is_no_route_is_named(row: dict[str, str | None], said: str) -> None:
+    right = {"route": format_id(bytes(16)), "service": "s", "tags": None}
+    batch = pa.RecordBatch.from_pylist([right, right | row])
+    with pytest.raises(RouteUnreadable) as raised:
+        list(_routes._of_rows("routes.parquet", batch))
+    assert str(raised.value).startswith("routes.parquet: ")
+    assert said in str(raised.value)
 
 
 def test_a_row_may_leave_out_what_it_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
