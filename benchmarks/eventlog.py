@@ -193,7 +193,9 @@ async def decision(recorder: Recorder, count: int) -> float:
 def recorded(count: int) -> dict[str, float]:
     """Record so many of each on a real disk; return nanoseconds for each."""
     with tempfile.TemporaryDirectory() as folder:
-        options = LogOptions(Path(folder), "bench", max_pending=1 << 30)
+        options = LogOptions(
+            Path(folder), "bench", max_pending=1 << 30, max_foreign_per_second=1 << 30
+        )
         writer = LogWriter(options)
         epoch = writer.open()
         recorder = Recorder(writer, options, "bench", log_id=writer.log_id, epoch=epoch)

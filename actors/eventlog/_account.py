@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..broker._exchange import Exchange
     from ..broker._route import BrokerRoute
+    from ._flows import Cell
 
 __all__ = ["Account"]
 
 
 class Account(ABC):
-    """What one request is counted on."""
+    """What one request is counted on.
 
-    __slots__ = ()
+    Attributes:
+        done: Cells for requests that a connection took and delivered, by its route. One that has
+            counted in this window may be counted on; for all else there is `end`.
+    """
+
+    __slots__ = ("done",)
+
+    done: Mapping[BrokerRoute | None, Cell]
 
     @abstractmethod
     def forward(self, exchange: Exchange) -> None:

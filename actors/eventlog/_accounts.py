@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..broker._exchange import Exchange
     from ..broker._route import BrokerRoute
     from ..broker._selector import Ask
+    from ._flows import Cell
     from ._tally import Tally
 
 __all__ = ["Sampled", "Unread"]
@@ -22,6 +23,9 @@ __all__ = ["Sampled", "Unread"]
 _FORWARD: Final = int(Outcome.FORWARD)
 _DELIVER: Final = int(Outcome.DELIVER)
 _CANCELED: Final = int(Outcome.CANCELED)
+
+
+_NONE: Final[dict[BrokerRoute | None, Cell]] = {}
 
 
 class Unread(Account):
@@ -33,6 +37,7 @@ class Unread(Account):
     __slots__ = ("_tally",)
 
     def __init__(self, tally: Tally) -> None:
+        self.done = _NONE
         self._tally: Final = tally
 
     def forward(self, exchange: Exchange) -> None:
@@ -60,6 +65,7 @@ class Sampled(Account):
     __slots__ = ("_flags", "_hash", "_size", "_tally", "_trace")
 
     def __init__(self, tally: Tally, ask: Ask, exchange: Exchange, trace: int, flags: int) -> None:
+        self.done = _NONE
         self._tally: Final = tally
         self._size: Final = min(exchange.size, MAX_FIELD)
         self._trace: Final = trace

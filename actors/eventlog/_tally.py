@@ -80,6 +80,7 @@ class Tally(Account):
         self.bytes = 0
         # What a connection took and delivered: handed over, and ended so.
         self._done: dict[BrokerRoute | None, Cell] = {}
+        self.done = self._done
         self.legs: dict[BrokerRoute | None, _Leg] = {}
 
     def cell(self, outcome: int, route: BrokerRoute | None) -> Cell:
@@ -134,18 +135,12 @@ class Tally(Account):
                 self.hand(route, exchange.size)
             self.finish(route, outcome, exchange.size)
             return
-        try:
-            cell = self._done[route]
-        except KeyError:
+        cell = self._done.get(route)
+        if cell is None:
             if len(self._done) > len(self.legs):
                 self._done.clear()
             cell = self._done[route] = self.leg(route).done
-        # As `Cell.add` does: most requests end here.
-        if cell.frames:
-            cell.frames += 1
-            cell.bytes += exchange.size
-        else:
-            cell.add(exchange.size)
+        cell.add(exchange.size)
 
     def finish(self, route: BrokerRoute | None, outcome: int, size: int) -> None:
         """Count an end."""
