@@ -39,6 +39,12 @@ class StoppedAtOnce(Ear):
         self.stop()
 
 
+class Gone(Ear):
+    async def listen(self) -> None:
+        await self.node.stop_worker(self.address)
+        await super().listen()
+
+
 async def test_a_worker_that_listens_is_held_until_it_is_closed() -> None:
     async with Node() as node:
         listeners = Listeners[Ear, WorkerListener[Ear]](node, WorkerListener)
@@ -61,10 +67,11 @@ async def test_all_of_a_transports_listeners_are_closed_together() -> None:
         assert list(listeners) == []
 
 
-async def test_a_worker_that_cannot_listen_is_stopped() -> None:
+@pytest.mark.parametrize("kind", [Ear, Gone])
+async def test_a_worker_that_cannot_listen_is_stopped(kind: type[Ear]) -> None:
     async with Node() as node:
         listeners = Listeners[Ear, WorkerListener[Ear]](node, WorkerListener)
-        worker = Ear(listeners.forget, OSError("the place is taken"))
+        worker = kind(listeners.forget, OSError("the place is taken"))
         with pytest.raises(OSError, match="the place is taken"):
             await listeners.start(worker)
         assert not node.has(worker.address)
