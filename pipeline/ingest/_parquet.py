@@ -8,8 +8,8 @@ is done (see `name_files`): a task that was given up on, and works on, leaves no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -20,6 +20,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .._errors import LakeError
 from ._files import sync
 from ._parts import folder_of
 
@@ -113,24 +114,48 @@ class PartFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if kind is None:
-            for place in list(self._open):
-                self._end(place)
+        if kind is not None:
+            self._abandon()
             return
+        try:
+            with self._refusals():
+                for place in list(self._open):
+                    self._end(place)
+        except LakeError:
+            self._abandon()
+            raise
+
+    def add(self, place: Place, rows: Any) -> None:
+        """Take a `pyarrow.RecordBatch`; it is held until a row group is full.
+
+        Raises:
+            LakeError: The lake cannot be written.
+        """
+        with self._refusals():
+            file = self._open.pop(place, None) or self._begin(place, rows.schema)
+            self._open[place] = file
+            self._held += file.add(rows)
+            if file.held_rows >= GROUP_ROWS:
+                self._held -= file.flush()
+            while self._held > HELD_BYTES:
+                self._held -= max(self._open.values(), key=lambda each: each.held_bytes).flush()
+
+    @contextmanager
+    def _refusals(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LakeError(
+                f"{self._lake} cannot be written: {error.strerror or error}. Make room, or allow "
+                "Spark's executors to write there, and run ingest again: nothing of the batch is "
+                "in the lake"
+            ) from None
+
+    def _abandon(self) -> None:
         for file in self._open.values():
             file.abandon()
         for each in self.written:
             (self._lake / each.path).unlink(missing_ok=True)
-
-    def add(self, place: Place, rows: Any) -> None:
-        """Take a `pyarrow.RecordBatch`; it is held until a row group is full."""
-        file = self._open.pop(place, None) or self._begin(place, rows.schema)
-        self._open[place] = file
-        self._held += file.add(rows)
-        if file.held_rows >= GROUP_ROWS:
-            self._held -= file.flush()
-        while self._held > HELD_BYTES:
-            self._held -= max(self._open.values(), key=lambda each: each.held_bytes).flush()
 
     def _begin(self, place: Place, schema: Any) -> _File:
         if len(self._open) >= OPEN_FILES:
@@ -141,9 +166,10 @@ class PartFiles:
         return _File(self._lake, f"{folder}/{name}", schema)
 
     def _end(self, place: Place) -> None:
-        file = self._open.pop(place)
+        file = self._open[place]
         self._held -= file.flush()
         file.close()
+        del self._open[place]
         self.written.append(Written(place, file.path, file.rows))
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onward.pipeline import LAKE_TABLES
+from onward.pipeline._errors import LakeError
 from onward.pipeline.ingest import _parquet
 from onward.pipeline.ingest._parquet import (
     PartFiles,
@@ -82,6 +83,30 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ZeroDivisionError):
         fail()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_lake_that_cannot_be_written_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hops").write_bytes(b"")
+
+    def write(place: Place) -> None:
+        with PartFiles(tmp_path, 0, 0) as files:
+            files.add(at(8), rows(1))
+            files.add(place, rows(1))
+
+    with pytest.raises(LakeError, match=r"cannot be written: .*irectory.*run ingest again"):
+        write(Place("hops", DAY, 8))
+    assert list(tmp_path.rglob(".part*")) == []
+
+    def full(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    # Found out when the file is ended.
+    monkeypatch.setattr(_parquet, "sync", full)
+    with pytest.raises(LakeError, match="No space left on device"):
+        write(at(9))
+    assert list(tmp_path.rglob(".part*")) == []
 
 
 def test_of_too_many_files_the_one_least_recently_written_to_is_closed(
