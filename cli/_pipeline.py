@@ -253,7 +253,7 @@ def _add_replay(jobs: Commands) -> None:
         metavar="PART",
         type=ratio,
         default=0.0,
-        help="exit status 2 if the lake does not know the tags of more (default %(default)g)",
+        help="exit status 2 if lake or log do not know the tags of more (default %(default)g)",
     )
     parser.add_argument(
         "--max-stale",

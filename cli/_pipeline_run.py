@@ -213,12 +213,17 @@ def replay(arguments: argparse.Namespace) -> None:
     )
     for count, what in (
         (totals.stale, "were delivered, and have no route in --table"),
-        (totals.unknown, "could not be resolved: the lake does not know their tags"),
+        (
+            totals.unknown,
+            "could not be resolved: lake or log do not know their tags",
+        ),
         (totals.failed, "went to any candidate: a plug-in failed"),
         (totals.own, "were for the broker's own services, and are left out"),
     ):
         if count:
             print(f"{count:,} frames {what}")
+    if arguments.max_skew is not None and not totals.judged:
+        print("the skew says nothing: no tag set has 100 sampled frames for each route")
     if done.failed:
         raise _gate_failed(*map(str, done.failed))
 

@@ -11,7 +11,7 @@ with replay(spark, hops, tagsets, "now.onwx", "then.onwx", shard_new="jump") as 
 ```
 """
 
-from ._gates import MIN_FRAMES_EACH, GateFailed, ReplayTotals, check_gates
+from ._gates import MIN_SAMPLES_EACH, GateFailed, ReplayTotals, check_gates
 from ._memo import MAX_PART_BYTES, MAX_REMEMBERED_BYTES, MAX_REMEMBERED_SETS
 from ._questions import MethodSet, Question, read_question
 from ._rehearsal import Plan, Rehearsal
@@ -27,7 +27,7 @@ __all__ = [
     "MAX_SENT_BYTES",
     "MAX_SENT_SETS",
     "MAX_TABLES",
-    "MIN_FRAMES_EACH",
+    "MIN_SAMPLES_EACH",
     "GateFailed",
     "MethodSet",
     "Plan",

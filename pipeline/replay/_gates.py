@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MIN_FRAMES_EACH", "GateFailed", "ReplayTotals", "check_gates"]
+__all__ = ["MIN_SAMPLES_EACH", "GateFailed", "ReplayTotals", "check_gates"]
 
-MIN_FRAMES_EACH: Final = 100
-"""Frames for each route that a tag set must have for its skew to count: of few it says nothing."""
+MIN_SAMPLES_EACH: Final = 100
+"""Sampled frames for each route that a tag set must have for its skew to count: of few it says
+nothing, however many each stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +22,16 @@ class ReplayTotals:
         lost: How many have a route and would have none.
         gained: How many have none and would have one.
         unknown: How many could not be resolved, and are not among `frames`: their tag set is not
-            in the lake, or is none.
+            in the lake, or the log has none, as it was too long or one too many.
         tagsets: Different tag sets.
         skew_old: The greatest skew of a tag set as it is: the most that one route gets, divided by
-            what each would get if all got as much; 0 if none has `MIN_FRAMES_EACH` for each.
+            what each would get if all got as much; 0 if none has `MIN_SAMPLES_EACH` for each.
         skew_new: The same as it would be.
         nowhere: How many have no route on either side.
         own: How many ask for the broker's own services, which no table has; not among `frames`.
         stale: How many were delivered on that day, and have no route in the table as it is.
         failed: On how many a plug-in failed: they went to any candidate, as at the broker.
+        judged: Of how many tag sets the skew counts.
     """
 
     frames: int
@@ -44,6 +46,7 @@ class ReplayTotals:
     own: int = 0
     stale: int = 0
     failed: int = 0
+    judged: int = 0
 
     @property
     def moved_ratio(self) -> float:
@@ -97,7 +100,8 @@ def check_gates(
         max_moved: Which part of all frames may move, as in 0.1.
         fail_if_lost: Whether no frame may lose its route.
         max_skew: How great the skew of a tag set may become.
-        max_unknown: Which part of the frames may have a tag set that the lake does not know.
+        max_unknown: Which part of the frames may have a tag set that the lake does not know, or
+            that the log does not have.
         max_stale: Which part may have been delivered and have no route in the table as it is.
 
     Raises:
@@ -141,9 +145,9 @@ def _says_nothing(totals: ReplayTotals, max_unknown: float, max_stale: float) ->
         failed.append(GateFailed("frames", text))
     if totals.unknown_ratio > max_unknown:
         text = (
-            f"{totals.unknown:,} frames ({totals.unknown_ratio:.2%}) could not be resolved, as the"
-            f" lake does not know their tags, more than {max_unknown:.2%}; ingest what is missing,"
-            " or allow for more by max_unknown"
+            f"{totals.unknown:,} frames ({totals.unknown_ratio:.2%}) could not be resolved, more"
+            f" than {max_unknown:.2%}: their tags are not in the lake, or were too long or too many"
+            " for the log; ingest what is missing, or allow for more by max_unknown"
         )
         failed.append(GateFailed("max_unknown", text))
     if totals.stale_ratio > max_stale:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
 from .._schema import REPORT_TABLES
-from ._gates import MIN_FRAMES_EACH, ReplayTotals
+from ._gates import MIN_SAMPLES_EACH, ReplayTotals
 from ._memo import Said
 from ._questions import ASKED, MethodSet
 from ._rehearsal import Plan, Rehearsal
@@ -46,7 +46,7 @@ _COUNTED: Final = (
     "stale",
     "failed",
 )
-_SUMMED: Final = (*_COUNTED, "frames_old", "frames_new")
+_SUMMED: Final = (*_COUNTED, "samples", "frames_old", "frames_new")
 
 
 class ReplayResult:
@@ -193,7 +193,7 @@ def frames_of(hops: DataFrame, tagsets: DataFrame | None = None) -> DataFrame:
     """Return the requests among hops: the columns `FRAMES`.
 
     Copies of a multicast are left out: the request as a whole is there as well. So are requests
-    that nobody could read.
+    that nobody could read. Those whose tags the log does not have are there, with tag set 0.
 
     Args:
         hops: The table `hops`.
@@ -202,9 +202,9 @@ def frames_of(hops: DataFrame, tagsets: DataFrame | None = None) -> DataFrame:
     frames = (
         hops.where(sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH)))
         .where(~sf.col("outcome").isin(int(Outcome.FORWARD), int(Outcome.INVALID)))
-        .where(sf.coalesce(sf.col("tagset_id"), sf.lit(0)) != 0)
         .select(
-            sf.col("tagset_id"),
+            # 0 is what was asked for by tags that the log had no room for.
+            sf.coalesce(sf.col("tagset_id"), sf.lit(0)).alias("tagset_id"),
             sf.col("epoch").cast("bigint"),
             sf.col("seq"),
             sf.coalesce(sf.col("shard_hash"), sf.lit(0)).cast("bigint").alias("shard_hash"),
@@ -251,7 +251,7 @@ def _by_tagset(sums: DataFrame) -> DataFrame:
     return (
         sums.groupBy("tagset_id")
         .agg(
-            *(sf.sum(name).alias(name) for name in _COUNTED),
+            *(sf.sum(name).alias(name) for name in (*_COUNTED, "samples")),
             skew("old").alias("skew_old"),
             skew("new").alias("skew_new"),
             sf.max("routes_old").alias("routes_old"),
@@ -265,19 +265,24 @@ def _by_tagset(sums: DataFrame) -> DataFrame:
 
 
 def _totals(by_tagset: DataFrame) -> ReplayTotals:
+    def enough(side: str) -> Column:
+        routes = sf.col(f"routes_{side}")
+        return (routes > 0) & (sf.col("samples") >= routes * MIN_SAMPLES_EACH)
+
     def greatest(side: str) -> Column:
-        enough = sf.col("frames") >= sf.col(f"routes_{side}") * MIN_FRAMES_EACH
-        return sf.max(sf.when(enough, sf.col(f"skew_{side}")).otherwise(0.0)).alias(f"skew_{side}")
+        skew = sf.col(f"skew_{side}")
+        return sf.max(sf.when(enough(side), skew).otherwise(0.0)).alias(f"skew_{side}")
 
     row = by_tagset.agg(
         *(sf.sum(name).alias(name) for name in _COUNTED),
-        sf.count("*").alias("tagsets"),
+        sf.count_if(sf.col("tagset_id") != 0).alias("tagsets"),
+        sf.count_if(enough("new")).alias("judged"),
         greatest("old"),
         greatest("new"),
     ).first()
     # Of no frames the sums are null.
     said = {} if row is None else row.asDict()
-    counts = {name: int(said.get(name) or 0) for name in (*_COUNTED, "tagsets")}
+    counts = {name: int(said.get(name) or 0) for name in (*_COUNTED, "tagsets", "judged")}
     return ReplayTotals(
         **counts,
         skew_old=float(said.get("skew_old") or 0.0),

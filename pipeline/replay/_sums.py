@@ -15,7 +15,7 @@ __all__ = ["SUMS", "Batch", "Ints", "Routed", "Sums"]
 
 SUMS: Final = (
     "tagset_id bigint, route_id bigint, frames bigint, moved bigint, lost bigint, gained bigint,"
-    " nowhere bigint, unknown bigint, own bigint, stale bigint, failed bigint,"
+    " nowhere bigint, unknown bigint, own bigint, stale bigint, failed bigint, samples bigint,"
     " frames_old bigint, frames_new bigint, routes_old bigint, routes_new bigint"
 )
 """What a batch comes to: rows of a tag set as a whole (`route_id` null), and of its routes."""
@@ -91,6 +91,8 @@ class Sums:
             own: Whether it is a broker's own services that it asks for.
         """
         self._whole["frames"] = np.where(known & ~own, self._frames, 0)
+        samples = np.bincount(self.group, minlength=len(self._ids))
+        self._whole["samples"] = np.where(known & ~own, samples, 0)
         self._whole["unknown"] = np.where(known, 0, self._frames)
         self._whole["own"] = np.where(own, self._frames, 0)
 

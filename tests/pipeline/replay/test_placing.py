@@ -406,6 +406,7 @@ def in_a_loop(plan: Plan, batch: Any) -> Sums:
         key = row["shard_hash"] & MASK if by_key else turn_of(row["epoch"], row["seq"])
         was, would = old.route(asked, key), new.route(asked, key)
         add(tagset, None, "frames", weight)
+        add(tagset, None, "samples", 1)
         if was and would and set(was) != set(would):
             add(tagset, None, "moved", weight)
         if was and not would:

@@ -86,13 +86,14 @@ def hops() -> list[tuple[Any, ...]]:
         )
         for seq in range(1, 400)
     ]
-    # None of these is a request that was asked: a worker's message, a copy, what nobody could read.
+    # None of these is a request that was read: a worker's message, a copy, what nobody could read.
     made.append(hop(500, ASKED[0], kind=int(Kind.MESSAGE)))
     made.append(hop(501, ASKED[0], outcome=int(Outcome.FORWARD), flags=int(Flag.MULTICAST)))
-    made.append(hop(502, None))
+    made.append(hop(502, None, outcome=int(Outcome.INVALID)))
     made.append(hop(503, ASKED[0], outcome=int(Outcome.INVALID)))
-    # And this one's tag set is not in the lake.
+    # And these two's tag sets are not in the lake, and not in the log.
     made.append(hop(504, Asked((("lost", "set"),))))
+    made.append(hop(505, None))
     return made
 
 
@@ -158,7 +159,7 @@ def test_it_is_what_the_resolver_says(
     assert {key: row["frames_new"] for key, row in routed.items() if row["frames_new"]} == (
         would_be_at
     )
-    assert (result.totals.frames, result.totals.unknown) == (3990, 10)
+    assert (result.totals.frames, result.totals.unknown) == (3990, 20)
     assert result.totals.lost == summary[tagset_id(ASKED[4]), "lost"] > 0
     failed = check_gates(result.totals, max_moved=0.01, fail_if_lost=True, max_skew=0.0)
     gates = [each.gate for each in failed]
@@ -179,6 +180,24 @@ def test_of_the_same_nothing_moves(
     assert (totals.moved, totals.lost, totals.gained) == (0, 0, 0)
     assert totals.frames > 0
     assert totals.skew_old == totals.skew_new
+
+
+def test_the_skew_of_a_few_samples_says_nothing_whatever_they_weigh(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = written(tmp_path / "old", [*routes(4, gone=False), SnapshotRoute(b"\xfe" * 16, "one")])
+    few = [hop(seq, ASKED[0], weight=1_000) for seq in range(3)]
+    many = [hop(seq, Asked(((1, "one"),)), weight=1) for seq in range(100)]
+    asked = [
+        (tagset_id(a), {}, asked_text(a), a.routing.name.lower(), a.method, NOW)
+        for a in (ASKED[0], Asked(((1, "one"),)))
+    ]
+    said = spark.createDataFrame(asked, LAKE_TABLES["dim_tagset"])
+    for rows, skew, judged in ((few, 0.0, 0), (many, 1.0, 1), ([*few, *many], 1.0, 1)):
+        with replay(spark, frame(spark, rows), said, table, table) as result:
+            totals = result.totals
+        assert (totals.skew_old, totals.skew_new, totals.judged) == (skew, skew, judged)
+        assert check_gates(totals, max_skew=1.0) == []
 
 
 def test_of_no_hops_there_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
