@@ -105,8 +105,9 @@ def _verdict(audit: Audit | None) -> str:
         (audit.open, "in hand, or lost, at the end of what there is"),
         (audit.before, "in hand before what was counted, or counted twice"),
     )
-    kind = "bad" if wrong else "note"
-    return f'<span class="verdict {kind}">Audit: {" and ".join([*wrong, *in_hand])}</span>'
+    kind, said = "bad" if wrong else "note", [*wrong, *in_hand]
+    text = (" and " if len(said) == 2 else "; ").join(said)
+    return f'<span class="verdict {kind}">Audit: {text}</span>'
 
 
 def _said(*figures: tuple[int, str]) -> list[str]:

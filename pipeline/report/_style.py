@@ -9,7 +9,7 @@ __all__ = ["STYLE"]
 _LIGHT: Final = """
   color-scheme: light;
   --ink: #18242a; --muted: #5b6b73; --grid: #e2e8ea; --ground: #f4f7f7; --card: #ffffff;
-  --accent: #0f766e; --soft: #9db9b6; --bad: #c2410c; --warm: #a16207; --faint: #e7f2f0;
+  --accent: #0f766e; --soft: #9db9b6; --bad: #c2410c; --warm: #866800; --faint: #e7f2f0;
   --badfaint: #fdefe6; --warmfaint: #fbf3dc; --edge: rgb(20 40 45 / 18%);
   --shadow: 0 1px 2px rgb(20 40 45 / 6%), 0 6px 20px rgb(20 40 45 / 5%);
 """
@@ -36,7 +36,10 @@ body {
   font-variant-numeric: tabular-nums; -webkit-text-size-adjust: 100%;
 }
 .wrap { max-width: 1180px; margin: 0 auto; padding: 0 24px; }
-header { padding: 44px 0 20px; } header p { margin-bottom: 16px; }
+header { padding: 44px 0 20px; }
+header p {
+  display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin-bottom: 16px;
+}
 .kind { color: var(--muted); letter-spacing: .08em; text-transform: uppercase; font-size: 12px; }
 h1 { font-size: 34px; line-height: 1.15; margin: 4px 0 10px; font-weight: 650; }
 h2 { font-size: 19px; margin: 0 0 2px; font-weight: 650; }
@@ -45,14 +48,14 @@ p { margin: 0 0 10px; }
 .see { color: var(--muted); max-width: 76ch; }
 .top { display: flex; gap: 16px; align-items: flex-start; justify-content: space-between; }
 .verdict {
-  display: inline-flex; gap: 8px; align-items: center; padding: 5px 13px; border-radius: 999px;
+  display: inline-flex; gap: 8px; align-items: center; padding: 5px 13px; border-radius: 18px;
   background: var(--faint); color: var(--accent); font-weight: 600; font-size: 14px;
 }
 .verdict.bad { background: var(--badfaint); color: var(--bad); }
 .verdict::before { content: "✓"; } .verdict.bad::before { content: "▲"; }
 .verdict.note { background: var(--warmfaint); color: var(--warm); }
 .verdict.note::before { content: "●"; }
-.logs { color: var(--muted); margin-left: 10px; font-size: 14px; }
+.logs { color: var(--muted); font-size: 14px; }
 button, select {
   font: inherit; font-size: 13px; color: var(--ink); background: var(--card);
   border: 1px solid var(--grid); border-radius: 8px; padding: 6px 11px; cursor: pointer;
@@ -81,6 +84,7 @@ nav a:hover { color: var(--accent); }
 .pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 20px 36px; }
 .pair h3 { display: flex; flex-wrap: wrap; gap: 4px 8px; align-items: center; min-height: 34px; }
 .plot { width: 100%; min-width: 0; }
+.scroll + .scroll { margin-top: 14px; }
 /* What can be scrolled has a shadow at the edge where there is more. */
 .scroll {
   overflow-x: auto; background:
@@ -121,7 +125,6 @@ footer { color: var(--muted); font-size: 13px; padding: 12px 0 60px; }
   .card { padding: 18px 16px; border-radius: 12px; } .tiles { gap: 10px; }
   .tiles { grid-template-columns: 1fr 1fr; } .tile { padding: 12px 14px; }
   .tile b { font-size: 21px; }
-  .logs { display: block; margin: 8px 0 0; }
 }
 @media print { nav, button { display: none; } .card { break-inside: avoid; box-shadow: none; } }
 """

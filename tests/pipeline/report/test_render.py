@@ -187,3 +187,12 @@ def test_one_more_is_not_told_as_many() -> None:
     text = "".join(read(replace(page, churn=replace(page.churn, more=1))).text)
     assert "and 1 more destination" in text
     assert "and 1 more destinations" not in text
+
+
+def test_all_that_is_wrong_is_said_one_after_the_other() -> None:
+    page = busy_day()
+    assert page.audit is not None
+    audit = replace(page.audit, missing=5, open=3, duplicated=1, absent=2)
+    text = "".join(read(replace(page, audit=audit)).text)
+    said = "2 missing from the lake; 2 missing; 1 counted twice; 3 in hand, or lost"
+    assert f"Audit: {said}" in text
