@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.rsocket_peer import Peer, World, errors
+from tests.support.rsocket_peer import Peer, World, errors, restamped
 
 
 async def three(w: World) -> tuple[Peer, Peer, Peer, Peer]:
@@ -36,3 +36,9 @@ async def answered(peer: Peer, *frames: bytes) -> tuple[int, str]:
 async def counts(peers: list[Peer]) -> list[int]:
     """How many requests each has got since it was looked at last."""
     return [len(await peer.received()) for peer in peers]
+
+
+async def relay(to: Peer, sender: Peer, stream_id: int, *frames: bytes) -> None:
+    """Send frames in one piece and check that they arrive with another stream id only."""
+    sender.send(*frames)
+    assert await to.received() == [restamped(each, stream_id) for each in frames]
