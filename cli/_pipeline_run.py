@@ -276,12 +276,21 @@ def verify_index(arguments: argparse.Namespace) -> None:
         )
     for line in drift.shown:
         print(printable(line))
+    through = (
+        ""
+        if drift.through is None
+        else f"; the lake has the log up to {drift.through:%Y-%m-%d %H:%M:%S} UTC"
+    )
     if drift.differences:
         raise _gate_failed(
             f"{drift.missing:,} routes missing, {drift.unexpected:,} unexpected, "
-            f"{drift.other_tags:,} with other tags, {drift.bitmaps:,} bitmaps wrong"
+            f"{drift.other_tags:,} with other tags, {drift.bitmaps:,} bitmaps wrong{through}"
         )
-    print(f"{drift.routes:,} routes, as the log says")
+    if not drift.routes:
+        raise CommandError(
+            f"nothing to verify: neither the snapshot nor the log has a route{through}"
+        )
+    print(f"{drift.routes:,} routes, as the log says{through}")
 
 
 def _gate_failed(*reasons: str) -> CommandError:

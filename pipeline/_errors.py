@@ -24,6 +24,8 @@ PipelineError
     ├── CheckpointRefused the checkpoint's directory is none
     ├── OtherQuery        lake and checkpoint are not of each other
     ├── DayOpen           a day cannot be compacted or dropped yet
+    ├── NoSuchLog         the lake has no log of that name
+    ├── LakeBehind        the lake does not reach as far as is asked for
     ├── LakeBusy          another process writes it
     └── NeedsClassic      Spark Connect cannot run it
 ```
@@ -35,6 +37,8 @@ one of ours in it.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Final
 
@@ -45,6 +49,7 @@ __all__ = [
     "CheckpointRefused",
     "DayOpen",
     "DuplicateBroker",
+    "LakeBehind",
     "LakeBusy",
     "LakeError",
     "LakeLost",
@@ -54,6 +59,7 @@ __all__ = [
     "NewerSegment",
     "NoCommit",
     "NoEventLog",
+    "NoSuchLog",
     "NotALake",
     "OtherQuery",
     "PipelineError",
@@ -66,6 +72,9 @@ __all__ = [
     "known_error",
 ]
 
+
+_LISTED: Final = 20
+"""Names that an error lists."""
 
 _SHOWN: Final = 100
 """Characters of a line that an error shows."""
@@ -288,6 +297,28 @@ class DayOpen(LakeError):
         )
 
 
+class NoSuchLog(LakeError):
+    """The lake has no log of a broker that was named."""
+
+    def __init__(self, names: Collection[str], known: Collection[str]) -> None:
+        has = ", ".join(sorted(known)[:_LISTED]) or "none at all"
+        more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+        super().__init__(
+            f"the lake has no log of {', '.join(sorted(names))}; it has {has}{more}: name one of "
+            "those (--broker), or ingest the log that is missing"
+        )
+
+
+class LakeBehind(LakeError):
+    """The lake does not reach as far as is asked for."""
+
+    def __init__(self, at: datetime, broker: str, through: datetime) -> None:
+        super().__init__(
+            f"the lake has the log of {broker} up to {_utc(through)}, and who was there at "
+            f"{_utc(at)} is asked for: ingest what is missing, or name an earlier time (--at)"
+        )
+
+
 class NeedsClassic(LakeError):
     """Spark Connect cannot run it."""
 
@@ -296,6 +327,10 @@ class NeedsClassic(LakeError):
             f"{what} runs where Spark's driver runs and not through Spark Connect: what a batch is "
             "given to is a function of the driver. Start it without --remote, or by spark-submit"
         )
+
+
+def _utc(when: datetime) -> str:
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 _OURS: Final = re.compile(

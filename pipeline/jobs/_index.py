@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, SparkSession, functions as sf
 
+from .._errors import LakeBehind, NoSuchLog
 from ..tagindex import (
     SNAPSHOT,
     Drift,
@@ -20,6 +22,7 @@ from ..tagindex import (
     write_snapshot_from,
 )
 from ._progress import Progress, Silent, stage
+from ._reports import SILENT_AFTER
 from ._utc import in_utc
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["LogsOf", "run_index", "run_index_of_log", "run_verify"]
 
 _LINES: Final = (".jsonl", ".json", ".txt")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEEDED: Final = ("route", "service", "tags")
 
 
@@ -42,6 +46,38 @@ class LogsOf:
     def __init__(self, lake: Lake, brokers: Collection[str] = ()) -> None:
         self._lake = lake
         self._brokers = sorted(brokers)
+
+    def check(self, spark: SparkSession, at: datetime | None = None) -> datetime | None:
+        """Check that the logs are there, and reach up to a time; return how far they all do.
+
+        One that ends a day before the newest has ended, and is not waited for.
+
+        Args:
+            spark: The session.
+            at: The time; `None` for as far as they go.
+
+        Returns:
+            The end of the one that is the furthest behind; `None` if there is no log.
+
+        Raises:
+            NoSuchLog: There is no log of a broker.
+            LakeBehind: One does not reach that far.
+        """
+        # A row for each log.
+        sealed = sf.unix_micros("sealed_through").alias("micros")
+        rows = self._lake.table(spark, "completeness").select("broker", sealed).collect()
+        ends = {str(row.broker): _EPOCH + timedelta(microseconds=row.micros) for row in rows}
+        unknown = set(self._brokers) - set(ends)
+        if unknown:
+            raise NoSuchLog(unknown, ends)
+        chosen = [(end, name) for name, end in ends.items() if name in (self._brokers or ends)]
+        if not chosen:
+            return None
+        newest = max(end for end, _ in chosen)
+        through, behind = min(each for each in chosen if each[0] >= newest - SILENT_AFTER)
+        if at is not None and at > through:
+            raise LakeBehind(at, behind, through)
+        return through
 
     def table(self, spark: SparkSession, name: str) -> DataFrame:
         """Return a table."""
@@ -98,8 +134,13 @@ def run_index_of_log(
         at: When; at the end of the log by default.
         brokers: The logs of these only.
         progress: Who is told.
+
+    Raises:
+        NoSuchLog: The lake has no log of a broker.
+        LakeBehind: It does not reach that far.
     """
     logs = LogsOf(lake, brokers)
+    logs.check(spark, at)
     rows = routes_of_events(
         logs.table(spark, "route_events"),
         logs.table(spark, "dim_node"),
@@ -138,8 +179,17 @@ def run_verify(
         at: When it was made; at the end of the log by default.
         brokers: The logs of these only: a snapshot is of one broker.
         progress: Who is told.
+
+    Returns:
+        The differences, and how far the logs reach: what came after that is not known.
+
+    Raises:
+        NoSuchLog: The lake has no log of a broker.
+        LakeBehind: It does not reach that far.
     """
+    logs = LogsOf(lake, brokers)
     with in_utc(spark), stage(progress or Silent(), "verify") as current:
-        drift = verify(spark, snapshot, LogsOf(lake, brokers), at)
+        through = logs.check(spark, at)
+        drift = replace(verify(spark, snapshot, logs, at), through=through)
         current.says(f"{drift.routes:,} routes")
     return drift

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession, functions as sf
 
 from ..replay import GateFailed, ReplayTotals, check_gates, replay
+from ._index import LogsOf
 from ._progress import Progress, Silent, stage
 from ._rehearsed import keep_rehearsal
 from ._reports import Day
@@ -88,12 +89,14 @@ def run_replay(
         progress: Who is told.
 
     Raises:
-        PipelineError: The lake or a table cannot be read, or nobody knows a method.
+        PipelineError: The lake or a table cannot be read, it has no log of a broker, or nobody
+            knows a method.
     """
     told, chosen, limits = progress or Silent(), methods or Methods(), gates or Gates()
     around = Day(spark, lake, day)
     hops = around.table("hops")
     if brokers:
+        LogsOf(lake, brokers).check(spark)
         hops = hops.filter(sf.col("broker").isin(sorted(brokers)))
     with in_utc(spark), stage(told, "replay") as current:
         result = replay(

@@ -95,6 +95,7 @@ class Drift:
         other_tags: Routes whose tags or weights differ.
         bitmaps: Bitmaps of the snapshot that are not of its own routes, or are not there.
         shown: Some of them, in words.
+        through: How far the log is known, which the jobs say; what came later is not.
     """
 
     routes: int
@@ -103,6 +104,7 @@ class Drift:
     other_tags: int
     bitmaps: int
     shown: tuple[str, ...]
+    through: datetime | None = None
 
     @property
     def differences(self) -> int:

@@ -158,7 +158,7 @@ def test_a_table_is_built_and_held_against_the_log(
     snapshot = out / "index.onwx"
     words = ("--snapshot", str(snapshot), "--against", str(lake))
     assert main(["pipeline", "index", "verify", *words]) == Status.OK
-    assert "as the log says" in capsys.readouterr().out
+    assert "as the log says; the lake has the log up to 2025-11-20" in capsys.readouterr().out
     same = ("--table", str(snapshot), "--candidate", str(snapshot), "--max-moved", "0")
     any_table = ("--max-unknown", "1", "--max-stale", "1")
     asked = ["pipeline", "replay", "--lake", str(lake), "--day", DAY, *same, "--quiet"]
@@ -166,6 +166,22 @@ def test_a_table_is_built_and_held_against_the_log(
     printed = capsys.readouterr()
     assert status == Status.OK, printed.err
     assert "frames: 0 move (0.0%), 0 lose their route, 0 gain one" in printed.out
+
+
+def test_of_no_routes_nothing_is_verified(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    header = SegmentHeader("eu", log_id_of("eu"), 1, 1, START_US, 1.0)
+    write_segment(tmp_path / "log", header)
+    assert ingest(tmp_path) == Status.OK
+    out, lake = str(tmp_path / "index"), str(tmp_path / "lake")
+    assert main(["pipeline", "index", "build", "--lake", lake, "--out", out]) == Status.OK
+    words = ("--snapshot", f"{out}/index.onwx", "--against", lake)
+    assert main(["pipeline", "index", "verify", *words]) == Status.FAILED
+    assert "nothing to verify: neither" in capsys.readouterr().err
+    assert main(["pipeline", "index", "verify", *words, "--broker", "typo"]) == Status.FAILED
+    assert "no log of typo; it has eu" in capsys.readouterr().err
 
 
 def test_a_rehearsal_of_nothing_is_status_2(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:

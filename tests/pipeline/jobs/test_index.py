@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from onward.protocol.broker import SnapshotRoute
+pytest.importorskip("pyspark")
+
+from onward.pipeline._errors import LakeBehind, NoSuchLog
+from onward.pipeline.jobs import LogsOf
+from onward.protocol.broker import SnapshotRoute, write_snapshot
 from onward.protocol.eventlog import EventName, RouteEvent, SegmentHeader
+from tests.pipeline.jobs.lakes import MemoryLake
 from tests.support.eventlogs import DAY_US, START_US, log_id_of, write_segment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from onward.pipeline.ingest import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -34,6 +41,57 @@ def write(log: Path, first: int, day: int, *events: RouteEvent) -> None:
     header = SegmentHeader("eu", log_id_of("eu"), 1, first, NOON_US + day * DAY_US, 1.0)
     ids = [each.route_id for each in events if each.route_id is not None]
     write_segment(log, header, names=["shop"], routes=ids, events=events)
+
+
+def as_lake(lake: MemoryLake) -> Lake:
+    return cast("Lake", lake)
+
+
+def logs(**ends: datetime) -> MemoryLake:
+    """A lake with logs that are sealed up to these times, and nothing in them."""
+    rows = [(name, "00", end, 1, 1, 1, 1, 0) for name, end in ends.items()]
+    return MemoryLake({"completeness": rows})
+
+
+def test_a_broker_that_the_lake_does_not_have_is_an_error_that_names_those_it_has(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from onward.pipeline.jobs import run_index_of_log, run_replay, run_verify
+
+    lake = as_lake(logs(eu=NOON, us=NOON))
+    table = tmp_path / "none.jsonl"
+    table.write_text("# none\n")
+    with pytest.raises(NoSuchLog, match="no log of typo; it has eu, us: name one"):
+        run_index_of_log(spark, lake, tmp_path / "out", brokers=["eu", "typo"])
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(NoSuchLog, match="typo"):
+        run_verify(spark, table, lake, brokers=["typo"])
+    with pytest.raises(NoSuchLog, match="typo"):
+        run_replay(spark, lake, DAY, table, table, brokers=["typo"])
+    with pytest.raises(NoSuchLog, match="it has none at all"):
+        LogsOf(as_lake(MemoryLake()), ["eu"]).check(spark)
+
+
+def test_a_time_that_the_lake_does_not_reach_is_an_error(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from onward.pipeline.jobs import run_index_of_log, run_verify
+
+    hour, table = timedelta(hours=1), tmp_path / "none.onwx"
+    table.write_bytes(b"".join(write_snapshot([])))
+    # The last one has ended: nobody waits for it.
+    lake = as_lake(logs(eu=NOON, us=NOON - hour, old=NOON - timedelta(days=2)))
+    said = "has the log of us up to 2025-11-20 11:00:00 UTC, and .* at 2025-11-20 11:00:01 UTC"
+    late = NOON - hour + timedelta(seconds=1)
+    with pytest.raises(LakeBehind, match=said):
+        run_index_of_log(spark, lake, tmp_path / "out", at=late)
+    with pytest.raises(LakeBehind, match=said):
+        run_verify(spark, table, lake, at=late)
+    # Of the other alone it is known.
+    assert run_verify(spark, table, lake, at=late, brokers=["eu"]).through == NOON
+    assert run_verify(spark, table, lake, at=NOON - hour).through == NOON - hour
+    assert LogsOf(lake).check(spark) == NOON - hour
+    assert LogsOf(as_lake(MemoryLake())).check(spark) is None
 
 
 @pytest.mark.slow
