@@ -138,7 +138,10 @@ def _replay(sources: Sources) -> Replay:
 
 
 def _asked(report: DataFrame) -> DataFrame:
-    """Return what brokers were asked. Messages between workers ask for no tags."""
+    """Return what brokers were asked. Messages between workers ask for no tags.
+
+    Requests whose tags the log does not have look the same: `Totals.untagged` says how many.
+    """
     return report.filter(sf.col("tagset_id") != 0)
 
 
@@ -165,11 +168,16 @@ def _totals(flows: DataFrame) -> Totals:
     rows = (
         flows.filter(asked)
         .groupBy("outcome")
-        .agg(sf.sum("frames").alias("frames"), sf.sum("bytes").alias("bytes"))
+        .agg(
+            sf.sum("frames").alias("frames"),
+            sf.sum("bytes").alias("bytes"),
+            sf.sum(sf.when(sf.col("tagset_id") == 0, sf.col("frames"))).alias("untagged"),
+        )
         .collect()
     )
     frames = {row.outcome: row.frames for row in rows}
     octets = {row.outcome: row.bytes for row in rows}
+    untagged = sum(row.untagged or 0 for row in rows if row.outcome == int(Outcome.RECEIVED))
 
     def total(*outcomes: Outcome) -> int:
         return sum(frames.get(int(outcome), 0) for outcome in outcomes)
@@ -182,6 +190,7 @@ def _totals(flows: DataFrame) -> Totals:
         failed=total(Outcome.FAILED, Outcome.DROP),
         canceled=total(Outcome.CANCELED),
         bytes=octets.get(int(Outcome.RECEIVED), 0),
+        untagged=untagged,
     )
 
 

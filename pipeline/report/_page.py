@@ -48,6 +48,8 @@ class Totals:
         failed: How many ended in an error, or were lost.
         canceled: How many were withdrawn.
         bytes: Their payloads.
+        untagged: How many of those that were read have no tags in the log: too long, one too many,
+            or not readable. They are in no figure that is by what was asked for.
     """
 
     requests: int = 0
@@ -57,6 +59,7 @@ class Totals:
     failed: int = 0
     canceled: int = 0
     bytes: int = 0
+    untagged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

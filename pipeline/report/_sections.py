@@ -48,9 +48,9 @@ def sections_of(page: Page) -> list[Section]:
     """Return the sections that were asked for, in the order to be read."""
     found: list[Section] = []
     if page.matrix is not None:
-        found.append(_matrix(page.matrix))
+        found.append(_matrix(page.matrix, page.totals.untagged))
     if page.latency is not None:
-        found.append(_latency(page.latency))
+        found.append(_latency(page.latency, page.totals.untagged))
     if page.burns is not None:
         found.append(_burns(page.burns))
     if page.demand is not None:
@@ -69,12 +69,12 @@ def sections_of(page: Page) -> list[Section]:
     return found
 
 
-def _matrix(matrix: Matrix) -> Section:
+def _matrix(matrix: Matrix, untagged: int) -> Section:
     body = note(
         "Requests through brokers: rows have asked, columns were asked; the more, the stronger the "
         "colour. A triangle marks where some failed. All count here, not only those that are "
         "sampled."
-    )
+    ) + _untagged(untagged)
     if not matrix.origins:
         return Section("traffic", "Who talks to whom", body + none("Nothing was sent on this day."))
     body += plot("matrix", wide=len(matrix.dests) > 5)
@@ -82,12 +82,21 @@ def _matrix(matrix: Matrix) -> Section:
     return Section("traffic", "Who talks to whom", body, {"matrix": matrix_figure(matrix)})
 
 
-def _latency(latency: Latency) -> Section:
+def _untagged(count: int) -> str:
+    if not count:
+        return ""
+    return note(
+        f"{amount(count)} requests have no tags in the log: they were too long, too many, or could "
+        "not be read. These count in the figures at the top, and are not in here."
+    )
+
+
+def _latency(latency: Latency, untagged: int) -> Section:
     title = "How long it took"
     body = note(
         "From the first frame of a request to its end, as the broker saw it. Look for a gap "
         "between half and 99 %: it is what waiting looks like."
-    )
+    ) + _untagged(untagged)
     if not latency.lines:
         return Section("latency", title, body + none("No request of this day was sampled."))
     options = "".join(

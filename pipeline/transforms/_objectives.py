@@ -68,7 +68,8 @@ def slo_burn(
 
     How many ended is counted; how many of those were in time is the share of the sample, of the
     same five minutes. Without a sample there, all that ended well count as in time. The share
-    is off by a part of the one bucket that the limit is in.
+    is off by a part of the one bucket that the limit is in. Of requests whose tags the log had no
+    room for, the sample of all services has none: they count as in time as often as the others.
 
     Args:
         flows: The table `flows`, from six hours before what the report is wanted for.

@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from onward.pipeline.report import Names, collect_audit
+from onward.pipeline.report._collect import _totals
 from onward.pipeline.report._collect_more import MAX_BARS, shards_of
+from onward.protocol.eventlog import Kind, Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +58,24 @@ def test_an_even_part_is_of_all_routes_of_a_tag_set_also_of_those_not_shown(
     assert {row.even for row in shards.shards} == {1 / many}
     assert shards.more == 5
     assert [(key.frames, key.share) for key in shards.keys] == [(40, 0.9)]
+
+
+@pytest.mark.spark
+def test_requests_that_have_no_tags_in_the_log_are_counted_apart(spark: SparkSession) -> None:
+    rows = [
+        (int(kind), int(outcome), tagset, frames, 10)
+        for kind, outcome, tagset, frames in (
+            (Kind.RESPONSE, Outcome.RECEIVED, 7, 100),
+            (Kind.RESPONSE, Outcome.RECEIVED, 0, 3),
+            (Kind.STREAM, Outcome.RECEIVED, 0, 2),
+            (Kind.STREAM, Outcome.DELIVER, 0, 5),
+            # Between workers: nobody asks by tags.
+            (Kind.MESSAGE, Outcome.RECEIVED, 0, 1_000),
+        )
+    ]
+    schema = "kind tinyint, outcome tinyint, tagset_id bigint, frames bigint, bytes bigint"
+    totals = _totals(spark.createDataFrame(rows, schema))
+    assert (totals.requests, totals.delivered, totals.untagged) == (105, 5, 5)
 
 
 @pytest.mark.spark

@@ -196,3 +196,11 @@ def test_all_that_is_wrong_is_said_one_after_the_other() -> None:
     text = "".join(read(replace(page, audit=audit)).text)
     said = "2 missing from the lake; 2 missing; 1 counted twice; 3 in hand, or lost"
     assert f"Audit: {said}" in text
+
+
+def test_requests_without_tags_in_the_log_are_told_where_they_are_left_out() -> None:
+    page = busy_day()
+    said = "17 requests have no tags in the log"
+    assert said not in render(page)
+    totals = replace(page.totals, untagged=17)
+    assert render(replace(page, totals=totals)).count(said) == 2
