@@ -188,7 +188,7 @@ def test_the_skew_of_a_few_samples_says_nothing_whatever_they_weigh(
     table = written(tmp_path / "old", [*routes(4, gone=False), SnapshotRoute(b"\xfe" * 16, "one")])
     few = [hop(seq, ASKED[0], weight=1_000) for seq in range(3)]
     many = [hop(seq, Asked(((1, "one"),)), weight=1) for seq in range(100)]
-    asked = [
+    asked: list[Any] = [
         (tagset_id(a), {}, asked_text(a), a.routing.name.lower(), a.method, NOW)
         for a in (ASKED[0], Asked(((1, "one"),)))
     ]
