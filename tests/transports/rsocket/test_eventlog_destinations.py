@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from onward.actors.eventlog._differences import Differences
 from onward.protocol.eventlog import EventName, Kind
-from tests.actors.eventlog.recording import NEVER, recorded_world
+from tests.actors.eventlog.recording import NEVER, OPTIONS, recorded_world
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     RR,
@@ -54,6 +55,27 @@ async def test_requests_of_a_connection_that_lives_shortly_are_not_messages_as_w
     # The one message there was is the request to the worker, which its stand-in handled as well.
     messages = {key.dest for key in flows if key.kind == Kind.MESSAGE}
     assert "edge" not in messages
+
+
+@in_memory
+async def test_a_connection_that_changes_its_tags_without_end_is_told_of_with_the_last() -> None:
+    limited = replace(OPTIONS, max_event_bytes_per_second=1000, max_event_burst=1)
+    async with recorded_world(limited) as (w, log):
+        route_id = w.new_id()
+        await w.destination("b")
+        peer = await w.destination("a", {"turn": "0"}, route_id=route_id)
+        for turn in range(1, 50):
+            raw = route_setup(route_id, "a", {"turn": str(turn)})
+            await peer.ask(push(composite((BROKER_FRAME, raw))))
+        await asyncio.sleep(1)
+        log.recorder.tick()
+        assert log.recorder.statistics().changes_left_out == 50
+    told = [event for event in log.events() if event.node == "a"]
+    assert [(event.name, dict(event.tags)["turn"]) for event in told] == [
+        (EventName.UP, "49"),
+        (EventName.DOWN, "49"),
+    ]
+    assert any("faster than 1000 bytes a second" in event.reason for event in log.events())
 
 
 # --- why they leave ---------------------------------------------------------------------------
