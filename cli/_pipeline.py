@@ -146,7 +146,8 @@ def _add_ingest(jobs: Commands) -> None:
         "--drop",
         metavar="DATE",
         type=day,
-        help="in the end, delete the events of a closed day for good; its reports stay",
+        help="in the end, delete the events of a closed day for good; its reports stay, and who "
+        "came and went",
     )
     add_session(parser, connect=False)
     parser.set_defaults(command=run.ingest)
