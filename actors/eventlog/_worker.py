@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import TAGS
 from ...protocol.eventlog import EventName
+from .._clock import clock_of
 from .._errors import LimitReached
 from .._worker import Worker
 from ._counts import LogWriterStatistics
@@ -130,7 +131,7 @@ class EventLog(Worker):
             node.name,
             log_id=self._writer.log_id,
             epoch=epoch,
-            now=node.loop.time,
+            now=clock_of(node.loop),
         )
         recorder.begin()
         self._recorder = recorder

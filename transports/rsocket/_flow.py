@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, cast
 
+from ...actors._clock import clock_of
 from ...protocol.rsocket import (
     CLOSED,
     Connection,
@@ -26,22 +26,13 @@ from .._log import SeldomLogger
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 
-__all__ = ["BULK", "Flow", "clock_of"]
+__all__ = ["BULK", "Flow"]
 
 BLOCKED_RECHECK: Final = 1.0
 """Seconds after which a peer that is not read is looked at again for its keepalive."""
 
 BULK: Final = 64 * 1024
 """Bytes read at once after which a peer is not read again before others had their turn."""
-
-
-def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """Return a loop's clock, or for uvloop the one behind it.
-
-    uvloop reads its clock once in each turn and in whole milliseconds, in which most
-    destinations answer: by it they would all be equally fast. It is the monotonic clock's time.
-    """
-    return time.monotonic if type(loop).__module__.split(".")[0] == "uvloop" else loop.time
 
 
 class Flow(asyncio.Protocol, ABC):

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -17,7 +16,6 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker, BrokerOptions
 from onward.transports.rsocket import LinkOptions, RSocketListener
-from onward.transports.rsocket._flow import clock_of
 from tests.peers.rsocket_client import Destination, ask, connect
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
@@ -184,21 +182,6 @@ async def test_latency_is_told_apart_below_a_millisecond() -> None:
         latency = 1000 * max(row.latency for row in edge.broker.routes())
     # By a clock of whole milliseconds it would be a multiple of one, most often 0.
     assert abs(latency - round(latency)) > 0.000_01
-
-
-def test_the_clock_of_a_loop_is_its_own_or_the_one_behind_uvloops() -> None:
-    loop = asyncio.new_event_loop()
-    try:
-        assert clock_of(loop) == loop.time
-    finally:
-        loop.close()
-    uvloop = pytest.importorskip("uvloop")
-    loop = uvloop.new_event_loop()
-    try:
-        assert clock_of(loop) is time.monotonic
-        assert abs(loop.time() - time.monotonic()) < 5  # one epoch: timers are set by it
-    finally:
-        loop.close()
 
 
 @on_both_loops
