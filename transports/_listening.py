@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -12,7 +14,7 @@ from ._base import Listener
 if TYPE_CHECKING:
     from ..actors import Node
 
-__all__ = ["Listeners", "ListeningWorker", "WorkerListener"]
+__all__ = ["Listeners", "ListeningWorker", "WorkerListener", "close_server"]
 
 
 class ListeningWorker(Worker):
@@ -114,3 +116,22 @@ class Listeners(Generic[W, L]):
         """Close all of them."""
         for listener in self:
             await listener.close()
+
+
+async def close_server(server: asyncio.Server) -> None:
+    """Stop listening, and see off who has just been accepted.
+
+    asyncio accepts a connection in one turn of the loop and asks for its protocol in the next. One
+    that is accepted as its server closes fails in between, and its socket stays open: the peer
+    waits, and so does whoever waits for its handshake. So nobody is accepted any more first, and
+    the server is closed a turn later.
+    """
+    loop = asyncio.get_running_loop()
+    for each in server.sockets:
+        with contextlib.suppress(NotImplementedError):
+            # The loop of Windows has no readers.
+            loop.remove_reader(each.fileno())
+    try:
+        await asyncio.sleep(0)
+    finally:
+        server.close()

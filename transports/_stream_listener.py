@@ -13,7 +13,7 @@ from typing import Final
 from ..protocol import Address, NodeStopped, OnwardError
 from ._early import TlsEntrance
 from ._link_statistics import LinkStatistics
-from ._listening import ListeningWorker, WorkerListener
+from ._listening import ListeningWorker, WorkerListener, close_server
 from ._log import SeldomLogger, shown
 from ._options import StreamOptions
 from ._place import Entrance, Place, TurnedAway
@@ -120,20 +120,19 @@ class ListenerWorker(ListeningWorker):
     def on_stop(self) -> Awaitable[None] | None:
         """Stop listening; the links have stopped before."""
         self._over = True
-        if self._server is not None:
-            self._server.close()
-            self._place.left()
         self._on_closed(self.address)
-        if not self._entrances:
+        if self._server is None:
             return None
-        self._emptied = self.loop.create_future()
+        self._place.left()
+        return self._close(self._server)
+
+    async def _close(self, server: asyncio.Server) -> None:
+        await close_server(server)
         for entrance in list(self._entrances):
             entrance.abort("stopped")
-        return self._until_empty(self._emptied)
-
-    @staticmethod
-    async def _until_empty(emptied: asyncio.Future[None]) -> None:
-        await emptied
+        if self._entrances:
+            self._emptied = self.loop.create_future()
+            await self._emptied
 
     def statistics(self) -> ListenerStatistics:
         """Return what has been counted so far."""

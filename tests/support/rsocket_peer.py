@@ -284,6 +284,9 @@ class MemoryLoop(VirtualLoop):
         self.servers[port] = protocol_factory
         return _MemoryServer(self, port)
 
+    def remove_reader(self, fd: Any) -> bool:
+        return fd != -1 and super().remove_reader(fd)  # servers are none
+
 
 class _MemoryServer:
     """What `asyncio.Server` is to a listener."""
@@ -298,6 +301,9 @@ class _MemoryServer:
 
     def getsockname(self) -> tuple[str, int]:
         return ("127.0.0.1", self._port)
+
+    def fileno(self) -> int:
+        return -1
 
     async def start_serving(self) -> None:
         pass

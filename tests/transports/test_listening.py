@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+import gc
+import socket
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
 from onward.actors import Node
+from onward.actors.broker import Broker
 from onward.protocol import Address, NodeStopped
 from onward.transports._listening import Listeners, ListeningWorker, WorkerListener
 
@@ -85,3 +90,41 @@ async def test_a_worker_that_is_stopped_meanwhile_does_not_listen(kind: type[Ear
         with pytest.raises(NodeStopped):
             await listeners.start(kind(listeners.forget))
         assert list(listeners) == []
+
+
+@pytest.fixture
+def nothing_collected() -> Iterator[None]:
+    """Keep garbage: to collect it would close sockets that were forgotten."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("nothing_collected")
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_is_accepted_as_a_listener_closes_is_let_go(turns: int) -> None:
+    async with Node() as node:
+        listener = await node.listen("tcp://127.0.0.1:0", expose=[])
+        await _is_let_go(int(listener.uri.rpartition(":")[2]), turns, listener.close)
+
+
+@pytest.mark.usefixtures("nothing_collected")
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_is_accepted_as_a_broker_closes_is_let_go(turns: int) -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        await _is_let_go(int(listener.uri.rpartition(":")[2]), turns, listener.close)
+
+
+async def _is_let_go(port: int, turns: int, close: Callable[[], Awaitable[None]]) -> None:
+    """Connect, close the listener so many turns of the loop later, and read to the end."""
+    loop = asyncio.get_running_loop()
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await close()
+        with contextlib.suppress(ConnectionResetError):
+            while await asyncio.wait_for(loop.sock_recv(peer, 4096), 5):
+                pass

@@ -17,6 +17,7 @@ from ...actors import Mailbox, Node, Worker
 from ...actors.broker import Broker
 from ...protocol import Address, NodeStopped, OnwardError
 from .._base import Listener
+from .._listening import close_server
 from .._log import SeldomLogger
 from .._options import format_endpoint
 from ._link import Link
@@ -224,10 +225,10 @@ class RSocketListener(Listener):
         server, self._server = self._server, None
         if server is None:
             return
-        server.close()
         self._unbound()
         self._gone.clear()
         try:
+            await close_server(server)
             for link in list(self._links):
                 link.close("stopped", "the broker stops")
             if self._links:
