@@ -14,6 +14,7 @@ from ..protocol.eventlog import (
     EventLogError,
     EventName,
     Segment,
+    is_segment_name,
     parse_segment_name,
     read_segment,
 )
@@ -55,15 +56,7 @@ def find_logs(path: Path) -> dict[Path, list[Path]]:
 
 
 def _segments(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.glob(f"*{SEALED}") if _is_segment(each.name))
-
-
-def _is_segment(name: str) -> bool:
-    try:
-        parse_segment_name(name)
-    except EventLogError:
-        return False
-    return True
+    return sorted(each for each in folder.glob(f"*{SEALED}") if is_segment_name(each.name))
 
 
 def read_file(path: Path) -> Segment | None:
@@ -140,7 +133,7 @@ def check_log(folder: Path, segments: list[Path]) -> Check:
                 check.lost += 1
                 if check.lost <= MAX_LOST_NOTES:
                     check.notes.append(f"{path.name}: lost: {event.reason}")
-        if _is_segment(path.name) and (header.epoch, header.first_seq) != parse_segment_name(
+        if is_segment_name(path.name) and (header.epoch, header.first_seq) != parse_segment_name(
             path.name
         ):
             check.problems.append(f"{path.name}: it is another segment, renamed")
@@ -230,5 +223,5 @@ def _others(folder: Path) -> Iterator[str]:
     for path in sorted(folder.iterdir()):
         if path.name.endswith(".bad"):
             yield f"{path.name} was set aside, as it could not be read"
-        elif path.name.endswith(OPEN) and _is_segment(path.name):
+        elif path.name.endswith(OPEN) and is_segment_name(path.name):
             yield f"{path.name} is being written, or was left open"

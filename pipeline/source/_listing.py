@@ -17,7 +17,8 @@ from ...protocol.eventlog import (
     SegmentFooter,
     SegmentHeader,
     SegmentNewer,
-    check_log_name,
+    is_log_name,
+    is_segment_name,
     parse_segment_name,
     read_footer,
     read_header,
@@ -85,7 +86,7 @@ def brokers_in(log: Path, only: frozenset[str] | None = None) -> list[str]:
         NoEventLog: There is no such directory.
     """
     try:
-        found = [each.name for each in log.iterdir() if each.is_dir() and _is_name(each.name)]
+        found = [each.name for each in log.iterdir() if each.is_dir() and is_log_name(each.name)]
     except (FileNotFoundError, NotADirectoryError):
         raise NoEventLog(str(log)) from None
     return sorted(name for name in found if only is None or name in only)
@@ -97,7 +98,7 @@ def sealed_in(log: Path, broker: str) -> list[str]:
         names = [each.name for each in (log / broker).iterdir()]
     except FileNotFoundError:
         return []
-    return sorted(name for name in names if name.endswith(SEALED) and _is_segment(name))
+    return sorted(name for name in names if name.endswith(SEALED) and is_segment_name(name))
 
 
 def segments_in(log: Path, only: frozenset[str] | None = None) -> Iterator[tuple[str, str]]:
@@ -166,19 +167,3 @@ def _ends(path: Path) -> tuple[bytes, bytes, int]:
         size = file.seek(0, 2)
         file.seek(max(0, size - _TAIL))
         return head, file.read(_TAIL), size
-
-
-def _is_name(name: str) -> bool:
-    try:
-        check_log_name(name)
-    except EventLogError:
-        return False
-    return True
-
-
-def _is_segment(name: str) -> bool:
-    try:
-        parse_segment_name(name)
-    except EventLogError:
-        return False
-    return True

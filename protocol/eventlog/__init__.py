@@ -53,6 +53,8 @@ from ._segment_names import (
     OPEN,
     SEALED,
     check_log_name,
+    is_log_name,
+    is_segment_name,
     parse_segment_name,
     segment_name,
 )
@@ -106,6 +108,8 @@ __all__ = [
     "events_block",
     "flows_block",
     "hops_block",
+    "is_log_name",
+    "is_segment_name",
     "log_mark_of",
     "name_id",
     "names_block",

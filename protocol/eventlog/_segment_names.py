@@ -14,6 +14,8 @@ __all__ = [
     "OPEN",
     "SEALED",
     "check_log_name",
+    "is_log_name",
+    "is_segment_name",
     "parse_segment_name",
     "segment_name",
 ]
@@ -48,6 +50,11 @@ def check_log_name(name: str) -> str:
     return name
 
 
+def is_log_name(name: str) -> bool:
+    """Say whether a folder of this name could be a log: see `check_log_name`."""
+    return _LOG_NAME.fullmatch(name) is not None
+
+
 def segment_name(epoch: int, first_seq: int) -> str:
     """Return what a sealed segment is called: `0000001f-00000000000003e9.seg`.
 
@@ -71,3 +78,12 @@ def parse_segment_name(name: str) -> tuple[int, int]:
         if epoch <= MAX_EPOCH and first_seq <= MAX_I64:
             return epoch, first_seq
     raise EventLogError(f"{name[:80]!r} is no name of a segment")
+
+
+def is_segment_name(name: str) -> bool:
+    """Say whether a file of this name could be a segment, sealed or not."""
+    try:
+        parse_segment_name(name)
+    except EventLogError:
+        return False
+    return True

@@ -11,6 +11,8 @@ from onward.protocol.eventlog import (
     SEALED,
     EventLogError,
     check_log_name,
+    is_log_name,
+    is_segment_name,
     parse_segment_name,
     segment_name,
 )
@@ -22,6 +24,8 @@ seqs = st.integers(0, (1 << 63) - 1)
 def test_a_name_is_the_epoch_and_the_first_event() -> None:
     assert segment_name(31, 1001) == "0000001f-00000000000003e9.seg"
     assert parse_segment_name("0000001f-00000000000003e9.open") == (31, 1001)
+    assert is_segment_name("0000001f-00000000000003e9.seg")
+    assert is_segment_name("0000001f-00000000000003e9.open")
 
 
 @given(epochs, seqs, epochs, seqs)
@@ -52,17 +56,20 @@ def test_numbers_out_of_range_have_no_name(epoch: int, seq: int) -> None:
     ],
 )
 def test_other_files_are_no_segments(name: str) -> None:
+    assert not is_segment_name(name)
     with pytest.raises(EventLogError, match="is no name of a segment"):
         parse_segment_name(name)
 
 
 @pytest.mark.parametrize("name", ["a", "broker-1", "eu.west_2", "x" * 64, "-", "0"])
 def test_a_log_may_be_called_so(name: str) -> None:
+    assert is_log_name(name)
     assert check_log_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", ".x", "a/b", "a b", "é", "x" * 65, "a\n", "a\0"])
 def test_a_log_may_not_be_called_so(name: str) -> None:
+    assert not is_log_name(name)
     with pytest.raises(EventLogError, match="is no name of an event log: give 1 to 64"):
         check_log_name(name)
 
