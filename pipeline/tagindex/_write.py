@@ -43,6 +43,9 @@ SNAPSHOT: Final = "index.onwx"
 MANIFEST: Final = "manifest.json"
 """The name of what is said of it, beside it."""
 
+FILE_MODE: Final = 0o640
+"""As segments have: tags are user data. The umask takes from it."""
+
 MAX_SHOWN: Final = 100
 """Most routes and tags that a `Drift` names."""
 
@@ -147,7 +150,8 @@ def write_snapshot_from(prepared: DataFrame, folder: str | Path) -> Manifest:
 
 def _written(numbered: DataFrame, index: DataFrame, path: Path) -> Manifest:
     writer, xor, count, bitmaps, postings = SnapshotWriter(), 0, 0, 0, 0
-    with path.open("wb") as file:
+    path.unlink(missing_ok=True)
+    with open(path, "xb", opener=_open) as file:
         file.seek(SNAPSHOT_HEADER_SIZE)
         for row in _rows(numbered.select("number", "route_id", "record")):
             if row["number"] != count:
@@ -168,6 +172,10 @@ def _written(numbered: DataFrame, index: DataFrame, path: Path) -> Manifest:
         file.flush()
         os.fsync(file.fileno())
     return Manifest(SNAPSHOT_VERSION, count, bitmaps, postings, size, f"{xor:016x}")
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _rows(frame: DataFrame) -> Iterator[Any]:

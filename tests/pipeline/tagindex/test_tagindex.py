@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -119,6 +120,7 @@ def test_the_bytes_are_those_of_one_process(
     assert said["postings"] == manifest.postings == snapshot.postings
     assert said["bytes"] == len(data)
     assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [SNAPSHOT, MANIFEST]
+    assert stat.S_IMODE((tmp_path / "out" / SNAPSHOT).stat().st_mode) & 0o137 == 0
     # Nothing is left with Spark.
     context: Any = spark.sparkContext
     assert context._jsc.getPersistentRDDs().size() == 0
