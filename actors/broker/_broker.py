@@ -292,7 +292,7 @@ class Broker(Worker):
         each: call it before the broker listens.
 
         Args:
-            routes: `read_snapshot(data).routes()`, or any others.
+            routes: `list(read_snapshot(data).checked())`, or any others.
 
         Returns:
             How many are expected that were not, and are not there.
