@@ -7,12 +7,14 @@ import contextlib
 import gc
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import Address, NodeStopped
+from onward.transports import WebSocketOptions
 from onward.transports._listening import Listeners, ListeningWorker, WorkerListener
 
 
@@ -109,11 +111,15 @@ async def test_who_is_accepted_as_a_listener_closes_is_let_go(turns: int) -> Non
 
 
 @pytest.mark.usefixtures("nothing_collected")
+@pytest.mark.parametrize("scheme", ["rsocket+tcp", "rsocket+ws"])
 @pytest.mark.parametrize("turns", range(4))
-async def test_who_is_accepted_as_a_broker_closes_is_let_go(turns: int) -> None:
+async def test_who_is_accepted_as_a_broker_closes_is_let_go(turns: int, scheme: str) -> None:
     async with Node() as node:
         broker = await Broker.attach(node)
-        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        options: dict[str, Any] = {}
+        if scheme == "rsocket+ws":
+            options["websocket"] = WebSocketOptions(handshake_timeout=60)
+        listener = await node.listen(f"{scheme}://127.0.0.1:0", broker=broker, **options)
         await _is_let_go(int(listener.uri.rpartition(":")[2]), turns, listener.close)
 
 
@@ -126,5 +132,5 @@ async def _is_let_go(port: int, turns: int, close: Callable[[], Awaitable[None]]
             await asyncio.sleep(0)
         await close()
         with contextlib.suppress(ConnectionResetError):
-            while await asyncio.wait_for(loop.sock_recv(peer, 4096), 5):
+            while await asyncio.wait_for(loop.sock_recv(peer, 4096), 30):
                 pass

@@ -225,10 +225,13 @@ class RSocketListener(Listener):
         server, self._server = self._server, None
         if server is None:
             return
-        self._unbound()
         self._gone.clear()
         try:
-            await close_server(server)
+            try:
+                await close_server(server)
+            finally:
+                # Not before: what is accepted last is cleared up as well.
+                self._unbound()
             for link in list(self._links):
                 link.close("stopped", "the broker stops")
             if self._links:
