@@ -59,11 +59,14 @@ def check_file(path: Path) -> None:
     """See that a file of that name could be written, before anything is done for it.
 
     Raises:
-        CommandError: It is a folder, there is none that it could be in, or neither can be seen.
+        CommandError: It is a folder, a pipe or a device, there is no folder that it could be in,
+            or none of this can be seen.
     """
     try:
         if not path.name or path.is_dir():
             raise CommandError(f"{path}: it is a folder; give the name of a file in it")
+        if path.exists() and not path.is_file():
+            raise CommandError(f"{path}: it is no file that could be replaced; give another name")
         if not path.parent.is_dir():
             number = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
             raise OSError(number, os.strerror(number))
@@ -74,8 +77,8 @@ def check_file(path: Path) -> None:
 def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     """Write routes to a file: as lines of JSON if its name ends with `.jsonl`, else as a snapshot.
 
-    The file has its name when it is whole; one that had it is replaced. Its owner and group may
-    read it, nobody else.
+    The file has its name when it is whole; one that had it is replaced, and behind a symbolic link
+    what it points to. Its owner and group may read it, nobody else.
 
     Returns:
         How many routes there are.
@@ -85,7 +88,9 @@ def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     """
     check_file(path)
     kept = sorted((route.settled() for route in routes), key=lambda each: each.route_id)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    target = path.resolve()
+    # Not the whole name: it may be as long as the folder takes.
+    partial = target.with_name(f".{target.name[:50]}.{os.getpid()}")
     try:
         # Of a process of the same number that was killed.
         partial.unlink(missing_ok=True)
@@ -98,7 +103,7 @@ def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
                 file.writelines(write_snapshot(kept))
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
+        partial.replace(target)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from error
     except SnapshotError as error:

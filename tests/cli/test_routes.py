@@ -316,6 +316,30 @@ def test_what_a_process_of_the_same_number_left_is_in_nobodys_way(tmp_path: Path
     assert [each.name for each in tmp_path.iterdir()] == ["table"]
 
 
+def test_a_name_may_be_as_long_as_the_folder_takes(tmp_path: Path) -> None:
+    name = "x" * 255
+    save_routes(tmp_path / name, [])
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_link_stays_one_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "table").symlink_to(Path("folder", "real"))
+    save_routes(tmp_path / "table", [])
+    assert (tmp_path / "table").is_symlink()
+    assert load_routes(tmp_path / "folder" / "real") == []
+    assert [each.name for each in (tmp_path / "folder").iterdir()] == ["real"]
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/null")):
+        with pytest.raises(CommandError, match="it is no file that could be replaced"):
+            save_routes(path, [])
+    assert pipe.is_fifo()
+
+
 def test_a_name_that_is_all_ending_is_of_a_text(tmp_path: Path) -> None:
     save_routes(tmp_path / ".jsonl", [SnapshotRoute(bytes(16), "s")])
     assert (tmp_path / ".jsonl").read_bytes().startswith(b"{")
