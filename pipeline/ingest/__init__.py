@@ -11,7 +11,7 @@ from ._files import LOCK_SECONDS
 from ._ingest import MAX_SEGMENTS, IngestSummary, ingest
 from ._lake import Dropped, Lake
 from ._parquet import GROUP_ROWS, HELD_BYTES, OPEN_FILES
-from ._parts import KEPT_COMMITS
+from ._parts import KEPT_COMMITS, SWEPT_BATCHES
 from ._state import KEPT_RANGES, KEPT_SKIPPED, SILENT_AFTER, BrokerState, LakeState, Skipped
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "MAX_SEGMENTS",
     "OPEN_FILES",
     "SILENT_AFTER",
+    "SWEPT_BATCHES",
     "BrokerState",
     "CompactSummary",
     "Dropped",

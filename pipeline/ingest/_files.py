@@ -1,4 +1,4 @@
-"""Small files that are there whole or not at all, and locks between processes."""
+"""Small files that are there whole or not at all, locks between processes, and what is refused."""
 
 from __future__ import annotations
 
@@ -13,18 +13,81 @@ from typing import Any, Final
 
 from .._errors import LakeBusy, LakeError, NotALake
 
-__all__ = ["LOCK_SECONDS", "locked", "read_json", "sync", "sync_folders", "write_json"]
+__all__ = [
+    "LOCK_SECONDS",
+    "MARKER",
+    "UNNAMED",
+    "check_shared",
+    "locked",
+    "read_json",
+    "refusals",
+    "remove_unnamed",
+    "sync",
+    "sync_folders",
+    "write_json",
+]
+
+MARKER: Final = "_lake.json"
+"""The file by which a directory is a lake."""
+
+UNNAMED: Final = ".new"
+"""How the name of a file ends that is being written; it begins with a dot."""
 
 LOCK_SECONDS: Final = 600.0
 """Seconds that a batch waits for a compaction to end, or the other way round."""
 
 _POLL: Final = 0.1
 
+_SHARED: Final = (
+    "Log, lake and checkpoint must be on a file system that Spark's driver and all its executors "
+    "share, each under one path"
+)
+
+
+@contextmanager
+def refusals(path: Path) -> Generator[None]:
+    """Tell what the file system refuses, or does not find, with what to do.
+
+    Args:
+        path: The lake, or the checkpoint.
+
+    Raises:
+        LakeError: Something was refused.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LakeError(
+            f"{error.filename or error} is not there. {_SHARED}, and nothing else may delete in "
+            "them. Then run it again: what was not done whole does not count"
+        ) from None
+    except OSError as error:
+        raise LakeError(
+            f"{path} cannot be written: {error.strerror or error}. Make room, or allow Spark's "
+            "driver and executors to write there, and run it again: what was not done whole does "
+            "not count"
+        ) from None
+
+
+def check_shared(lake: Path) -> None:
+    """Check, in a task, that the lake is there; who makes folders first finds its own disk.
+
+    Raises:
+        LakeError: It is not, or cannot be read.
+    """
+    with refusals(lake):
+        there = (lake / MARKER).is_file()
+    if not there:
+        raise LakeError(
+            f"{lake} is no lake where an executor of Spark runs: there is no {MARKER} in it. "
+            f"{_SHARED}. Then run ingest again: nothing of the batch is in the lake"
+        )
+
 
 def write_json(path: Path, plain: Mapping[str, Any]) -> None:
     """Write a file so that it outlives a power cut, and is read whole or as it was before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
+    new = path.with_name(f".{path.name}{UNNAMED}")
     with new.open("w", encoding="utf-8") as file:
         json.dump(plain, file, separators=(",", ":"))
         file.flush()
@@ -57,6 +120,14 @@ def sync(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def remove_unnamed(folders: Iterable[Path]) -> int:
+    """Remove what attempts left that were given up on; return how many files that were."""
+    strays = [file for folder in folders for file in folder.glob(f".*{UNNAMED}")]
+    for file in strays:
+        file.unlink(missing_ok=True)
+    return len(strays)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from .._errors import CheckpointLost, LakeLost, NeedsClassic, known_error
 from ..source import register
 from ._acks import acknowledge
-from ._files import LOCK_SECONDS, locked
+from ._files import LOCK_SECONDS, locked, refusals, remove_unnamed
 from ._opening import Opened, check_apart, open_lake
 from ._parts import LakeFiles
 from ._plan import Batch, SegmentRow, plan, unfolded
@@ -131,8 +131,11 @@ def ingest(
             "maxSegments": str(max_segments or MAX_SEGMENTS),
         }
         with locked(lake / "_write.lock", wait=LOCK_SECONDS):
-            if removed := sink.files.sweep():
-                tell(f"removed {removed} folders of a run that was cut off")
+            swept = sink.files.sweep()
+            if swept.folders:
+                tell(f"removed {swept.folders} folders of a run that was cut off")
+            if swept.files:
+                tell(f"removed {swept.files} files of tasks that ended after their batch")
             sink.files.tell_skipped(sink.files.state())
         stream = spark.readStream.format("onward").options(**options).load(str(log))
         writer = stream.writeStream.foreachBatch(sink.take).option(
@@ -210,6 +213,7 @@ class _Sink:
         self._tell = tell
         self._clock = clock
         self._check = check
+        self._behind: set[Path] = set()
 
     def take(self, frame: DataFrame, spark_batch: int) -> None:
         """Put one batch into the lake; Spark calls it again for one that was cut off."""
@@ -245,6 +249,9 @@ class _Sink:
     def _add(
         self, spark: SparkSession, rows: list[SegmentRow], paths: list[str], state: LakeState
     ) -> LakeState:
+        # What a task of the batch before left that Spark gave up on, and that ended only now.
+        with refusals(self.files.path):
+            remove_unnamed(self._behind)
         # Before they are read: what changes while they are is read again.
         looks = {path: look for path in paths if (look := _look_at(self._log / path)) is not None}
         if self._check:
@@ -266,6 +273,7 @@ class _Sink:
         writer.sync()
         tell("committing")
         self.files.commit(made)
+        self._behind = writer.folders
         self._count(batch, added.late.total(), added.dropped.total())
         tell("committed")
         return made

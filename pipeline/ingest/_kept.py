@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from ...protocol.eventlog import EventName
 from .._schema import LAKE_TABLES
 from ..source import arrow_schema, columns_of
-from ._files import sync
-from ._parquet import UNNAMED, open_writer, remove_unnamed
+from ._files import UNNAMED, remove_unnamed, sync
+from ._parquet import open_writer
 from ._parts import KEPT_TABLE
 
 __all__ = ["Gone", "kept_rows", "thin"]

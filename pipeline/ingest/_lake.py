@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 
 from .._errors import BadOption, DayOpen, NewerLake, NoCommit, NotALake
 from .._schema import LAKE_TABLES, PARTITIONS, REPORT_TABLES
-from ._files import LOCK_SECONDS, locked, read_json, write_json
+from ._files import LOCK_SECONDS, MARKER, locked, read_json, write_json
 from ._kept import thin
 from ._parts import KEPT_TABLE, LakeFiles, Part
 from ._state import LakeState
@@ -81,11 +81,11 @@ class Lake:
             NotALake: Something else is there.
             NewerLake: A newer version of Onward wrote it.
         """
-        plain = read_json(self.path / "_lake.json")
+        plain = read_json(self.path / MARKER)
         if plain is None:
             raise NoCommit(str(self.path))
         if "format" not in plain or "id" not in plain:
-            raise NotALake(str(self.path), "_lake.json says nothing of it")
+            raise NotALake(str(self.path), f"{MARKER} says nothing of it")
         if plain["format"] != FORMAT:
             raise NewerLake(str(self.path), plain["format"])
 

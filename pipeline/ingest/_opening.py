@@ -7,20 +7,20 @@ names the other, and what does not fit is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from .._errors import CheckpointLost, CheckpointRefused, NewerLake, NotALake, OtherQuery
-from ._files import read_json, write_json
+from ._files import MARKER, UNNAMED, read_json, refusals, write_json
 from ._lake import FORMAT
 from ._parts import LakeFiles
 
 __all__ = ["Opened", "check_apart", "open_lake"]
 
-_LAKE = "_lake.json"
 _CHECKPOINT = "onward.json"
-_OURS = ("_lake.json", "_write.lock", "_ingest.lock", "._lake.json.new")
+_OURS = (MARKER, "_write.lock", "_ingest.lock", f".{MARKER}{UNNAMED}")
 
 
 class Opened:
@@ -50,6 +50,7 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
         NewerLake: A newer version of Onward wrote the lake.
         CheckpointLost: The checkpoint is gone, or is older than the lake.
         OtherQuery: The checkpoint is of another lake.
+        LakeError: One of them cannot be written.
     """
     plain = _identity(lake)
     state = LakeFiles(lake).state()
@@ -57,7 +58,7 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
         _check_ours(checkpoint, lake, str(plain["id"]))
         _move_aside(checkpoint)
         plain["base"] = state.batch + 1
-        write_json(lake / _LAKE, plain)
+        _write(lake, MARKER, plain)
     query, base = str(plain["id"]), int(plain["base"])
     theirs = read_json(checkpoint / _CHECKPOINT)
     if theirs is None:
@@ -65,8 +66,8 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
             raise OtherQuery(str(checkpoint), str(lake))
         if state.batch != base - 1:
             raise CheckpointLost(str(checkpoint), str(lake), "is gone")
-        write_json(lake / _LAKE, plain)
-        write_json(checkpoint / _CHECKPOINT, {"lake": query, "base": base})
+        _write(lake, MARKER, plain)
+        _write(checkpoint, _CHECKPOINT, {"lake": query, "base": base})
         return Opened(query, base)
     if theirs.get("lake") != query:
         raise OtherQuery(str(checkpoint), str(lake))
@@ -120,16 +121,21 @@ def _check_ours(checkpoint: Path, lake: Path, query: str) -> None:
 
 
 def _identity(lake: Path) -> dict[str, Any]:
-    plain = read_json(lake / _LAKE)
+    plain = read_json(lake / MARKER)
     if plain is None:
         if lake.is_dir() and any(each.name not in _OURS for each in lake.iterdir()):
             raise NotALake(str(lake), "there are files in it, and none says that it is one")
         return {"format": FORMAT, "id": uuid4().hex, "base": 0}
     if not {"format", "id", "base"} <= set(plain):
-        raise NotALake(str(lake), f"{_LAKE} does not say what it is")
+        raise NotALake(str(lake), f"{MARKER} does not say what it is")
     if plain["format"] != FORMAT:
         raise NewerLake(str(lake), plain["format"])
     return plain
+
+
+def _write(folder: Path, name: str, plain: Mapping[str, Any]) -> None:
+    with refusals(folder):
+        write_json(folder / name, plain)
 
 
 def _is_used(checkpoint: Path) -> bool:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from .._schema import LAKE_TABLES, PARTITIONS
 from ..source import arrow_schema, columns_of, decode_batches, load_segment
+from ._files import check_shared
 from ._kept import kept_rows
 from ._parquet import PartFiles, Place, Written
 
@@ -87,7 +88,9 @@ def write_pack(job: Job, number: int) -> Any:
     Raises:
         SegmentDamaged: One cannot be read; no file is left.
         SegmentGone: One is not there any more.
+        LakeError: The lake is not there, or cannot be written; no file is left.
     """
+    check_shared(job.lake)
     with PartFiles(job.lake, job.batch, number) as files:
         pack = _Pack(job, files)
         for path in job.packs[number]:

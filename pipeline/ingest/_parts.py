@@ -23,13 +23,16 @@ from pathlib import Path
 from typing import Final
 
 from .._schema import LAKE_TABLES, PARTITIONS
-from ._files import read_json, write_json
+from ._files import read_json, refusals, remove_unnamed, write_json
 from ._state import LakeState
 
-__all__ = ["KEPT_COMMITS", "KEPT_TABLE", "LakeFiles", "Part", "folder_of"]
+__all__ = ["KEPT_COMMITS", "KEPT_TABLE", "SWEPT_BATCHES", "LakeFiles", "Part", "Swept", "folder_of"]
 
 KEPT_COMMITS: Final = 100
 """Commits that are kept; each says all that the ones before it said."""
+
+SWEPT_BATCHES: Final = 100
+"""Batches, the newest, of which files are looked for that a task left behind: see `sweep`."""
 
 KEPT_TABLE: Final = "route_events"
 """The table of which something stays when a day is dropped: who came then may be there now."""
@@ -55,6 +58,19 @@ class Part:
     batch: int
     day: date | None = None
     hour: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What `LakeFiles.sweep` has removed.
+
+    Attributes:
+        folders: Folders that did not count.
+        files: Files without a name, in folders that do.
+    """
+
+    folders: int
+    files: int
 
 
 def folder_of(table: str, batch: int, day: date | None = None, hour: int | None = None) -> str:
@@ -100,13 +116,19 @@ class LakeFiles:
             if broker.skipped
         }
         if told != (read_json(self.skipped) or {}):
-            write_json(self.skipped, told)
+            with refusals(self.path):
+                write_json(self.skipped, told)
 
     def commit(self, state: LakeState) -> None:
-        """Have a batch count: from here on it is read."""
-        write_json(self._commit(state.batch), state.plain())
-        for batch in self._commits()[:-KEPT_COMMITS]:
-            self._commit(batch).unlink(missing_ok=True)
+        """Have a batch count: from here on it is read.
+
+        Raises:
+            LakeError: It cannot be written. The batch counts or does not; who looks again knows.
+        """
+        with refusals(self.path):
+            write_json(self._commit(state.batch), state.plain())
+            for batch in self._commits()[:-KEPT_COMMITS]:
+                self._commit(batch).unlink(missing_ok=True)
 
     def _commit(self, batch: int) -> Path:
         return self.path / "_commits" / f"{batch:016d}.json"
@@ -127,7 +149,8 @@ class LakeFiles:
 
     def set_compacted(self, day: date | None, batch: int, upto: int) -> None:
         """Have a compaction count instead of what it was made of."""
-        write_json(self._marker(day), {"batch": batch, "upto": upto})
+        with refusals(self.path):
+            write_json(self._marker(day), {"batch": batch, "upto": upto})
 
     def _marker(self, day: date | None) -> Path:
         return self.path / "_compacted" / f"{_UNDATED if day is None else day.isoformat()}.json"
@@ -142,7 +165,8 @@ class LakeFiles:
 
     def set_dropped(self, day: date) -> None:
         """Have nothing of a day count any more, for ever, but who came and went."""
-        write_json(self.path / "_dropped" / f"{day.isoformat()}.json", {})
+        with refusals(self.path):
+            write_json(self.path / "_dropped" / f"{day.isoformat()}.json", {})
 
     # --- folders --------------------------------------------------------------------------
 
@@ -202,12 +226,28 @@ class LakeFiles:
         gone = self.dropped()
         return sorted(day for day in found if day is not None and day not in gone)
 
-    def sweep(self) -> int:
+    def sweep(self) -> Swept:
         """Remove what a run left that was cut off: what does not count, and cannot any more.
 
-        Only for who holds the lake's locks.
+        That is also what a task left that was given up on, and that ended after its batch was
+        committed: files without a name in folders that count. They are looked for in those of the
+        newest `SWEPT_BATCHES` batches; of older ones they go when the day is compacted.
+
+        Only for who holds the lake's locks, before a batch is begun: its tasks have such files.
+
+        Raises:
+            LakeError: The lake cannot be written.
         """
-        return sum(self.remove_stale(table) for table in LAKE_TABLES)
+        oldest = self.state().batch - SWEPT_BATCHES + 1
+        folders = files = 0
+        with refusals(self.path):
+            for part, counts in [each for table in LAKE_TABLES for each in self._judged(table)]:
+                if not counts:
+                    _remove(part.path)
+                    folders += 1
+                elif part.batch >= max(0, oldest):
+                    files += remove_unnamed([part.path])
+        return Swept(folders, files)
 
     def remove_stale(
         self, table: str, since: date | None = None, through: date | None = None

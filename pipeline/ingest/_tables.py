@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from .._errors import LakeError
 from .._schema import LAKE_TABLES
 from ..source import arrow_schema, columns_of, pack
-from ._files import sync_folders
+from ._files import refusals, remove_unnamed, sync_folders
 from ._packs import SUMMARY, Job, write_packs
-from ._parquet import Place, Written, name_files, remove_unnamed, write_file
+from ._parquet import Place, Written, name_files, write_file
 from ._parts import LakeFiles, folder_of
 from ._plan import Batch
 from ._state import BrokerState
@@ -50,6 +50,9 @@ class TableWriter:
         log: The directory of logs.
         number: The batch's number.
         tell: Called with what is done next.
+
+    Attributes:
+        folders: Where it has written.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class TableWriter:
         self._log = log
         self._number = number
         self._tell = tell
-        self._folders: set[Path] = set()
+        self.folders: set[Path] = set()
 
     def write(self, batch: Batch, closed: date | None) -> Added:
         """Write all tables but `completeness`.
@@ -89,17 +92,28 @@ class TableWriter:
         self.write_small("completeness", rows)
 
     def write_small(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Write a table of few rows, without Spark."""
+        """Write a table of few rows, without Spark.
+
+        Raises:
+            LakeError: The lake cannot be written.
+        """
         if not rows:
             return
         folder = self._files.path / folder_of(table, self._number)
         schema = arrow_schema(columns_of(LAKE_TABLES[table]))
-        write_file(folder / "part-00000.parquet", pa.Table.from_pylist(list(rows), schema=schema))
-        self._folders.add(folder)
+        made = pa.Table.from_pylist(list(rows), schema=schema)
+        with refusals(self._files.path):
+            write_file(folder / "part-00000.parquet", made)
+        self.folders.add(folder)
 
     def sync(self) -> None:
-        """Have all that was written outlive a power cut; to be called before it counts."""
-        sync_folders(self._folders, self._files.path)
+        """Have all that was written outlive a power cut; to be called before it counts.
+
+        Raises:
+            LakeError: It cannot be.
+        """
+        with refusals(self._files.path):
+            sync_folders(self.folders, self._files.path)
 
     # --- what tasks write -----------------------------------------------------------------
 
@@ -119,8 +133,9 @@ class TableWriter:
         ]
         self._check(rows, counts)
         self._tell(f"naming {len(written)} files")
-        self._folders |= name_files(path, written)
-        remove_unnamed(self._folders)
+        self.folders |= name_files(path, written)
+        with refusals(path):
+            remove_unnamed(self.folders)
         for row in rows:
             if row["path"] is None:
                 added.dropped[row["day"]] += row["rows"]

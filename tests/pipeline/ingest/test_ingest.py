@@ -20,6 +20,7 @@ from onward.pipeline._errors import (
     CheckpointRefused,
     DayOpen,
     DuplicateBroker,
+    LakeError,
     LakeLost,
     NeedsClassic,
     NewerSegment,
@@ -269,6 +270,59 @@ def test_a_batch_that_fails_is_not_seen_and_is_done_again(place: Place) -> None:
     assert "batch 0: is in the lake already" in place.said
     for table in TABLES:
         assert place.rows(table) == decoded(table, truth)
+
+
+@pytest.mark.spark
+def test_what_goes_wrong_on_a_disk_is_told_with_what_to_do_and_done_again(place: Place) -> None:
+    truth = write_log(place.log, segments=1)
+    marker, aside = place.path / "_lake.json", place.path.with_name("aside.json")
+
+    def unshared(text: str) -> None:
+        # As if tasks saw another disk.
+        if "writing 100 hops" in text:
+            marker.rename(aside)
+
+    with pytest.raises(LakeError, match=r"no _lake\.json in it\. Log, lake and .* share"):
+        place.ingest(progress=unshared)
+    aside.rename(marker)
+    assert list((place.path / "hops").rglob("*")) == []
+
+    commits = place.path / "_commits"
+
+    def refused(text: str) -> None:
+        if "committing" in text:
+            commits.write_text("a file where a folder belongs")
+
+    with pytest.raises(LakeError, match=r"lake cannot be written: File exists\. .*run it again"):
+        place.ingest(progress=refused)
+    commits.unlink()
+
+    assert place.ingest().segments == 1
+    assert place.rows("hops") == decoded("hops", truth)
+
+
+@pytest.mark.spark
+def test_what_a_task_leaves_that_ends_late_is_removed_with_the_next_batch_or_run(
+    place: Place,
+) -> None:
+    write_log(place.log, segments=2)
+    left: list[Path] = []
+
+    def leave(text: str) -> None:
+        place.said.append(text)
+        if text.endswith(": done"):
+            batch = text.split()[1].removesuffix(":")
+            for folder in place.path.glob(f"hops/*/*/batch={batch}"):
+                left.append(folder / f".part-00000-0.{batch}.new")
+                left[-1].write_bytes(b"x")
+
+    place.ingest(max_segments=1, progress=leave)
+    assert [path.exists() for path in left] == [False, True]
+
+    place.ingest()
+    assert [path.exists() for path in left] == [False, False]
+    assert "removed 1 files of tasks that ended after their batch" in place.said
+    assert all(path.parent.is_dir() for path in left)
 
 
 @pytest.mark.spark

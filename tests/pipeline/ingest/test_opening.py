@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -23,10 +24,10 @@ from onward.pipeline._errors import (
     NotALake,
     OtherQuery,
 )
-from onward.pipeline.ingest import KEPT_COMMITS, Lake, LakeState, _parts
+from onward.pipeline.ingest import KEPT_COMMITS, SWEPT_BATCHES, Lake, LakeState, _parts
 from onward.pipeline.ingest._files import locked, read_json, write_json
 from onward.pipeline.ingest._opening import check_apart, open_lake
-from onward.pipeline.ingest._parts import LakeFiles
+from onward.pipeline.ingest._parts import LakeFiles, Swept
 
 
 def use(checkpoint: Path) -> None:
@@ -277,9 +278,57 @@ def test_what_was_not_committed_is_not_read_and_is_swept(lake: Path) -> None:
     assert shown(lake, "hops") == ["date=2026-11-20/hour=3/batch=0"]
     assert (shown(lake, "segments"), shown(lake, "completeness")) == (["batch=0"], ["batch=0"])
 
-    assert files.sweep() == 3
-    assert files.sweep() == 0
+    assert files.sweep() == Swept(folders=3, files=0)
+    assert files.sweep() == Swept(folders=0, files=0)
     assert sorted(path.name for path in (lake / "hops").iterdir()) == ["date=2026-11-20"]
+
+
+def test_what_a_task_left_that_ended_after_its_batch_is_swept(lake: Path) -> None:
+    last = SWEPT_BATCHES + 3
+    folders = [
+        f"hops/date=2026-11-20/hour=3/batch={last}",
+        f"flows/date=2026-11-21/hour=0/batch={last - SWEPT_BATCHES + 1}",
+        f"dim_node/batch={last - 1}",
+    ]
+    old = f"hops/date=2026-11-20/hour=2/batch={last - SWEPT_BATCHES}"
+    compacted = "route_events/date=2026-11-20/batch=-1"
+    make(lake, *folders, old, compacted)
+    strays = [lake / folder / ".part-00000-0.abc.new" for folder in (*folders, old, compacted)]
+    for stray in strays:
+        stray.write_bytes(b"x")
+    LakeFiles(lake).commit(LakeState(batch=last))
+    LakeFiles(lake).set_compacted(date(2026, 11, 20), -1, 0)
+
+    assert LakeFiles(lake).sweep() == Swept(folders=0, files=3)
+
+    # Those of older batches, and of what was compacted since, are not looked for.
+    assert [stray for stray in strays if stray.exists()] == strays[3:]
+    assert len(list(lake.rglob("*.parquet"))) == 5
+
+
+def no_room(_: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_what_the_file_system_refuses_is_told_with_what_to_do(
+    lake: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(lake, checkpoint)
+    files = LakeFiles(lake)
+    full = r"cannot be written: No space left on device\. Make room, .* run it again"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", no_room)
+        for refused in (
+            lambda: files.commit(LakeState(batch=1)),
+            lambda: files.set_compacted(None, -1, 0),
+            lambda: files.set_dropped(date(2026, 11, 20)),
+            lambda: open_lake(lake.with_name("lake-2"), lake.with_name("at-2"), rebuild=False),
+            lambda: open_lake(lake, checkpoint, rebuild=True),
+        ):
+            with pytest.raises(LakeError, match=full):
+                refused()
+    assert files.state().batch == 0
+    assert (files.compacted(None), files.dropped()) == (None, frozenset())
 
 
 def test_a_compacted_day_is_read_instead_of_what_it_was_made_of(lake: Path) -> None:
@@ -295,7 +344,7 @@ def test_a_compacted_day_is_read_instead_of_what_it_was_made_of(lake: Path) -> N
         "date=2026-11-20/hour=3/batch=2",
         "date=2026-11-21/hour=0/batch=1",
     ]
-    assert files.sweep() == 3
+    assert files.sweep() == Swept(folders=3, files=0)
     assert len(Lake(lake).files("hops")) == 3
     assert [str(each) for each in Lake(lake).days()] == ["2026-11-20", "2026-11-21"]
 
@@ -323,7 +372,7 @@ def test_a_dropped_day_is_gone_whenever_that_is_cut_off(lake: Path, checkpoint: 
     # As if it had been cut off when the mark was there: nobody reads it, the next run removes it.
     make(lake, folder)
     assert Lake(lake).days() == [next_day]
-    assert LakeFiles(lake).sweep() == 1
+    assert LakeFiles(lake).sweep() == Swept(folders=1, files=0)
     assert not (lake / folder).exists()
 
 
@@ -347,13 +396,13 @@ def test_what_still_grows_while_it_is_removed_is_removed(
         real(path)
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    assert LakeFiles(lake).sweep() == 1
+    assert LakeFiles(lake).sweep() == Swept(folders=1, files=0)
     assert len(tries) == 4
     assert list((lake / "hops").rglob("batch=*")) == []
 
     make(lake, "hops/date=2026-11-20/hour=3/batch=0")
     monkeypatch.setattr(_parts, "MAX_TRIES", 3)
     tries.clear()
-    with pytest.raises(OSError, match="not empty"):
+    with pytest.raises(LakeError, match="not empty"):
         LakeFiles(lake).sweep()
     assert len(tries) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -35,7 +36,19 @@ def job_of(root: Path, *truths: Truth, each: int = 100, **options: Any) -> Job:
     paths = [f"{truth.broker}/{one.path.name}" for truth in truths for one in truth.segments]
     packs = tuple(tuple(paths[at : at + each]) for at in range(0, len(paths), each))
     given: dict[str, Any] = {"batch": 4, "closed": None, "dropped": frozenset(), **options}
+    begin_lake(root / "lake")
     return Job(log=root / "log", lake=root / "lake", packs=packs, **given)
+
+
+def begin_lake(lake: Path) -> None:
+    """What a task looks for before it makes anything."""
+    lake.mkdir(exist_ok=True)
+    (lake / "_lake.json").write_text("{}")
+
+
+def files_in(lake: Path) -> list[str]:
+    """All files but the one that says what it is."""
+    return [each.name for each in lake.rglob("*") if each.is_file() and each.name != "_lake.json"]
 
 
 def told(job: Job) -> list[dict[str, Any]]:
@@ -162,7 +175,37 @@ def test_a_damaged_segment_leaves_nothing_of_its_pack(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(SegmentGone, match=path.name):
         write_pack(job_of(tmp_path, truth), 0)
-    assert [each for each in (tmp_path / "lake").rglob("*") if each.is_file()] == []
+    assert files_in(tmp_path / "lake") == []
+
+
+def test_a_task_that_does_not_see_the_lake_makes_none_on_its_own_disk(tmp_path: Path) -> None:
+    job = job_of(tmp_path, write_log(tmp_path / "log", segments=1))
+    (job.lake / "_lake.json").unlink()
+    told_what_to_do = r"no _lake\.json in it\. .* must be on a file system that .* share"
+    with pytest.raises(LakeError, match=told_what_to_do):
+        write_pack(job, 0)
+    assert list(job.lake.iterdir()) == []
+    job.lake.rmdir()
+    with pytest.raises(LakeError, match=told_what_to_do):
+        write_pack(job, 0)
+    assert not job.lake.exists()
+
+
+def test_what_the_driver_cannot_write_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = write_log(tmp_path / "log", segments=1)
+    rows = [row_of(truth)]
+    session: Any = None
+    writer = TableWriter(session, LakeFiles(tmp_path), tmp_path / "log", 0, list[str]().append)
+    (tmp_path / "completeness").write_text("a file where a folder belongs")
+    with pytest.raises(LakeError, match=r"cannot be written: .*irectory.* run it again"):
+        writer.write_completeness(plan(rows, LakeState()).brokers)
+
+    writer.write_small("segments", rows)
+    shutil.rmtree(tmp_path / "segments")
+    with pytest.raises(LakeError, match=r"/segments/batch=0 is not there\. .* share"):
+        writer.sync()
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -223,6 +266,7 @@ def test_fewer_rows_than_the_segments_have_are_an_error(
     truth = write_log(tmp_path / "log", segments=1)
     batch = plan([row_of(truth, hops=101)], LakeState())
     files = LakeFiles(tmp_path / "lake")
+    begin_lake(files.path)
     writer = TableWriter(spark, files, tmp_path / "log", 0, list[str]().append)
     with pytest.raises(LakeError, match=r"100 rows of hops were written of the 101"):
         writer.write(batch, None)
@@ -239,7 +283,7 @@ def test_the_job_is_one_stage_in_which_no_row_goes_through_the_jvm(
 
     assert re.findall(r"\w*InArrow\w*", plan_text) == ["MapInArrow"]
     assert not re.search(r"Exchange|EvalPython|InPandas|Scan ExistingRDD", plan_text)
-    assert not (tmp_path / "lake").exists()
+    assert files_in(tmp_path / "lake") == []
     assert frame.rdd.getNumPartitions() == 3
 
 

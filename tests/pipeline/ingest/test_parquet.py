@@ -14,13 +14,8 @@ import pytest
 from onward.pipeline import LAKE_TABLES
 from onward.pipeline._errors import LakeError
 from onward.pipeline.ingest import _parquet
-from onward.pipeline.ingest._parquet import (
-    PartFiles,
-    Place,
-    Written,
-    name_files,
-    remove_unnamed,
-)
+from onward.pipeline.ingest._files import remove_unnamed
+from onward.pipeline.ingest._parquet import PartFiles, Place, Written, name_files
 from onward.pipeline.source import arrow_schema, columns_of
 
 DAY = date(2026, 11, 20)
@@ -66,7 +61,7 @@ def test_a_file_that_is_gone_is_no_file_less(tmp_path: Path) -> None:
     with PartFiles(tmp_path, 0, 0) as files:
         files.add(at(8), rows(1))
     (tmp_path / files.written[0].path).unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LakeError, match=r"/\.part-\S+ is not there\. .* share.* run it again"):
         name_files(tmp_path, files.written)
 
 
@@ -85,6 +80,33 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.parametrize("refused", ["write_table", "__init__"])
+def test_a_task_that_runs_out_of_memory_leaves_no_file(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = getattr(pq.ParquetWriter, refused)
+    calls: list[Any] = []
+
+    def second(self: Any, *args: Any, **options: Any) -> Any:
+        calls.append(self)
+        if len(calls) == 2:
+            raise pa.ArrowMemoryError("realloc of size 64 failed")
+        return real(self, *args, **options)
+
+    def write() -> None:
+        # What is held is written at the end, when no error of its own ends the block.
+        with PartFiles(tmp_path, 0, 0) as files:
+            files.add(at(8), rows(1))
+            files.add(at(9), rows(1))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pq.ParquetWriter, refused, second)
+        with pytest.raises(pa.ArrowMemoryError):
+            write()
+    assert len(calls) == 2
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_a_lake_that_cannot_be_written_is_told_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +117,7 @@ def test_a_lake_that_cannot_be_written_is_told_with_what_to_do(
             files.add(at(8), rows(1))
             files.add(place, rows(1))
 
-    with pytest.raises(LakeError, match=r"cannot be written: .*irectory.*run ingest again"):
+    with pytest.raises(LakeError, match=r"cannot be written: .*irectory.*run it again"):
         write(Place("hops", DAY, 8))
     assert list(tmp_path.rglob(".part*")) == []
 
@@ -138,19 +160,55 @@ def test_row_groups_are_as_large_as_they_should_be(
 
 
 def test_what_is_held_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_parquet, "HELD_BYTES", 2 * rows(10).nbytes)
+    kept = [_parquet.alone(rows(count))[1] for count in (400, 1200, 600)]
+    monkeypatch.setattr(_parquet, "HELD_BYTES", sum(kept) - 1)
     with PartFiles(tmp_path, 0, 0) as files:
-        files.add(at(0), rows(4))
-        files.add(at(1), rows(12))
-        files.add(at(0), rows(6, first=4))
-        files.add(at(1), rows(1, first=12))
+        files.add(at(0), rows(400))
+        files.add(at(1), rows(1200))
+        files.add(at(0), rows(600, first=400))
+        files.add(at(1), rows(1, first=1200))
     groups = {
         each.place.hour: pq.read_metadata(tmp_path / each.path).num_row_groups
         for each in files.written
     }
     # The one that had more was written as it was; the other was held until the end.
     assert groups == {0: 1, 1: 2}
-    assert sorted(each.rows for each in files.written) == [10, 13]
+    assert sorted(each.rows for each in files.written) == [1000, 1201]
+
+
+def test_the_bound_is_of_what_is_kept_and_not_of_what_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each batch ends with a row of the next hour, as where two clocks differ: cut out, it would
+    # keep the whole batch, which weighs as much as 10,000 of its kind.
+    count, batches = 10_000, 12
+    size = rows(count).nbytes
+    monkeypatch.setattr(_parquet, "HELD_BYTES", 3 * size)
+    before = pa.total_allocated_bytes()
+    most = 0
+    with PartFiles(tmp_path, 0, 0) as files:
+        for number in range(batches):
+            batch = rows(count, first=number * count)
+            files.add(at(8), batch.slice(0, count - 1))
+            files.add(at(9), batch.slice(count - 1))
+            del batch
+            most = max(most, pa.total_allocated_bytes() - before)
+
+    assert 2 * size < most < 4 * size
+    assert sorted(each.rows for each in files.written) == [batches, batches * (count - 1)]
+    few, many = sorted(files.written, key=lambda each: each.rows)
+    assert read(tmp_path, few) == [number * count - 1 for number in range(1, batches + 1)]
+    assert len(set(read(tmp_path, many))) == batches * (count - 1)
+
+
+def test_only_what_is_less_than_half_of_a_batch_is_copied() -> None:
+    batch = rows(1_000)
+    address = batch.column("seq").buffers()[1].address
+    for cut, copied in ((batch, False), (batch.slice(300), False), (batch.slice(0, 300), True)):
+        made, kept = _parquet.alone(cut)
+        assert made.equals(cut)
+        assert (made.column("seq").buffers()[1].address != address) is copied
+        assert kept >= made.get_total_buffer_size() >= made.nbytes
 
 
 def test_columns_are_encoded_as_they_are_best_read(tmp_path: Path) -> None:
