@@ -79,7 +79,7 @@ def hot_keys(hops: DataFrame, top: int = 20) -> DataFrame:
         .withColumn("slice", sf.shiftright("shard_hash", _SLICE_SHIFT))
     )
     frames, least = sf.col("frames"), sf.col("least")
-    hot = counted.join(sf.broadcast(_last_slices(counted, top)), ["hour", "tagset_id"]).filter(
+    hot = counted.join(_last_slices(counted, top), ["hour", "tagset_id"]).filter(
         (frames > least) | ((frames == least) & (sf.col("slice") <= sf.col("last")))
     )
     together = Window.partitionBy("hour", "tagset_id")
