@@ -2,8 +2,8 @@
 
 The invariant of a frame: it is read, or refused with `BatchFrameError` with a short text of plain
 characters, and nothing else; what was read is written and read as the same. What was read goes into
-a receiver with room for few partitions: it remembers no more, and for each partition the rows that
-are handed on have numbers without a gap and without one twice. The process does not grow.
+a receiver with room for few partitions and epochs: it remembers no more, and in each epoch the rows
+that are handed on have numbers without a gap and without one twice. The process does not grow.
 
     python fuzz/batches.py --count 1000000 --seed 1
 """
@@ -21,6 +21,7 @@ from onward.protocol.batches import (
     BatchAnswer,
     BatchFrameError,
     BatchOptions,
+    BatchProgress,
     BatchReceiver,
     Reason,
     Status,
@@ -32,6 +33,7 @@ from onward.protocol.batches import (
 
 PARTITIONS: Final = 4
 ROWS: Final = 50
+EPOCHS: Final = 2
 
 PIECES: Final = [
     bytes.fromhex(text)
@@ -41,7 +43,7 @@ PIECES: Final = [
 SEEDS: Final = [
     encode_batch(Batch("q", partition, epoch, first, rows, last, to))
     for partition in (0, 1, 9)
-    for epoch in (0, 1)
+    for epoch in (0, 1, 2, 5)
     for first in (0, 1, 3)
     for rows in ((b"a",), (b"a", b"", b"ccc"))
     for last in (False, True)
@@ -58,7 +60,7 @@ class Batches:
     """Frames of batches, and the receiver that takes them in."""
 
     def __init__(self) -> None:
-        self.receiver = BatchReceiver(BatchOptions(max_partitions=PARTITIONS, max_rows=ROWS))
+        self.receiver = BatchReceiver(BatchOptions(PARTITIONS, ROWS, max_epochs=EPOCHS))
 
     def check(self, random: Random, data: bytes) -> bool:
         if random.random() < 0.001:
@@ -89,16 +91,27 @@ class Batches:
         before = {(each.query, each.to, each.partition): each for each in receiver.progress}
         found = receiver.receive(batch)
         if not isinstance(found, BatchAnswer):
-            known = before.get(key)
-            expected = known.next if known is not None and known.epoch == batch.epoch else 0
+            expected = _expected(before.get(key), batch.epoch)
             if found.first != expected or not found.rows:
                 raise AssertionError(f"rows from {found.first} on, not from {expected}")
             answer = receiver.failed(found) if random.random() < 0.2 else receiver.taken(found)
             if answer.done and answer.next != batch.end:
                 raise AssertionError(f"{answer} for rows up to {batch.end}")
         statistics = receiver.statistics()
-        if statistics.partitions > PARTITIONS or statistics.in_hand:
+        entries = max((len(each.earlier) for each in receiver.progress), default=0)
+        if statistics.partitions > PARTITIONS or entries > EPOCHS or statistics.in_hand:
             raise AssertionError(f"{statistics}")
+
+
+def _expected(known: BatchProgress | None, epoch: int) -> int | None:
+    """Return the row that an epoch goes on from; `None`: it has ended, or is forgotten."""
+    if known is None or epoch > known.epoch:
+        return 0
+    if epoch == known.epoch:
+        return None if known.finished else known.next
+    if known.known_from is None or epoch < known.known_from:
+        return None
+    return next((each.next for each in known.earlier if each.first <= epoch <= each.last), 0)
 
 
 def main(arguments: list[str] | None = None) -> int:

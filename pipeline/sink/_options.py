@@ -50,7 +50,8 @@ class SinkOptions:
         id: Whose rows these are. Rows of one id, epoch and partition are taken once. By default a
             random one for each write, which tells its tasks' retries and no more. Given with
             `epoch` or not at all. A query that begins anew, with a new checkpoint, needs a new one.
-        epoch: The run: the batch id in `foreachBatch`. Later runs have greater numbers.
+        epoch: The run: the batch id in `foreachBatch`. Later runs have greater numbers. One that
+            failed is run again with its own, also after later ones.
         chunk_rows: Most rows of a message.
         chunk_bytes: Bytes of its rows over which no further one is added; a row that is larger
             goes alone.

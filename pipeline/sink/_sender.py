@@ -58,6 +58,9 @@ _HOPELESS: Final = {
     Reason.CHANGED: "the rows of this epoch are not those that were sent before: the same epoch "
     "must give the same rows in the same order (no rand(), no repartition without keys, the same "
     "number of partitions)",
+    Reason.FORGOTTEN: "it remembers so many epochs (BatchOptions.max_epochs), and does not know "
+    "any more which rows of this one it has taken, so these were not. Look what is missing there, "
+    "and write that with an id of its own; run an epoch that failed again before many others",
 }
 _TEMPORARY: Final = {
     Reason.BUSY: "it has more in hand than it may",
@@ -297,8 +300,9 @@ class Sender:
             else (RowsNotDelivered, "were not taken")
         )
         return kind(
-            f"{self._rows(batch)} {what}: {trouble}. Sent {asked} times. They can be sent "
-            "again with the same id and epoch: what was taken is known again"
+            f"{self._rows(batch)} {what}: {trouble}. Sent {asked} times. Run the job again with "
+            "the same id and epoch, best before the next epoch: a receiver that remembers knows "
+            "what it has taken, and takes the rest"
         )
 
     def _rows(self, batch: Batch) -> str:

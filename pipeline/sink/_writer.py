@@ -28,13 +28,13 @@ RecordBatch: TypeAlias = Any
 _logger: Final = logging.getLogger("onward.pipeline.sink")
 
 _ALL_HAD: Final = (
-    "all %d rows of %s had been taken before, and were dropped (%d). That is right if this epoch "
-    "is run again. If these are new rows, nobody has got them: a new write, and a query with a new "
-    "checkpoint, needs a new id"
+    "all %d rows of %s were dropped (%d): rows with these numbers had been taken before. That is "
+    "right if this epoch had been sent to its end and is run again. If these are other rows than "
+    "then, nobody has got them: a new write, and a query with a new checkpoint, needs a new id"
 )
 _SOME_HAD: Final = (
-    "of %d rows of %s, %d had been taken before, and were dropped. That is right if a task or this "
-    "epoch was run again; new rows need an id or an epoch of their own"
+    "of %d rows of %s, %d were dropped: rows with these numbers had been taken before. That is "
+    "right if a task or this epoch is run again; other rows need an id or an epoch of their own"
 )
 _AT_ONCE: Final = 1000
 """Rows with destinations of their own that are looked at before the loop does other things."""

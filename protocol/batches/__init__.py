@@ -29,9 +29,9 @@ from ._frames import (
     encode_answer,
     encode_batch,
 )
+from ._progress import BatchEpochs, BatchProgress
 from ._receiver import (
     BatchOptions,
-    BatchProgress,
     BatchReceiver,
     BatchReceiverStatistics,
     BatchRows,
@@ -45,6 +45,7 @@ __all__ = [
     "MAX_TO",
     "Batch",
     "BatchAnswer",
+    "BatchEpochs",
     "BatchFrameError",
     "BatchOptions",
     "BatchProgress",

@@ -111,6 +111,9 @@ class Reason(IntEnum):
     FAILED = 7
     """Who was to take the rows has failed. They count as not taken."""
 
+    FORGOTTEN = 8
+    """They are of an epoch so old that the receiver has forgotten which of its rows were taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

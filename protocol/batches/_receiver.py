@@ -1,26 +1,31 @@
 """Which rows are new: what the receiving end of batches remembers.
 
-For each partition of each query (and each of the sender's destinations) it knows the last epoch and
-the number of the row that is expected next. By the first rule that applies:
+For each partition of each query (and each of the sender's destinations) it knows of each epoch the
+number of the row that is expected next, and whether it has ended. By the first rule that applies:
 
 | a batch | answer |
 | --- | --- |
 | of a partition that has rows in hand | refused, `BUSY` |
-| of an epoch before the last | duplicate |
-| of a partition not known, or of a new epoch, that does not begin at row 0 | refused, `GAP` |
+| of an epoch that is forgotten | refused, `FORGOTTEN` |
+| of an epoch before the last that has ended | duplicate |
 | that goes on where its epoch has ended, or ends before | refused, `CHANGED` |
 | whose rows have all been taken | duplicate |
-| that begins behind the row expected next | refused, `GAP` |
+| that begins behind the row expected next, which is 0 in a new epoch | refused, `GAP` |
 | else | those of its rows that are new are handed on |
 
 So rows may be sent again at any time, from any row and in batches of any size, and by two senders
-at once: each is handed on once, in order, as long as the receiver lives and remembers. That holds
-only if the same query, partition and epoch has the same rows in the same order each time.
+at once: each is handed on once, those of an epoch in order, as long as the receiver lives and
+remembers. That holds only if the same query, partition and epoch has the same rows in the same
+order each time.
 
-A sender begins an epoch once all rows of the one before were answered for, by this receiver or by
-another that took its place. So a later epoch that begins says that the one before is over: if it
-had not come to its end here, the rest of it was taken elsewhere. That is counted, and what comes
-late of it is a duplicate like all that is of an old epoch.
+**A later epoch may begin before an earlier one has ended.** The rest of that one may have been
+taken by another receiver, in place of this one, or its sender has failed and runs it again some
+time. Nobody here can know; so the earlier one is kept as it is, counted (`unfinished`), and its
+rows are handed on whenever they come, once, behind those of the later one. So are those of an
+earlier epoch nothing had come of at all. No row that was not taken is ever called a duplicate.
+
+How much is kept of epochs is bounded (`max_epochs`). Those that follow one another and have ended
+count as one, so a query that fails now and then needs few. What is forgotten is refused.
 """
 
 from __future__ import annotations
@@ -31,10 +36,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ._frames import MAX_BATCH, MAX_ROWS, Batch, BatchAnswer, Reason, Status
+from ._progress import BatchProgress, known_from, known_of, note, shorten, started
 
 __all__ = [
     "BatchOptions",
-    "BatchProgress",
     "BatchReceiver",
     "BatchReceiverStatistics",
     "BatchRows",
@@ -52,6 +57,11 @@ class BatchOptions:
             rows in hand is not forgotten; if all have, a new one is refused (`BUSY`).
         max_rows: Rows of a batch. More are refused (`TOO_BIG`) before they are read.
         max_bytes: Bytes of a batch, all of it. More are refused likewise.
+        max_epochs: Entries that are kept of a partition's epochs before the last: one for each that
+            was left in the middle, and one for each run of epochs that have ended and follow one
+            another. At the limit the oldest are forgotten, and counted: what is sent again of them,
+            or of any before them, is refused (`FORGOTTEN`). An entry takes at most 200 bytes, all
+            of them together with these defaults 32 MB.
 
     Raises:
         ValueError: A limit is below 1, or over what a batch may have.
@@ -60,35 +70,17 @@ class BatchOptions:
     max_partitions: int = 10_000
     max_rows: int = 10_000
     max_bytes: int = 4 * 1024 * 1024
+    max_epochs: int = 16
 
     def __post_init__(self) -> None:
         if self.max_partitions < 1:
             raise ValueError(f"max_partitions must be at least 1, not {self.max_partitions}")
+        if self.max_epochs < 1:
+            raise ValueError(f"max_epochs must be at least 1, not {self.max_epochs}")
         if not 1 <= self.max_rows <= MAX_ROWS:
             raise ValueError(f"max_rows must be from 1 to {MAX_ROWS}, not {self.max_rows}")
         if not 1 <= self.max_bytes <= MAX_BATCH:
             raise ValueError(f"max_bytes must be from 1 to {MAX_BATCH}, not {self.max_bytes}")
-
-
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """How far one partition of a query has come: a plain value, to be kept and given back.
-
-    Attributes:
-        query: Whose rows they are.
-        to: Which of the sender's destinations.
-        partition: Which part.
-        epoch: The last epoch there were rows of.
-        next: How many of its rows have been taken.
-        finished: Whether these are all.
-    """
-
-    query: str
-    to: str
-    partition: int
-    epoch: int
-    next: int
-    finished: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,27 +90,20 @@ class BatchRows:
     Attributes:
         batch: The batch.
         rows: Its new rows, at least one.
+        progress: How far the partition has come with them. Who keeps it whole, in place of what was
+            kept for the same query, destination and partition, together with what the rows did, in
+            one transaction, and gives it back after a restart, takes each row once over restarts
+            too.
     """
 
     batch: Batch
     rows: tuple[bytes, ...]
+    progress: BatchProgress
 
     @property
     def first(self) -> int:
         """The number of the first of the new rows."""
         return self.batch.end - len(self.rows)
-
-    @property
-    def progress(self) -> BatchProgress:
-        """How far the partition has come with them.
-
-        Who keeps it together with what the rows did, in one transaction, and gives it back after
-        a restart, takes each row once over restarts too.
-        """
-        batch = self.batch
-        return BatchProgress(
-            batch.query, batch.to, batch.partition, batch.epoch, batch.end, batch.last
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +118,9 @@ class BatchReceiverStatistics:
         refused: Batches that were refused, by the name of the reason.
         forgotten: Partitions that were forgotten because of the limit.
         unfinished: Epochs that had not come to their end here when a later one began: the rest
-            went to another receiver.
+            went to another receiver, or has not been taken yet.
+        forgotten_epochs: How often the oldest epochs of a partition were forgotten because of the
+            limit.
     """
 
     partitions: int
@@ -143,17 +130,16 @@ class BatchReceiverStatistics:
     refused: dict[str, int]
     forgotten: int
     unfinished: int
+    forgotten_epochs: int
 
 
 class _Place:
     """How far one partition has come."""
 
-    __slots__ = ("epoch", "finished", "in_hand", "next")
+    __slots__ = ("in_hand", "progress")
 
-    def __init__(self, epoch: int, expected: int = 0, *, finished: bool = False) -> None:
-        self.epoch = epoch
-        self.next = expected
-        self.finished = finished
+    def __init__(self, progress: BatchProgress) -> None:
+        self.progress = progress
         self.in_hand: BatchRows | None = None
 
 
@@ -172,12 +158,13 @@ class BatchReceiver:
     Args:
         options: How much it remembers.
         progress: How far partitions had come before, the longest unused first; of more than
-            `max_partitions` the first are forgotten.
+            `max_partitions` the first are forgotten, of more than `max_epochs` the oldest.
     """
 
     __slots__ = (
         "_duplicates",
         "_forgotten",
+        "_forgotten_epochs",
         "_in_hand",
         "_options",
         "_places",
@@ -197,10 +184,12 @@ class BatchReceiver:
         self._refused: dict[Reason, int] = {}
         self._forgotten = 0
         self._unfinished = 0
+        self._forgotten_epochs = 0
         for each in progress:
             self._make_room()
-            place = _Place(each.epoch, each.next, finished=each.finished)
-            self._places[each.query, each.to, each.partition] = place
+            kept = shorten(each, options.max_epochs)
+            self._forgotten_epochs += kept is not each
+            self._places[each.query, each.to, each.partition] = _Place(kept)
 
     @property
     def options(self) -> BatchOptions:
@@ -209,42 +198,50 @@ class BatchReceiver:
 
     def receive(self, batch: Batch) -> BatchRows | BatchAnswer:
         """Return the rows that are to be handed on, or the answer if there are none."""
-        place = self._places.get(_key(batch))
-        if place is not None:
-            self._places.move_to_end(_key(batch))
-            if place.in_hand is not None:
-                return self.refuse(Reason.BUSY, place.next)
-            if batch.epoch < place.epoch:
-                return self._duplicate(batch, batch.end)
-        if place is None or batch.epoch > place.epoch:
+        key = batch.query, batch.to, batch.partition
+        place = self._places.get(key)
+        if place is None:
             if batch.first:
-                return self.refuse(Reason.GAP, 0)
-            if place is None and not self._make_room():
-                return self.refuse(Reason.BUSY, 0)
-            # After a failover the rest of the epoch before went to another receiver; refused, the
-            # query could never go on here, as a sender does not go back to an epoch that is done.
-            self._unfinished += place is not None and not place.finished
-            place = self._places[_key(batch)] = _Place(batch.epoch)
-            self._places.move_to_end(_key(batch))
-        return self._go_on(place, batch)
+                return self.refuse(Reason.GAP)
+            if not self._make_room():
+                return self.refuse(Reason.BUSY)
+            place = self._places[key] = _Place(started(*key, batch.epoch))
+        self._places.move_to_end(key)
+        known = known_of(place.progress, batch.epoch, self._options.max_epochs)
+        if place.in_hand is not None:
+            return self.refuse(Reason.BUSY, 0 if known is None else known.next or 0)
+        if known is None:
+            return self.refuse(Reason.FORGOTTEN)
+        if known.next is None:
+            return self._duplicate(batch, batch.end)
+        return self._go_on(place, batch, known.next, finished=known.finished)
 
-    def _go_on(self, place: _Place, batch: Batch) -> BatchRows | BatchAnswer:
-        end, expected = batch.end, place.next
-        if (place.finished and end > expected) or (
-            batch.last and (end < expected or (place.finished and end != expected))
+    def _go_on(
+        self, place: _Place, batch: Batch, expected: int, *, finished: bool
+    ) -> BatchRows | BatchAnswer:
+        end = batch.end
+        if (finished and end > expected) or (
+            batch.last and (end < expected or (finished and end != expected))
         ):
             return self.refuse(Reason.CHANGED, expected)
-        if place.finished or (end <= expected and not batch.last):
+        if finished or (end <= expected and not batch.last):
             return self._duplicate(batch, expected)
         if batch.first > expected:
             return self.refuse(Reason.GAP, expected)
         self._duplicates += expected - batch.first
+        most = self._options.max_epochs
+        progress = note(place.progress, batch.epoch, end, most, finished=batch.last)
         if end == expected:  # it says no more than that this is the end
-            place.finished = True
+            self._note(place, progress)
             return BatchAnswer(Status.ACCEPTED, expected)
-        place.in_hand = BatchRows(batch, batch.rows[expected - batch.first :])
+        place.in_hand = BatchRows(batch, batch.rows[expected - batch.first :], progress)
         self._in_hand += 1
         return place.in_hand
+
+    def _note(self, place: _Place, progress: BatchProgress) -> None:
+        before, place.progress = place.progress, progress
+        self._unfinished += progress.epoch > before.epoch and not before.finished
+        self._forgotten_epochs += known_from(progress) > known_from(before)
 
     def taken(self, rows: BatchRows) -> BatchAnswer:
         """Note that rows were handed on; return the answer to their batch.
@@ -254,9 +251,8 @@ class BatchReceiver:
         """
         place = self._put_down(rows)
         self._rows += len(rows.rows)
-        place.next = rows.batch.end
-        place.finished = rows.batch.last
-        return BatchAnswer(Status.ACCEPTED, place.next)
+        self._note(place, rows.progress)
+        return BatchAnswer(Status.ACCEPTED, rows.batch.end)
 
     def failed(self, rows: BatchRows) -> BatchAnswer:
         """Note that rows were not handed on; return the answer to their batch.
@@ -264,10 +260,11 @@ class BatchReceiver:
         Raises:
             ValueError: These rows are not in hand.
         """
-        return self.refuse(Reason.FAILED, self._put_down(rows).next)
+        self._put_down(rows)
+        return self.refuse(Reason.FAILED, rows.first)
 
     def _put_down(self, rows: BatchRows) -> _Place:
-        place = self._places.get(_key(rows.batch))
+        place = self._places.get((rows.batch.query, rows.batch.to, rows.batch.partition))
         if place is None or place.in_hand is not rows:
             raise ValueError("these rows are not in hand")
         place.in_hand = None
@@ -297,10 +294,7 @@ class BatchReceiver:
     @property
     def progress(self) -> tuple[BatchProgress, ...]:
         """How far each partition has come, the longest unused first."""
-        return tuple(
-            BatchProgress(query, to, partition, place.epoch, place.next, place.finished)
-            for (query, to, partition), place in self._places.items()
-        )
+        return tuple(place.progress for place in self._places.values())
 
     def statistics(self) -> BatchReceiverStatistics:
         """Return the figures at this moment."""
@@ -312,8 +306,5 @@ class BatchReceiver:
             refused={reason.name: count for reason, count in sorted(self._refused.items())},
             forgotten=self._forgotten,
             unfinished=self._unfinished,
+            forgotten_epochs=self._forgotten_epochs,
         )
-
-
-def _key(batch: Batch) -> _Key:
-    return batch.query, batch.to, batch.partition

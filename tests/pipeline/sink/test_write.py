@@ -56,10 +56,10 @@ def test_a_write_whose_rows_were_all_had_before_says_so(caplog: pytest.LogCaptur
     made.commit([SentRows(200, 21, 0, 0), SentRows(10, 1, 0, 10)])
     every, some = caplog.messages
     assert every.startswith(
-        "all 210 rows of id 'q', epoch 3 had been taken before, and were dropped"
+        "all 210 rows of id 'q', epoch 3 were dropped (210): rows with these numbers had been taken"
     )
     assert "needs a new id" in every
-    assert some.startswith("of 210 rows of id 'q', epoch 3, 10 had been taken before")
+    assert some.startswith("of 210 rows of id 'q', epoch 3, 10 were dropped")
 
 
 def test_services_that_are_slower_than_four_tasks_get_each_row_once() -> None:
@@ -174,7 +174,7 @@ def test_a_service_that_was_left_half_way_takes_the_next_epochs_when_it_is_back(
         for rows in there.rows.values():
             rows.fail_after = None
         there.run(there.stop(had))
-        write(0, ROWS)  # as Spark runs the task again; then it never comes back to the epoch
+        write(0, ROWS)  # as Spark runs the task again
         there.run(there.join(had))
         there.run(there.stop(other))
         new = [[b"%d/%d" % (epoch, row) for row in range(50)] for epoch in range(1, 3)]
@@ -183,6 +183,50 @@ def test_a_service_that_was_left_half_way_takes_the_next_epochs_when_it_is_back(
         assert there.rows[had].kept == [*ROWS[:100], *new[0], *new[1]]
         assert there.rows[other].kept == ROWS
         assert there.takers[had].statistics().unfinished == 1
+
+
+def test_a_run_that_failed_is_run_again_after_a_later_one_and_nothing_is_lost() -> None:
+    rows = Rows()
+    monday = [b"monday/%d" % row for row in range(300)]
+    tuesday = [b"tuesday/%d" % row for row in range(50)]
+    with a_node(rows) as (uri, worker):
+
+        def day(epoch: int, some: list[bytes]) -> SentRows:
+            made = writer(uri, id="daily", epoch=epoch, retries=0, window=1)
+            sent = made.write(record_batches(some))
+            assert isinstance(sent, SentRows)
+            return sent
+
+        rows.fail_after = 100
+        with pytest.raises(RowsNotDelivered, match="Run the job again with the same id and epoch"):
+            day(1, monday)
+        rows.fail_after = None
+        assert day(2, tuesday).duplicates == 0
+        assert day(1, monday).duplicates == 100
+        assert rows.kept == monday[:100] + tuesday + monday[100:]
+        assert (day(1, monday).duplicates, day(2, tuesday).duplicates) == (300, 50)
+        assert worker.statistics().unfinished == 1
+    assert len(rows.kept) == 350
+
+
+def test_a_run_that_never_reached_the_receiver_is_taken_after_a_later_one() -> None:
+    rows = Rows()
+    with a_node(rows) as (uri, _):
+        writer(uri, epoch=2).write(record_batches(ROWS[100:]))
+        assert writer(uri, epoch=1).write(record_batches(ROWS[:100])) == SentRows(100, 11)
+    assert rows.kept == ROWS[100:] + ROWS[:100]
+
+
+def test_a_run_that_the_receiver_has_forgotten_fails_and_says_what_to_do() -> None:
+    rows = Rows()
+    with a_node(rows) as (uri, _):
+        # It keeps 16 epochs in mind that do not follow one another.
+        for epoch in range(1, 37, 2):
+            writer(uri, epoch=epoch).write(record_batches(ROWS[:1]))
+        had = list(rows.kept)
+        with pytest.raises(RowRefused, match=r"max_epochs.* write that with an id of its own"):
+            writer(uri, epoch=1).write(record_batches(ROWS))
+    assert rows.kept == had
 
 
 def frame(spark: SparkSession, rows: int, partitions: int) -> DataFrame:

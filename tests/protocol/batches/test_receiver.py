@@ -13,6 +13,7 @@ from onward.protocol.batches import (
     MAX_ROWS,
     Batch,
     BatchAnswer,
+    BatchEpochs,
     BatchOptions,
     BatchProgress,
     BatchReceiver,
@@ -63,7 +64,7 @@ def test_of_a_batch_of_another_size_only_the_new_rows_are_handed_on() -> None:
     found = receiver.receive(batch(1, b"b", b"c", b"d"))
     assert isinstance(found, BatchRows)
     assert (found.first, found.rows) == (2, (b"c", b"d"))
-    assert found.progress == BatchProgress("q", "", 0, 0, 4, finished=False)
+    assert found.progress == BatchProgress("q", "", 0, 0, 4, finished=False, known_from=0)
     assert receiver.taken(found) == accepted(4)
     assert receiver.statistics().rows == 4
     assert receiver.statistics().duplicates == 1
@@ -96,21 +97,99 @@ def test_a_new_epoch_begins_when_the_one_before_has_ended() -> None:
     assert receiver.statistics().unfinished == 0
 
 
-def test_a_new_epoch_says_that_the_rest_of_the_one_before_was_taken_elsewhere() -> None:
+def test_an_epoch_that_was_left_half_way_goes_on_when_its_rows_come_after_a_later_one() -> None:
     receiver = BatchReceiver()
     take(receiver, batch(0, b"a", b"b"))
-    # Nothing is over before the new one has begun with its first row.
+    # The new one begins with its first row.
     assert take(receiver, batch(1, b"y", epoch=1)) == ((), refused(Reason.GAP, 0))
     assert receiver.statistics().unfinished == 0
     assert take(receiver, batch(0, b"x", epoch=1)) == ((b"x",), accepted(1))
     assert receiver.statistics().unfinished == 1
-    # What comes late of the one before is of an epoch that is over, also what was never had here.
+    # Of the one before only what was not taken is new, and a gap is one as always.
     assert take(receiver, batch(0, b"a", b"b")) == ((), duplicate(2))
-    assert take(receiver, batch(2, b"c", last=True)) == ((), duplicate(3))
-    assert receiver.statistics().duplicates == 3
-    # And the new one goes on.
+    assert take(receiver, batch(3, b"d", last=True)) == ((), refused(Reason.GAP, 2))
+    assert take(receiver, batch(0, b"a", last=True)) == ((), refused(Reason.CHANGED, 2))
+    assert take(receiver, batch(1, b"b", b"c")) == ((b"c",), accepted(3))
+    assert take(receiver, batch(3, b"d", last=True)) == ((b"d",), accepted(4))
+    # Then it has ended, and the new one goes on.
+    assert take(receiver, batch(2, b"c", b"d", last=True)) == ((), duplicate(4))
     assert take(receiver, batch(1, b"y", last=True, epoch=1)) == ((b"y",), accepted(2))
     assert receiver.statistics().unfinished == 1
+    assert receiver.statistics().duplicates == 5
+
+
+def test_an_epoch_that_never_began_is_taken_after_a_later_one() -> None:
+    receiver = BatchReceiver()
+    take(receiver, batch(0, b"x", last=True, epoch=5))
+    assert take(receiver, batch(1, b"b", epoch=3)) == ((), refused(Reason.GAP, 0))
+    assert take(receiver, batch(0, b"a", epoch=3)) == ((b"a",), accepted(1))
+    assert take(receiver, batch(1, last=True, epoch=3)) == ((), accepted(1))
+    assert take(receiver, batch(0, last=True, epoch=4)) == ((), accepted(0))
+    assert take(receiver, batch(0, b"a", last=True, epoch=3)) == ((), duplicate(1))
+    [progress] = receiver.progress
+    assert progress.earlier == (BatchEpochs(3, 4),)
+    assert receiver.statistics().unfinished == 0
+
+
+def test_rows_of_an_earlier_epoch_that_fail_come_again() -> None:
+    receiver = BatchReceiver()
+    take(receiver, batch(0, b"a"))
+    take(receiver, batch(0, b"x", epoch=1))
+    found = receiver.receive(batch(1, b"b"))
+    assert isinstance(found, BatchRows)
+    assert receiver.receive(batch(1, b"y", epoch=1)) == refused(Reason.BUSY, 1)
+    assert receiver.receive(batch(1, b"b")) == refused(Reason.BUSY, 1)
+    assert receiver.failed(found) == refused(Reason.FAILED, 1)
+    assert take(receiver, batch(1, b"b")) == ((b"b",), accepted(2))
+
+
+def test_epochs_that_have_ended_and_follow_one_another_take_one_entry() -> None:
+    receiver = BatchReceiver(BatchOptions(max_epochs=1))
+    for epoch in range(100):
+        take(receiver, batch(0, b"a", last=True, epoch=epoch))
+    [progress] = receiver.progress
+    assert progress == BatchProgress(
+        "q", "", 0, 99, 1, finished=True, earlier=(BatchEpochs(0, 98),), known_from=0
+    )
+    assert take(receiver, batch(0, b"a", last=True, epoch=7)) == ((), duplicate(1))
+    assert receiver.statistics().forgotten_epochs == 0
+
+
+def test_at_the_limit_the_oldest_epochs_are_forgotten_and_refused() -> None:
+    receiver = BatchReceiver(BatchOptions(max_epochs=2))
+    for epoch in (2, 4, 6):  # all left half way
+        take(receiver, batch(0, b"a", epoch=epoch))
+    assert receiver.statistics().forgotten_epochs == 0
+    # There is no room for one before them all, and so nothing of it is taken.
+    assert take(receiver, batch(0, b"a", epoch=1)) == ((), refused(Reason.FORGOTTEN, 0))
+    take(receiver, batch(0, b"a", epoch=8))
+    assert receiver.statistics().forgotten_epochs == 1
+    assert take(receiver, batch(0, b"a", epoch=2)) == ((), refused(Reason.FORGOTTEN, 0))
+    # One between them has room, in place of the oldest.
+    assert take(receiver, batch(0, b"a", epoch=7)) == ((b"a",), accepted(1))
+    assert receiver.statistics().forgotten_epochs == 2
+    assert take(receiver, batch(0, b"a", epoch=4)) == ((), refused(Reason.FORGOTTEN, 0))
+    assert take(receiver, batch(1, b"b", epoch=6)) == ((b"b",), accepted(2))
+    assert take(receiver, batch(1, b"b", epoch=7)) == ((b"b",), accepted(2))
+    assert receiver.statistics().refused == {"FORGOTTEN": 3}
+    assert receiver.statistics().unfinished == 3
+
+
+def test_while_rows_are_in_hand_a_forgotten_epoch_waits_as_well() -> None:
+    receiver = BatchReceiver(progress=[BatchProgress("q", "", 0, 5, 1, finished=False)])
+    found = receiver.receive(batch(1, b"b", epoch=5))
+    assert isinstance(found, BatchRows)
+    assert receiver.receive(batch(0, b"a", epoch=4)) == refused(Reason.BUSY, 0)
+
+
+def test_an_epoch_of_which_nothing_was_taken_is_not_remembered() -> None:
+    receiver = BatchReceiver()
+    found = receiver.receive(batch(0, b"a"))
+    assert isinstance(found, BatchRows)
+    receiver.failed(found)
+    take(receiver, batch(0, b"x", epoch=1))
+    assert receiver.progress[0].earlier == ()
+    assert take(receiver, batch(0, b"a", last=True)) == ((b"a",), accepted(1))
 
 
 def test_rows_in_hand_of_the_epoch_before_come_first() -> None:
@@ -187,6 +266,35 @@ def test_who_is_given_its_progress_knows_what_it_had() -> None:
     assert [each.partition for each in third.progress] == [1]
 
 
+def test_who_is_given_its_progress_knows_earlier_epochs_too() -> None:
+    first = BatchReceiver()
+    for epoch in (0, 1, 4, 6):
+        take(first, batch(0, b"a", last=epoch < 4, epoch=epoch))
+    found = first.receive(batch(1, b"b", epoch=4))
+    assert isinstance(found, BatchRows)
+    first.taken(found)
+    assert (found.progress,) == first.progress  # also of one that came late
+    second = BatchReceiver(progress=first.progress)
+    assert take(second, batch(0, b"a", last=True, epoch=1)) == ((), duplicate(1))
+    assert take(second, batch(1, b"b", b"c", epoch=4)) == ((b"c",), accepted(3))
+    assert take(second, batch(0, b"a", epoch=5)) == ((b"a",), accepted(1))
+    assert take(second, batch(1, b"b", epoch=6)) == ((b"b",), accepted(2))
+    third = BatchReceiver(BatchOptions(max_epochs=1), first.progress)
+    assert third.statistics().forgotten_epochs == 1
+    assert take(third, batch(0, b"a", last=True, epoch=1)) == ((), refused(Reason.FORGOTTEN, 0))
+    assert take(third, batch(2, b"c", epoch=4)) == ((b"c",), accepted(3))
+
+
+def test_who_is_given_no_more_than_the_last_epoch_refuses_those_before() -> None:
+    receiver = BatchReceiver(progress=[BatchProgress("q", "", 0, 5, 1, finished=False)])
+    assert take(receiver, batch(0, b"a", epoch=4)) == ((), refused(Reason.FORGOTTEN, 0))
+    assert take(receiver, batch(0, b"x", epoch=7)) == ((b"x",), accepted(1))
+    assert take(receiver, batch(0, b"a", epoch=4)) == ((), refused(Reason.FORGOTTEN, 0))
+    assert take(receiver, batch(1, b"b", last=True, epoch=5)) == ((b"b",), accepted(2))
+    assert take(receiver, batch(0, b"y", epoch=6)) == ((b"y",), accepted(1))
+    assert receiver.statistics().forgotten_epochs == 0
+
+
 def test_what_cannot_be_read_is_counted_as_well() -> None:
     receiver = BatchReceiver()
     assert receiver.refuse(Reason.BROKEN) == refused(Reason.BROKEN, 0)
@@ -197,6 +305,7 @@ def test_what_cannot_be_read_is_counted_as_well() -> None:
     "wrong",
     [
         {"max_partitions": 0},
+        {"max_epochs": 0},
         {"max_rows": 0},
         {"max_rows": MAX_ROWS + 1},
         {"max_bytes": 0},
@@ -330,3 +439,80 @@ def test_with_two_receivers_all_is_taken_and_by_each_once_and_in_order(seed: int
     for receiver, first, last in zip(receivers, begun, ended, strict=True):
         left = first - last - {max(first, default=0)}
         assert receiver.statistics().unfinished == len(left)
+
+
+class Job:
+    """A job whose runs may fail in the middle and be run again, in any order, at one receiver.
+
+    A batch may be lost or come late or twice, an answer may be lost, the handler may fail, and the
+    receiver may be made anew of the progress that was kept with the rows.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.options = BatchOptions(max_epochs=random.randint(1, 4))
+        self.receiver = BatchReceiver(self.options)
+        self.kept: list[BatchProgress] = []
+        self.taken: list[bytes] = []
+        self.answered: set[bytes] = set()
+        self.delayed: list[Batch] = []
+        self.forgotten: set[int] = set()
+
+    def arrive(self, sent: Batch) -> BatchAnswer:
+        found = self.receiver.receive(sent)
+        if isinstance(found, BatchRows):
+            if self.random.random() < 0.1:
+                return self.receiver.failed(found)
+            self.taken.extend(found.rows)
+            self.kept = [found.progress]
+            found = self.receiver.taken(found)
+        if found.done:
+            self.answered.update(sent.rows)
+        if found.reason is Reason.FORGOTTEN:
+            self.forgotten.add(sent.epoch)
+        return found
+
+    def run(self, epoch: int, rows: list[bytes]) -> bool:
+        """Send an epoch from row 0 on; return whether the run ended well."""
+        random, size = self.random, self.random.randint(1, 4)
+        for at in range(0, max(1, len(rows)), size):
+            sent = Batch("q", 0, epoch, at, tuple(rows[at : at + size]), at + size >= len(rows))
+            if random.random() < 0.2:
+                self.delayed.append(sent)
+            if self.delayed and random.random() < 0.2:
+                self.arrive(self.delayed.pop(random.randrange(len(self.delayed))))
+            if random.random() < 0.1 or not self.arrive(sent).done or random.random() < 0.05:
+                return False
+        return True
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_what_a_sender_is_told_was_taken_was_taken_once_in_whatever_order_epochs_are_run(
+    seed: int,
+) -> None:
+    random = Random(seed)
+    job = Job(random)
+    numbers = random.sample(range(12), 6)
+    truth = {
+        epoch: [b"%d/%d" % (epoch, row) for row in range(random.randrange(9))] for epoch in numbers
+    }
+    ended = set[int]()
+    for _ in range(40):
+        epoch = random.choice(numbers)
+        if job.run(epoch, truth[epoch]):
+            ended.add(epoch)
+        if random.random() < 0.05:
+            job.receiver = BatchReceiver(job.options, job.kept)
+    for epoch in numbers * 200:  # a run fails by chance, and not each time
+        if epoch not in ended | job.forgotten and job.run(epoch, truth[epoch]):
+            ended.add(epoch)
+
+    assert len(job.taken) == len(set(job.taken))
+    assert job.answered <= set(job.taken)
+    for epoch, rows in truth.items():
+        mine = [row for row in job.taken if row in rows]
+        assert mine == rows[: len(mine)]
+        assert len(mine) == len(rows) or epoch not in ended
+        assert epoch in ended or epoch in job.forgotten
+    assert all(len(each.earlier) <= job.options.max_epochs for each in job.receiver.progress)
