@@ -274,9 +274,15 @@ def _of_row(row: Mapping[str, Any]) -> SnapshotRoute:
 
 
 def _pairs(tags: Any) -> Iterator[tuple[str, str | None]]:
-    """Yield tags from a map, or from a list of structures."""
+    """Yield tags from a map, or from a list of structures.
+
+    Raises:
+        SnapshotError: A tag of a list, or its key, is null; those of a map cannot be.
+    """
     for each in tags or ():
-        if isinstance(each, Mapping):
-            yield each["key"], each["value"]
-        else:
-            yield each
+        if each is None:
+            raise SnapshotError("a tag is null")
+        key, value = (each["key"], each["value"]) if isinstance(each, Mapping) else each
+        if key is None:
+            raise SnapshotError(f"the key of a tag is null, its value is {value!r}")
+        yield key, value

@@ -189,11 +189,15 @@ def test_a_line_of_a_file_that_cannot_be_opened_here_has_no_number() -> None:
         ({"route": None}, "'': not a UUID, in 'the row of route None'"),
         ({"service": ""}, "in 'the row of route 00000000-"),
         ({"service": None}, "in 'the row of route 00000000-"),
+        ({"tags": [None]}, "a tag is null, in 'the row of route 00000000-"),
+        ({"tags": [{"key": None, "value": "x"}]}, "the key of a tag is null, its value is 'x', in"),
     ],
 )
-def test_a_row_that_is_no_route_is_named(row: dict[str, str | None], said: str) -> None:
-    right = {"route": format_id(bytes(16)), "service": "s", "tags": None}
-    batch = pa.RecordBatch.from_pylist([right, right | row])
+def test_a_row_that_is_no_route_is_named(row: dict[str, Any], said: str) -> None:
+    tag = pa.struct([("key", pa.string()), ("value", pa.string())])
+    schema = pa.schema([("route", pa.string()), ("service", pa.string()), ("tags", pa.list_(tag))])
+    right = {"route": format_id(bytes(16)), "service": "s", "tags": [{"key": "a", "value": None}]}
+    batch = pa.RecordBatch.from_pylist([right, right | row], schema=schema)
     with pytest.raises(RouteUnreadable) as raised:
         list(_routes._of_rows("routes.parquet", batch))
     assert str(raised.value).startswith("routes.parquet: ")
