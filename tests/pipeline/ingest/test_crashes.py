@@ -1,4 +1,4 @@
-"""Killed at a dozen points, one after the other, every event is in the lake once."""
+"""Whatever is killed, and at whatever point, every event is in the lake once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import duckdb
@@ -22,7 +23,8 @@ from onward.protocol.eventlog import read_segment
 from tests.support.eventlogs import DAY_US, START_US, Truth, write_log
 
 ROOT = Path(__file__).resolve().parents[3]
-DRIVER = Path(__file__).with_name("crashing.py")
+CRASHING = Path(__file__).with_name("crashing.py")
+RETRYING = Path(__file__).with_name("retrying.py")
 TABLES = ("hops", "flows", "route_events")
 LONGEST = 300.0
 
@@ -43,9 +45,9 @@ POINTS = [
 ]
 
 
-def run(root: Path, point: str = "") -> subprocess.CompletedProcess[str]:
+def run(root: Path, point: str = "", *, driver: Path = CRASHING) -> CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(DRIVER), str(root), point],
+        [sys.executable, str(driver), str(root), point],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -99,6 +101,24 @@ def write_logs(log: Path) -> list[Truth]:
     return truths
 
 
+def hold_against(lake: Lake, truths: list[Truth]) -> None:
+    """All rows are there, and no others; nor are any files that do not count."""
+    for table in TABLES:
+        expected = [
+            row
+            for truth in truths
+            for written in truth.segments
+            for row in decode(table, None, read_segment(written.path.read_bytes())).to_pylist()
+        ]
+        found = committed(lake, table)
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+        # Nothing else is left in the folders: any engine that reads them all counts the same.
+        pattern = str(lake.path / table / "**" / "*.parquet")
+        counted = duckdb.execute("select count(*) from read_parquet($p)", {"p": pattern}).fetchall()
+        assert counted == [(len(expected),)]
+    assert not list(lake.path.rglob("*.new"))
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_killed_at_any_point_every_event_is_there_once(tmp_path: Path) -> None:
@@ -118,17 +138,22 @@ def test_killed_at_any_point_every_event_is_there_once(tmp_path: Path) -> None:
 
     assert amounts == sorted(amounts)
     assert look_at(lake, everything) == len(everything)
-    for table in TABLES:
-        expected = [
-            row
-            for truth in truths
-            for written in truth.segments
-            for row in decode(table, None, read_segment(written.path.read_bytes())).to_pylist()
-        ]
-        found = committed(lake, table)
-        assert sorted(map(repr, found)) == sorted(map(repr, expected))
-        # Nothing else is left in the folders: any engine that reads them all counts the same.
-        pattern = str(tmp_path / "lake" / table / "**" / "*.parquet")
-        counted = duckdb.execute("select count(*) from read_parquet($p)", {"p": pattern}).fetchall()
-        assert counted == [(len(expected),)]
-    assert not list((tmp_path / "lake").rglob("*.new"))
+    hold_against(lake, truths)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_task_that_loses_its_worker_is_done_again_and_leaves_nothing_of_its_first_try(
+    tmp_path: Path,
+) -> None:
+    truths = write_logs(tmp_path / "log")
+
+    ended = run(tmp_path, driver=RETRYING)
+
+    assert ended.returncode == 0, ended.stderr[-4_000:]
+    assert (tmp_path / "killed").exists()
+    # What the first one had begun was there when the second one had ended.
+    assert ended.stdout.split("\n")[0] == "2 attempts"
+    lake = Lake(tmp_path / "lake")
+    assert lake.batch() == 0
+    hold_against(lake, truths)
