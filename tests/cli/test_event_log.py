@@ -173,12 +173,11 @@ def test_a_node_is_called_as_its_log_is_so_that_several_logs_can_be_told_apart(
 ) -> None:
     called: list[str] = []
 
-    class Named(Node):
-        def __init__(self, name: str, **_: object) -> None:
-            called.append(name)
-            raise CommandError("that is all")
+    def named(name: str, **_: object) -> Node:
+        called.append(name)
+        raise CommandError("that is all")
 
-    monkeypatch.setattr(f"onward.cli._{command}.Node", Named)
+    monkeypatch.setattr(f"onward.cli._{command}.Node", named)
     assert main([command]) != Status.OK
     assert main([command, "--event-log", str(tmp_path)]) != Status.OK
     assert main([command, "--event-log", str(tmp_path), "--event-log-name", "eu-1"]) != Status.OK
