@@ -40,7 +40,7 @@ class Nowhere:
 
     def begin(self, header: bytes, first_seq: int) -> None: ...
 
-    def append(self, block: bytes, body: bytes | None = None) -> bool:
+    def append(self, block: bytes, body: bytes | None = None, receipt: object = None) -> bool:
         return True
 
     def seal(self, footer: bytes) -> None: ...

@@ -25,7 +25,7 @@ __all__ = ["Check", "check_log", "compare", "find_logs", "read_file"]
 MAX_LOST_NOTES: Final = 20
 """Most times that a log saying what it lost is told of it; further ones are counted."""
 
-_WHY_MISSING: Final = "gone whole, or ended before anything was written"
+_WHY_MISSING: Final = "deleted, or its disk failed and kept nothing"
 
 
 def find_logs(path: Path) -> dict[Path, list[Path]]:

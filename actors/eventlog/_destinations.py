@@ -131,4 +131,5 @@ class DestinationLog:
             f"{self._told} others were told late"
         )
         self._waiting = self._told = 0
-        self._recorder.event(EventName.LOST, reason=reason)
+        self._budget.charge(size_of_event("", (), reason))
+        self._recorder.lose(reason)

@@ -3,7 +3,7 @@
 ```
 <directory>/<name>/.lock       held while the log is written
                    log         its identity, 16 random bytes
-                   epoch       the last epoch that was begun, as text
+                   epoch       the last epoch of which there is or was a segment, as text
                    *.seg       sealed segments
                    *.open      the one that is written
                    *.new       what is written to take the place of another file
@@ -120,7 +120,9 @@ class LogFolder:
         self._alone = True
         """Whether nobody else can have had the folder since the epoch was chosen."""
         self.settled = False
-        """Whether the epoch has begun: see `settle`."""
+        """Whether what earlier runs left is sealed: see `settle`."""
+        self._begun = False
+        """Whether the epoch has begun: see `begin_epoch`."""
         self.log_id = b""
         self.epoch = 0
         self.unfinished: dict[str, LeftOpen] = {}
@@ -139,7 +141,7 @@ class LogFolder:
             EventLogError: There are no more epochs; the folder is let go.
             OSError: It cannot be done; the folder is let go.
         """
-        self.settled = self._identity_stored = False
+        self.settled = self._identity_stored = self._begun = False
         try:
             self._files.make_folder(self.path)
             self._lock = self._files.lock(self.path / _LOCK)
@@ -157,7 +159,7 @@ class LogFolder:
             raise
 
     def settle(self) -> None:
-        """Seal what an earlier run left open, and begin the epoch; once that is done, nothing.
+        """Seal what an earlier run left open; once that is done, nothing.
 
         Raises:
             LogInUse: Another process had the folder before it could be taken.
@@ -173,9 +175,30 @@ class LogFolder:
             self._store(_LOG, self.log_id)
             self._identity_stored = True
         # Before what was left open is sealed: that it was is told only by a run that can write.
-        self._store(_EPOCH, str(self.epoch).encode())
+        self._store_epoch()
         self._recover(found)
         self.settled = True
+
+    def begin_epoch(self) -> None:
+        """Note that there is a segment of this epoch; once that is done, nothing.
+
+        First there is the segment's file, then the note, then what is recorded: so a run that
+        ends before it writes leaves no epoch out, and none comes twice, even if its segments are
+        deleted.
+
+        Raises:
+            OSError: It cannot be done; then nothing is to be written.
+        """
+        if not self._begun:
+            self._begun = True
+            try:
+                self._store_epoch()
+            except BaseException:
+                self._begun = False
+                raise
+
+    def _store_epoch(self) -> None:
+        self._store(_EPOCH, str(self.epoch if self._begun else self.epoch - 1).encode())
 
     @property
     def held(self) -> bool:
@@ -215,7 +238,7 @@ class LogFolder:
             if _LOG in names and self._files.read(self.path / _LOG) != self.log_id:
                 raise LogInUse(str(self.path))
             if self.settled:
-                self._store(_EPOCH, str(self.epoch).encode())
+                self._store_epoch()
                 self._store(_LOG, self.log_id)
         except BaseException:
             self.close()

@@ -71,3 +71,7 @@ class Budget:
         let = left > 0.0
         self._left = left - size if let else left
         return let
+
+    def charge(self, size: int) -> None:
+        """Take so many bytes whatever is left: it is made up for later."""
+        self._left -= size

@@ -67,8 +67,9 @@ class LogOptions:
         max_event_bytes_per_second: Bytes of events of destinations that come, change and go, and as
             many again of requests that nobody could take. Beyond it those requests are only
             counted, and of a destination the last state is told as soon as there is room, with an
-            event `lost` at the end that says how many changes were left out. At the default that
-            is half of `max_bytes` in a week at most, whatever peers do.
+            event `lost` at the end that says how many changes were left out. At the defaults
+            both together are less than half of `max_bytes` in a week, whatever peers do. Hops and
+            counters come on top, and are bounded by other limits.
         max_event_burst: Bytes of either that are saved up for when many come at once.
         close_seconds: How long the end waits for the disk, at most; not longer than nearly half
             of the time that there is to stop the node. What is not written then is logged, and
@@ -100,7 +101,7 @@ class LogOptions:
     max_marked_per_second: int = 1000
     max_foreign_per_second: int = 1000
     max_rejects_per_second: int = 100
-    max_event_bytes_per_second: int = 8 * 1024
+    max_event_bytes_per_second: int = 4 * 1024
     max_event_burst: int = 64 * MIB
     close_seconds: float = 10.0
 

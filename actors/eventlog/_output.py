@@ -15,7 +15,7 @@ from .._log import SeldomLogger, shown
 from ._losses import BEHIND, BROKEN, CLOSED, FAILED, Losses
 from ._naming import Naming
 from ._options import LogOptions
-from ._sink import Sink
+from ._sink import Receipt, Sink
 
 __all__ = ["EVENTS", "FLOWS", "HOPS", "Output"]
 
@@ -46,8 +46,6 @@ class Output:
         segment: Hops, flows and events in this segment.
         total: Those that were given here since the start, written or dropped.
         size: Bytes in this segment.
-        handed: Bytes of all blocks that were taken. Of those no more can wait than came after a
-            block once that has been dealt with.
         broken: Whether something went wrong in this segment, so that nothing more goes into it.
         closed: Whether nothing is written at all.
     """
@@ -65,7 +63,6 @@ class Output:
         "broken",
         "closed",
         "generation",
-        "handed",
         "losses",
         "naming",
         "segment",
@@ -98,7 +95,6 @@ class Output:
         self.segment = [0, 0, 0]
         self.total = [0, 0, 0]
         self.size = 0
-        self.handed = 0
         self._began = 0.0
         self._failed_at: float | None = None
         self.broken = False
@@ -149,14 +145,26 @@ class Output:
     # --- blocks ---------------------------------------------------------------------------
 
     def put(
-        self, which: int, count: int, made: bytes | Callable[[], bytes], body: bytes | None = None
+        self,
+        which: int,
+        count: int,
+        made: bytes | Callable[[], bytes],
+        body: bytes | None = None,
+        receipt: Receipt | None = None,
     ) -> None:
         """Write a block with so many records, after what it refers to; or drop it, and count."""
-        if not self.write(which, count, made, body):
+        if not self.write(which, count, made, body, receipt):
             self.drop(which, count, BROKEN if self.broken else None)
+            if receipt is not None:
+                receipt.kept = False
 
     def write(
-        self, which: int, count: int, made: bytes | Callable[[], bytes], body: bytes | None = None
+        self,
+        which: int,
+        count: int,
+        made: bytes | Callable[[], bytes],
+        body: bytes | None = None,
+        receipt: Receipt | None = None,
     ) -> bool:
         """Write a block with so many records, after what it refers to; say whether that went well.
 
@@ -165,12 +173,13 @@ class Output:
             count: How many.
             made: The block, or what makes it; or its type, if the body is apart.
             body: Its body, of which the writer's thread makes the check.
+            receipt: Told what becomes of it, if it is written here.
         """
         if self.closed or self.broken:
             return False
         try:
             block = made if isinstance(made, bytes) else made()
-            written = self._define() and self._append(block, body)
+            written = self._define() and self._append(block, body, receipt)
         except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
             self.failed(error)
             return False
@@ -189,13 +198,13 @@ class Output:
         if not self.broken and self._failed_at is None:
             self.guarded(self._define)
 
-    def _append(self, made: bytes, body: bytes | None = None) -> bool:
+    def _append(
+        self, made: bytes, body: bytes | None = None, receipt: Receipt | None = None
+    ) -> bool:
         # Of a block that has a body apart the writer's thread makes the check.
-        if not self._sink.append(made, body):
+        if not self._sink.append(made, body, receipt):
             return False
-        size = len(made if body is None else body)
-        self.size += size
-        self.handed += size
+        self.size += len(made if body is None else body)
         return True
 
     # --- what goes wrong ------------------------------------------------------------------
@@ -228,12 +237,6 @@ class Output:
         text = "the event log %s could not pack something: %s"
         self._seldom.log(logging.ERROR, "packing", text, self._options.name, shown(repr(error)))
 
-    def look_at_losses(self) -> tuple[int, int]:
-        """Count what was taken and not written.
-
-        Returns:
-            How many flows are among it, and how many bytes wait.
-        """
-        figures = self._sink.statistics()
-        lost = self.losses.look(figures, self.handed, self._sink.trouble() or FAILED)
-        return lost, figures.pending
+    def look_at_losses(self) -> None:
+        """Count what was taken and not written."""
+        self.losses.look(self._sink.statistics(), self._sink.trouble() or FAILED)

@@ -27,7 +27,7 @@ from ._options import LogOptions
 from ._output import EVENTS, FLOWS, HOPS, Output
 from ._requests import RequestLog
 from ._rows import FlowRows
-from ._sink import Sink
+from ._sink import Receipt, Sink
 from ._statistics import RecorderStatistics
 from ._windows import WallClock, Windows
 
@@ -227,6 +227,14 @@ class Recorder:
         self._seq += 1
         self._events.add(self._seq, self._wall.us(), name, route_id, node, tags, reason)
 
+    def lose(self, reason: str) -> None:
+        """Record that something is not in the log; again, if the disk loses that too."""
+        self._output.losses.said(self._say(reason), reason)
+
+    def _say(self, reason: str) -> Receipt:
+        self._seq += 1
+        return self._events.add(self._seq, self._wall.us(), EventName.LOST, None, "", (), reason)
+
     def reject(self, tags: TagList, reason: str) -> None:
         """Record a request that nobody could take, unless there were too many or too large ones."""
         rejects = self._rejects
@@ -249,6 +257,7 @@ class Recorder:
         return written > 0 and bool(self.flows.rows)
 
     def _write_all_flows(self) -> None:
+        self._rows.look()
         self._rows.let_go()
         while self.write_flows():
             self._rows.let_go()
@@ -351,15 +360,20 @@ class Recorder:
         """Have the log say what it has lost. If that is lost, it is said with what follows."""
         output = self._output
         # What was taken and not written; the flows among it are taken back.
-        self._rows.look(*output.look_at_losses())
+        self._rows.look()
+        output.look_at_losses()
         lost = output.losses.take()
-        for reason, count in lost.items():
-            self.event(EventName.LOST, reason=f"{count} events: {reason}")
+        for reason, count in lost:
+            receipt = self._say(f"{count} events: {reason}" if count else reason)
+            output.losses.said(receipt, reason, count)
         if lost:
             self._events.write()
-            output.losses.told(lost, output.handed)
 
     # --- looking at it --------------------------------------------------------------------
+
+    def ended(self) -> None:
+        """Count what the disk has lost since `close`, once the writer is closed too."""
+        self._output.look_at_losses()
 
     def statistics(self) -> RecorderStatistics:
         """Return what has been recorded so far."""

@@ -64,6 +64,7 @@ class RequestLog:
         "_asked_bytes",
         "_node",
         "_origins",
+        "_others",
         "_sources",
         "_used",
         "defaults",
@@ -80,6 +81,8 @@ class RequestLog:
         self.foreign: Final = PerSecond(recorder.options.max_foreign_per_second, recorder.now)
         self._node: Final = node
         self._origins: dict[str, OriginLog] = {}
+        # Of all services that there is no room for.
+        self._others: Final = OriginLog(self, "")
         self._sources: dict[object, OriginLog] = {}
         self.defaults: dict[RoutingType, str] = {}
         self._used: dict[OriginLog, None] = {}
@@ -96,7 +99,7 @@ class RequestLog:
         found = self._origins.get(name)
         if found is None:
             if len(self._origins) >= MAX_ORIGINS:
-                name = ""
+                return self._others
             found = self._origins[name] = OriginLog(self, name)
         return found
 

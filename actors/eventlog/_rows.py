@@ -1,4 +1,9 @@
-"""The rows of flow counters on their way into the log: in parts, and again if they are lost."""
+"""The rows of flow counters on their way into the log: in parts, and again if they are lost.
+
+Rows are under way until the receipt of their block says that they are written, or are not. The
+block that the disk failed with is in doubt until the segment that broke off has been read again,
+up to `retry_seconds` later: written again before, it could be there twice.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from ...protocol.eventlog import FLOW
 from ._flows import FlowRow, FlowTable
 from ._losses import BROKEN
 from ._output import FLOWS, Output
+from ._sink import Receipt
 
 __all__ = ["FlowRows"]
 
@@ -29,15 +35,15 @@ class FlowRows:
         limit: Most rows that are under way to the disk.
     """
 
-    __slots__ = ("_flight", "_flight_end", "_limit", "_output", "_table")
+    __slots__ = ("_flight", "_flying", "_limit", "_output", "_table")
 
     def __init__(self, table: FlowTable, output: Output, limit: int) -> None:
         self._table: Final = table
         self._output: Final = output
         self._limit: Final = limit
-        # Rows that may be lost yet, and how much had been handed on with the last of them.
-        self._flight: list[FlowRow] = []
-        self._flight_end = 0
+        # Blocks that may be lost yet, the oldest first, and how many rows are in them.
+        self._flight: list[tuple[Receipt, list[FlowRow]]] = []
+        self._flying = 0
 
     def write(self, seq: int) -> int:
         """Write a block of rows.
@@ -52,7 +58,7 @@ class FlowRows:
         """
         output = self._output
         rows = self._table.rows
-        if len(self._flight) >= self._limit:
+        if self._flying >= self._limit:
             return 0
         taken: list[FlowRow] = []
         dropped = 0
@@ -75,9 +81,10 @@ class FlowRows:
         if not taken:
             return dropped
         body = b"".join(packed)
-        if output.generation == segment and output.write(FLOWS, len(taken), b"F", body):
-            self._flight += taken
-            self._flight_end = output.handed
+        receipt = Receipt()
+        if output.generation == segment and output.write(FLOWS, len(taken), b"F", body, receipt):
+            self._flight.append((receipt, taken))
+            self._flying += len(taken)
             return len(taken) + dropped
         # Nothing else has taken a number meanwhile.
         self._table.keep(taken)
@@ -101,24 +108,26 @@ class FlowRows:
             size,
         )
 
-    def look(self, lost: int, pending: int) -> None:
-        """Take back what the disk took and lost.
-
-        Args:
-            lost: How many rows were lost since the last time. Once a segment has failed it takes
-                nothing more: they are the last ones.
-            pending: Bytes that wait for the disk.
-        """
-        flight = self._flight
-        if flight and lost:
-            self._table.keep(flight[-lost:])
-            del flight[-lost:]
-        if pending <= self._output.handed - self._flight_end:
-            flight.clear()
+    def look(self) -> None:
+        """Let go of what is written, and take back what the disk took and lost."""
+        waiting: list[tuple[Receipt, list[FlowRow]]] = []
+        lost: list[FlowRow] = []
+        for each in self._flight:
+            receipt, rows = each
+            kept = receipt.kept
+            if kept is None:
+                waiting.append(each)
+            elif not kept:
+                lost += rows
+        self._flight = waiting
+        self._flying = sum(len(rows) for _, rows in waiting)
+        if lost:
+            self._table.keep(lost)
 
     def let_go(self) -> None:
         """Forget what is under way: there is no later time to write it again."""
         self._flight.clear()
+        self._flying = 0
 
     def drop_rest(self) -> int:
         """Drop the rows that are left, as there will be no other time; return how many."""

@@ -5,7 +5,8 @@ the disk fails, what follows is dropped up to the next segment. Before that one 
 that broke off is read again and treated as at a start: cut to its whole blocks and sealed. Its
 footer says the last number that was given, so that the log has no hole that is not told; where
 nothing of a segment got to the disk, an empty one stands for what was lost. Where it was an fsync
-that failed, what is read is written anew: see `_sealing`.
+that failed, what is read is written anew: see `_sealing`. Only then is it known, and told by its
+receipt, whether the block that the disk failed with is there.
 
 After a failure the disk is left alone for a while: segments begun in that time are dropped whole.
 """
@@ -35,6 +36,7 @@ from ._files import Chunk, Files
 from ._folder import LogFolder, is_full
 from ._options import LogOptions
 from ._sealing import FsyncFailed, complete, sync
+from ._sink import Receipt
 
 __all__ = ["Segments"]
 
@@ -81,6 +83,8 @@ class Segments:
         """Its file; `None` if it broke off."""
         self._header: SegmentHeader | None = None
         self._written: dict[bytes, int] = {}
+        self._in_doubt: tuple[bytes, Receipt] | None = None
+        """Type and receipt of the block that the disk failed with: the last one of its segment."""
         self._doubted = False
         """Whether what it reads may not be on the disk."""
         self._size = 0
@@ -123,10 +127,7 @@ class Segments:
             return False
         parsed = read_header(header)
         try:
-            if not self._folder.held:
-                self._folder.restore()
-            self._folder.check()
-            self._settle()
+            self._have_folder()
             self._finish_last(first_seq - 1, parsed.started_us)
             if first_seq > self._next_seq:
                 self._tell_gap(parsed, first_seq - 1)
@@ -141,20 +142,27 @@ class Segments:
         self._recovered_from_trouble()
         return True
 
-    def write(self, kind: bytes, chunks: Sequence[Chunk], records: int) -> bool:
+    def write(
+        self, kind: bytes, chunks: Sequence[Chunk], records: int, receipt: Receipt | None = None
+    ) -> bool:
         """Write a block, or drop it.
 
         Args:
             kind: Its type.
             chunks: Its bytes, with its header.
             records: How many records are in it.
+            receipt: Is told what becomes of it; later, if the disk fails with it.
 
         Returns:
             Whether it was written.
         """
         if self._handle is None:
             self._lose(kind, records)
+            if receipt is not None:
+                receipt.kept = False
             return False
+        if receipt is not None:
+            self._in_doubt = kind, receipt
         if kind in self._written:
             # Even of a write that fails all may be there: what is lost shows as it is read again.
             self._written[kind] += records
@@ -166,17 +174,19 @@ class Segments:
             self._fail(error)
             self._count.lost_blocks += 1
             return False
+        except Exception:
+            # A defect: what is in the file now shows as it is read again.
+            self._let_go()
+            raise
+        if receipt is not None:
+            receipt.kept, self._in_doubt = True, None
         size = sum(map(len, chunks))
         self._size += size
         self._count.bytes += size
         return True
 
     def seal(self, last_seq: int, ended_us: int) -> bool:
-        """Seal the segment.
-
-        Args:
-            last_seq: The last number that was given.
-            ended_us: The time.
+        """Seal the segment, with the last number that was given, and the time.
 
         Returns:
             Whether it is sealed. One without any record is not: it is deleted.
@@ -189,20 +199,36 @@ class Segments:
             self._fail(error)
             return False
 
-    def close(self) -> None:
-        """Seal what was left unsealed, with what is known of it."""
+    def close(self, header: bytes | None = None, footer: SegmentFooter | None = None) -> None:
+        """Seal what was left unsealed, and tell what is missing up to the end.
+
+        Args:
+            header: What was given last, whatever became of it; the footer likewise.
+            footer: It has the last number.
+        """
+        last_seq = 0 if footer is None else footer.last_seq
         try:
-            self._finish_last(0, None)
-        except OSError as error:
+            self._finish_last(last_seq, None if footer is None else footer.ended_us)
+            if header is not None and last_seq >= self._next_seq:
+                self._have_folder()
+                self._tell_gap(read_header(header), last_seq)
+        except (OSError, LogInUse) as error:
             self._fail(error)
 
     # --- how ------------------------------------------------------------------------------
+
+    def _have_folder(self) -> None:
+        if not self._folder.held:
+            self._folder.restore()
+        self._folder.check()
+        self._settle()
 
     def _create(self, header: bytes, parsed: SegmentHeader) -> None:
         name = segment_name(parsed.epoch, parsed.first_seq)
         path = self._folder.path / (name.removesuffix(SEALED) + OPEN)
         # First what is to be seen to if it cannot be made, or only half.
-        self._path, self._header, self._doubted = path, parsed, False
+        self._path, self._header = path, parsed
+        self._doubted, self._in_doubt = False, None
         self._written = {_HOPS: 0, _FLOWS: 0, _EVENTS: 0}
         self._handle = handle = self._files.create(path)
         self._files.write(handle, [header])
@@ -211,6 +237,7 @@ class Segments:
         if self._fsync == "block":
             sync(self._files, handle)
             self._files.fsync_folder(self._folder.path)
+        self._folder.begin_epoch()
 
     def _seal(self, last_seq: int, ended_us: int) -> bool:
         path, handle, header = self._now_open()
@@ -298,6 +325,7 @@ class Segments:
             self._path = None
             return
         self._files.fsync_folder(self._folder.path)
+        self._lose_all(recovered.footer)
         self._is_sealed(sealed, recovered.footer.last_seq)
 
     def _tell_gap(self, header: SegmentHeader, last_seq: int) -> None:
@@ -331,8 +359,8 @@ class Segments:
             self._seldom.log(
                 logging.ERROR,
                 "trouble",
-                "%s: cannot write: %s; events are dropped and counted, and it is tried again "
-                "after %g seconds",
+                "%s: cannot write: %s; events are dropped and counted, and it is tried again after "
+                "%g seconds",
                 self._folder.path,
                 text,
                 self._retry_seconds,
@@ -357,8 +385,14 @@ class Segments:
             self._count.lost_events += records
 
     def _lose_all(self, kept: SegmentFooter) -> None:
-        """Count what was written and is not there any more."""
+        """Count what was written and is not there, and settle what was in doubt."""
+        found = {_HOPS: kept.hops, _FLOWS: kept.flows, _EVENTS: kept.events}
+        if self._in_doubt is not None:
+            kind, receipt = self._in_doubt
+            # What is kept of a segment is its front, and this was the last to be written.
+            receipt.kept = found[kind] >= self._written[kind]
+            self._in_doubt = None
         self._count.lost_hops += max(0, self._written[_HOPS] - kept.hops)
         self._count.lost_flows += max(0, self._written[_FLOWS] - kept.flows)
         self._count.lost_events += max(0, self._written[_EVENTS] - kept.events)
-        self._written = {_HOPS: kept.hops, _FLOWS: kept.flows, _EVENTS: kept.events}
+        self._written = found

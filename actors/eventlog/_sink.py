@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Figures", "Sink"]
+__all__ = ["Figures", "Receipt", "Sink"]
+
+
+class Receipt:
+    """Tells who has handed a block on what became of it. Set once, by the thread that writes.
+
+    Attributes:
+        kept: Whether the block is in the log. `None` as long as that is not known: it waits, or
+            the disk failed with it, and what is there has not been read again.
+    """
+
+    __slots__ = ("kept",)
+
+    def __init__(self, kept: bool | None = None) -> None:
+        self.kept = kept
 
 
 class Sink(Protocol):
@@ -14,8 +28,13 @@ class Sink(Protocol):
         """Begin a segment."""
         ...
 
-    def append(self, block: bytes, body: bytes | None = None, /) -> bool:
-        """Take a block, or its type and its body; say whether it was taken."""
+    def append(
+        self, block: bytes, body: bytes | None = None, receipt: Receipt | None = None, /
+    ) -> bool:
+        """Take a block, or its type and its body; say whether it was taken.
+
+        The receipt, of a block of records, tells what became of it if it was.
+        """
         ...
 
     def seal(self, footer: bytes) -> None:
@@ -33,11 +52,6 @@ class Sink(Protocol):
 
 class Figures(Protocol):
     """What became of blocks after they were taken: a `LogWriterStatistics`."""
-
-    @property
-    def pending(self) -> int:
-        """Bytes that wait."""
-        ...
 
     @property
     def lost_hops(self) -> int:

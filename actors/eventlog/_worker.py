@@ -10,7 +10,6 @@ from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import TAGS
-from ...protocol.eventlog import EventName
 from .._clock import clock_of
 from .._errors import LimitReached
 from .._worker import Worker
@@ -151,7 +150,7 @@ class EventLog(Worker):
     def _tell_unfinished(self) -> None:
         """Have the log say that the run before did not end, and what of it is not there."""
         for reason in self._writer.unfinished():
-            self.recorder.event(EventName.LOST, reason=reason)
+            self.recorder.lose(reason)
 
     async def _tick(self) -> None:
         recorder = self.recorder
@@ -185,6 +184,7 @@ class EventLog(Worker):
         recorder.close()
         writer = self._writer
         await asyncio.to_thread(writer.close, self._left())
+        recorder.ended()
         trouble = writer.trouble()
         if trouble is not None:
             text = "the event log %s has ended without all that it was to write: %s"

@@ -27,6 +27,7 @@ from ._folder import LeftOpen, LogFolder
 from ._janitor import Janitor
 from ._options import LogOptions
 from ._segments import Segments
+from ._sink import Receipt
 
 __all__ = ["LogWriter"]
 
@@ -46,6 +47,7 @@ class _Append(NamedTuple):
     kind: bytes
     body: Chunk
     framed: bool
+    receipt: Receipt | None
 
 
 class _Seal(NamedTuple):
@@ -106,6 +108,9 @@ class LogWriter:
         self._begun = False
         self._refusing = True
         self._failed_number = 0
+        self._header: bytes | None = None
+        self._footer: SegmentFooter | None = None
+        """Of what was given last: with them the end tells what of it is not there."""
         self._unclosed: str | None = None
 
     def open(self) -> int:
@@ -149,6 +154,7 @@ class LogWriter:
             first_seq: Its first number.
         """
         self._number += 1
+        self._header = header
         # Without room it is dropped whole, and the next one tells the gap.
         self._refusing = self.pending >= self._options.max_pending
         self._begun = not self._refusing
@@ -156,13 +162,16 @@ class LogWriter:
             self._put += len(header)
             self._queue.put(_Begin(header, first_seq, self._number))
 
-    def append(self, block: Chunk, body: Chunk | None = None) -> bool:
+    def append(
+        self, block: Chunk, body: Chunk | None = None, receipt: Receipt | None = None
+    ) -> bool:
         """Have a block written.
 
         Args:
             block: A whole block; or only its type, one byte, and then the thread makes the
                 block's header.
             body: In that case its body, which may not be changed any more.
+            receipt: Is told what becomes of it, if it is taken.
 
         Returns:
             Whether it was taken; if not, too many bytes wait, it is over `MAX_BLOCK`, or the
@@ -185,7 +194,7 @@ class LogWriter:
             self._refusing = self._refusing or kind in _DEFINITIONS
             return False
         self._put += size
-        self._queue.put(_Append(kind, body, framed))
+        self._queue.put(_Append(kind, body, framed, receipt))
         return True
 
     def seal(self, footer: bytes) -> None:
@@ -195,9 +204,10 @@ class LogWriter:
             footer: From `SegmentFooter.serialize`. How many records there are the writer counts
                 itself, as not all that were taken may have been written.
         """
+        self._footer = read_footer(footer)
         if self._begun:
             self._put += len(footer)
-            self._queue.put(_Seal(read_footer(footer), len(footer)))
+            self._queue.put(_Seal(self._footer, len(footer)))
         self._begun = False
         self._refusing = True
 
@@ -237,7 +247,8 @@ class LogWriter:
         options = self._options
         return (
             f"{what}{left.lost} bytes cut; counters of at most {options.window_seconds:g} seconds "
-            f"and records of at most {options.flush_seconds:g} seconds are not there"
+            f"and records of at most {options.flush_seconds:g} seconds are not there, "
+            "nor what a disk that failed did not take before"
         )
 
     def statistics(self) -> LogWriterStatistics:
@@ -283,7 +294,10 @@ class LogWriter:
         self._guarded(self._janitor.clean)
         while (task := self._queue.get()) is not None:
             self._guarded(self._do, task)
-        self._guarded(self._segments.close)
+        self._end()
+
+    def _end(self) -> None:
+        self._guarded(self._segments.close, self._header, self._footer)
         self._folder.close()
 
     def _guarded(self, call: Callable[..., None], *arguments: object) -> None:
@@ -319,15 +333,16 @@ class LogWriter:
                 self._janitor.clean()
 
     def _write(self, task: _Append) -> None:
-        kind, body, framed = task
+        kind, body, framed, receipt = task
         written = False
         try:
             if framed:
                 records = record_count(kind, memoryview(body)[_HEADER_SIZE:])
-                written = self._segments.write(kind, (body,), records)
+                written = self._segments.write(kind, (body,), records, receipt)
             else:
                 header = block_header(kind, body)
-                written = self._segments.write(kind, (header, body), record_count(kind, body))
+                records = record_count(kind, body)
+                written = self._segments.write(kind, (header, body), records, receipt)
         finally:
             self._done += len(body)
             if not written:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from onward.actors.eventlog import LogOptions, LogWriter, Recorder
 from onward.cli import _events, main
 from onward.cli._event_logs import find_logs
 from onward.cli._status import Status
@@ -220,7 +221,7 @@ def test_a_segment_that_is_there_twice_is_told(
     ]
 
 
-NOT_THERE = "gone whole, or ended before anything was written"
+NOT_THERE = "deleted, or its disk failed and kept nothing"
 
 
 def test_a_run_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,6 +244,20 @@ def test_a_run_that_is_not_there_is_told(log: Path, capsys: pytest.CaptureFixtur
 def test_runs_before_the_first_were_deleted_for_their_age(tmp_path: Path) -> None:
     put(tmp_path / "shop", replace(HEADER, epoch=9))
     (tmp_path / "shop" / "00000002-0000000000000001.open.bad").touch()
+    assert main(["events", str(tmp_path), "--check"]) == Status.OK
+
+
+def test_a_run_that_wrote_nothing_is_not_missed(tmp_path: Path) -> None:
+    options = LogOptions(tmp_path, "shop")
+    for writes in (True, False, False, True):
+        writer = LogWriter(options)
+        epoch = writer.open()
+        if writes:
+            recorder = Recorder(writer, options, "shop", log_id=writer.log_id, epoch=epoch)
+            recorder.begin()
+            recorder.close()
+        writer.close(30.0)
+    assert len(list((tmp_path / "shop").glob("*.seg"))) == 2
     assert main(["events", str(tmp_path), "--check"]) == Status.OK
 
 

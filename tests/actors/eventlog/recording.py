@@ -14,6 +14,7 @@ from pathlib import Path
 from onward.actors.broker import BrokerOptions, Handlers, Request
 from onward.actors.eventlog import LogOptions, Recorder
 from onward.actors.eventlog._hops import codes_of
+from onward.actors.eventlog._sink import Receipt
 from onward.protocol.broker import RoutingType
 from onward.protocol.eventlog import (
     Asked,
@@ -56,7 +57,6 @@ ENDS = frozenset(Outcome) - {Outcome.RECEIVED, Outcome.FORWARD, Outcome.RETURN}
 class Later:
     """What became of blocks after they were taken."""
 
-    pending: int = 0
     lost_hops: int = 0
     lost_flows: int = 0
     lost_events: int = 0
@@ -69,12 +69,16 @@ class MemorySink:
         room: Whether blocks are taken.
         why: What `trouble` says.
         later: What became of blocks after they were taken, as a test has it.
+        waits: Whether blocks wait once they are taken, for a test to say what becomes of them.
+        receipts: Of those that wait.
     """
 
     def __init__(self) -> None:
         self.room = True
         self.why: str | None = None
         self.later = Later()
+        self.waits = False
+        self.receipts: list[Receipt] = []
         self.sealed: list[bytes] = []
         self._open = bytearray()
 
@@ -83,9 +87,14 @@ class MemorySink:
         assert first_seq > 0
         self._open += header
 
-    def append(self, block_or_kind: bytes, body: bytes | None = None) -> bool:
+    def append(
+        self, block_or_kind: bytes, body: bytes | None = None, receipt: Receipt | None = None
+    ) -> bool:
         if self.room:
             self._open += block_or_kind if body is None else block(block_or_kind, body)
+            if receipt is not None:
+                receipt.kept = None if self.waits else True
+                self.receipts += [receipt] if self.waits else []
         return self.room
 
     def seal(self, footer: bytes) -> None:

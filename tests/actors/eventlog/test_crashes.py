@@ -9,7 +9,15 @@ import pytest
 from onward.actors.eventlog import Fsync
 from onward.protocol.eventlog import OPEN
 from tests.actors.eventlog.logs import FOLDER, Log, options_of, records_on
-from tests.support.log_disk import Crash, Fault, Moment, SimulatedDisk, Survival
+from tests.support.log_disk import (
+    Crash,
+    Fault,
+    Moment,
+    SimulatedDisk,
+    Survival,
+    disk_full,
+    no_fault,
+)
 
 SEGMENTS = 2
 
@@ -53,10 +61,17 @@ def check(disk: SimulatedDisk, promised: list[tuple[int, int]]) -> None:
     assert set(promised) <= set(found)
     assert not [name for name in disk.contents(FOLDER) if name.endswith((OPEN, ".new"))]
     assert all(epoch < log.folder.epoch for epoch, _ in found)
+    assert epochs_on(disk) == set(range(1, log.folder.epoch)), "an epoch of which nothing is there"
     log.segment()
     log.close()
     assert records_on(disk) == sorted(found + log.sealed)
     assert disk.open_handles == 0
+
+
+def epochs_on(disk: SimulatedDisk) -> set[int]:
+    """The epochs that there is a file of."""
+    names = [name.partition(".")[0] for name in disk.contents(FOLDER)]
+    return {int(name[:8], 16) for name in names if len(name) == len("00000001-0000000000000001")}
 
 
 @pytest.mark.slow
@@ -144,3 +159,34 @@ def test_an_epoch_is_told_by_its_segments_where_its_file_is_lost() -> None:
         log.open()
         assert log.folder.epoch == epoch + 1
         log.close()
+
+
+def test_a_run_that_writes_nothing_leaves_no_epoch_out() -> None:
+    disk = SimulatedDisk()
+    for epoch in (1, 2):
+        for _ in range(2):
+            log = Log(disk)
+            log.open()
+            assert log.folder.epoch == epoch
+            log.close()
+        log = Log(disk)
+        log.open()
+        log.segment()
+        log.close()
+    assert epochs_on(disk) == {1, 2}
+
+
+def test_an_epoch_that_cannot_be_noted_is_not_written_in() -> None:
+    disk = SimulatedDisk()
+    log = Log(disk)
+    log.open()
+    disk.operations.clear()
+    disk.fault = lambda at, name: disk_full() if name == "rename" else None
+    log.segment()
+    assert (log.sealed, log.segments.trouble is None) == ([], False)
+    disk.fault = no_fault
+    disk.now += 10.0
+    log.segment()
+    log.close()
+    assert disk.contents(FOLDER)["epoch"] == b"1"
+    assert records_on(disk) == log.sealed

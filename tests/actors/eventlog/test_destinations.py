@@ -11,7 +11,7 @@ from onward.actors.eventlog._events import size_of_event
 from onward.actors.eventlog._limits import Budget, PerSecond
 from onward.protocol.broker import TagList
 from onward.protocol.eventlog import EventName, RouteEvent
-from tests.actors.eventlog.recording import Recording, recording
+from tests.actors.eventlog.recording import OPTIONS, Recording, recording
 
 UP, DOWN, RETAG, LOST = EventName.UP, EventName.DOWN, EventName.RETAG, EventName.LOST
 SIZE = size_of_event("a", (), "")
@@ -134,8 +134,42 @@ def test_one_connection_cannot_fill_a_log_by_changing_its_tags() -> None:
     happen(made, RETAG, tags=(("the", "last"),))
     made.recorder.close()
     written = sum(map(len, made.sink.sealed))
-    assert written < 100_000 + 60 * 8192 + 2 * size_of_event("a", many, "")
+    assert written < 100_000 + 60 * 4096 + 2 * size_of_event("a", many, "")
     assert there(made.events()) == {(1).to_bytes(16): (("the", "last"),)}
+
+
+@pytest.mark.parametrize("length", [0, 20, 240, 400])
+@pytest.mark.parametrize("many", [1, 30])
+def test_what_strangers_cause_is_charged_as_it_is_written_even_if_every_name_is_new(
+    many: int, length: int
+) -> None:
+    rate, burst, seconds = 4096, 10_000, 60
+    made = recording(max_event_bytes_per_second=rate, max_event_burst=burst, seal_seconds=3600)
+    largest = 0
+    for number in range(many * seconds):
+        name = f"{number:08}" + "s" * length
+        tags: TagList = ((1, name), (9, number.to_bytes(16).hex()), ("com", name[:1]))
+        made.recorder.requests.destinations.add(UP, number.to_bytes(16), name, tags)
+        asked = (("key", f"{number:08}" + "v" * 2000),)
+        made.recorder.reject(asked, "nobody carries the tags")
+        largest = max(size_of_event(name, tags, ""), size_of_event("", asked, "n" * 23), largest)
+        if number % many == 0:
+            made.seconds += 1.0
+            made.recorder.tick()
+    made.recorder.requests.destinations._late.clear()
+    made.recorder.close()
+    (written,) = map(len, made.sink.sealed)
+    most = 2 * (rate * seconds + burst + largest)
+    a_segment = 1000  # without anything in it
+    assert written < most + a_segment
+    if many > 1:
+        assert written > most * 0.6
+
+
+def test_events_that_strangers_cause_are_less_than_half_of_what_is_kept_of_a_week() -> None:
+    each = OPTIONS.max_event_bytes_per_second * 7 * 24 * 3600 + OPTIONS.max_event_burst
+    assert 2 * each < OPTIONS.max_bytes / 2
+    assert OPTIONS.max_age_seconds == 7 * 24 * 3600
 
 
 @pytest.mark.parametrize("number", range(20))

@@ -96,6 +96,7 @@ def test_what_an_fsync_that_failed_gave_up_is_written_anew_before_it_is_sealed(
     disk = SimulatedDisk()
     log = Log(disk, options_of(fsync=fsync))
     log.open()
+    log.folder.begin_epoch()
     disk.fault = fsync_fails(times)
     for _ in range(2 + times):
         log.segment()
@@ -115,6 +116,7 @@ def test_a_start_takes_no_bytes_for_written_of_a_run_whose_fsync_failed() -> Non
     disk = SimulatedDisk()
     log = Log(disk)
     log.open()
+    log.folder.begin_epoch()
     disk.fault = fsync_fails(1)
     log.segment()
     log.folder.close()  # it is killed before it can try again
@@ -131,6 +133,7 @@ def test_what_is_written_anew_and_fails_leaves_its_room_to_others() -> None:
     disk = SimulatedDisk()
     log = Log(disk)
     log.open()
+    log.folder.begin_epoch()
     disk.fault = fsync_fails(1)
     log.segment()
     disk.now += AFTERWARDS

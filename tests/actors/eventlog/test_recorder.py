@@ -12,6 +12,7 @@ from onward.actors.eventlog._hops import PACKED_HOP, codes_of
 from onward.actors.eventlog._messages import mark_of
 from onward.actors.eventlog._naming import MAX_KNOWN
 from onward.actors.eventlog._numbers import PIECE
+from onward.actors.eventlog._requests import MAX_ORIGINS
 from onward.protocol import Message
 from onward.protocol.eventlog import HOP, Asked, EventName, Kind, LogMark, Outcome
 from tests.actors.eventlog.recording import (
@@ -259,3 +260,16 @@ def test_many_flows_are_written_in_parts() -> None:
     made.recorder.tick()
     assert [made.recorder.write_flows() for _ in range(3)] == [True, True, False]
     assert sum(made.flows().values()) == 2500
+
+
+def test_services_beyond_the_limit_share_one_origin_without_a_name() -> None:
+    made = recording()
+    requests = made.recorder.requests
+    first = [requests.origin(f"service {number}") for number in range(MAX_ORIGINS)]
+    assert requests.origin("service 0") is first[0]
+    one, other = requests.origin("one more"), requests.origin("")
+    assert one is other
+    assert one.name == ""
+    made.seconds += 10
+    made.recorder.tick()
+    assert requests.origin("one more").name == "one more"

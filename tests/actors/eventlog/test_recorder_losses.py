@@ -8,8 +8,9 @@ import pytest
 
 from onward.actors.eventlog._flows import MAX_PAIRS
 from onward.actors.eventlog._hops import codes_of
-from onward.actors.eventlog._losses import BEHIND, BROKEN
+from onward.actors.eventlog._losses import BEHIND, BROKEN, MAX_SAID
 from onward.actors.eventlog._numbers import MAX_BYTES, PIECE
+from onward.actors.eventlog._sink import Receipt
 from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
 from tests.actors.eventlog.recording import (
     A_BLOCK,
@@ -41,9 +42,9 @@ def test_tag_sets_of_strangers_fill_no_block_and_hold_up_nobody(
     blocks: list[int] = []
     append = made.sink.append
 
-    def noted(block: bytes, body: bytes | None = None) -> bool:
+    def noted(block: bytes, body: bytes | None = None, receipt: Receipt | None = None) -> bool:
         blocks.append(len(block if body is None else body))
-        return append(block, body)
+        return append(block, body, receipt)
 
     monkeypatch.setattr(made.sink, "append", noted)
     for number in range(1500):
@@ -285,7 +286,7 @@ def test_flows_that_there_is_no_room_for_at_the_end_are_counted() -> None:
 def test_only_so_many_flows_are_under_way_to_the_disk() -> None:
     made = recording(max_flows=10)
     flows = made.recorder.flows
-    made.sink.later.pending = 1 << 20
+    made.sink.waits = True
     for number in range(20):
         flows.cell(MESSAGE, DELIVER, dest=f"w{number % 10}").add(1)
         made.seconds += 10
@@ -298,31 +299,58 @@ def test_only_so_many_flows_are_under_way_to_the_disk() -> None:
 def test_flows_that_the_disk_took_and_lost_are_written_again() -> None:
     made = recording()
     flows = made.recorder.flows
-    flows.cell(MESSAGE, DELIVER, dest="kept").add(1)
-    flows.cell(MESSAGE, DELIVER, dest="lost").add(1)
-    made.seconds += 10
-    made.recorder.tick()
-    made.sink.later.pending = 200
-    assert not made.recorder.write_flows()
+    made.sink.waits = True
+    for window, dest in enumerate(("kept", "lost", "in doubt")):
+        flows.cell(MESSAGE, DELIVER, dest=dest).add(1)
+        made.seconds += 10
+        made.recorder.tick()
+        assert not made.recorder.write_flows()
+        assert made.recorder.statistics().flows == window + 1
     made.recorder.tick()
     assert not flows.rows
-    # The thread was at the second of the two when the disk was full.
-    made.sink.later.pending, made.sink.later.lost_flows = 0, 1
+    # The thread was at the second of the three when the disk was full.
+    kept, gone, doubted = made.sink.receipts[-3:]
+    kept.kept, gone.kept = True, False
+    made.sink.later.lost_flows = 1
     made.sink.why = "no space left on device"
     made.recorder.tick()
     assert [row[3] for row in flows.rows] == ["lost"]
-    assert made.flows()[Flowed(Kind.MESSAGE, Outcome.DELIVER, "", "lost")] == 2
-    assert made.flows()[Flowed(Kind.MESSAGE, Outcome.DELIVER, "", "kept")] == 1
+    doubted.kept = True
+    made.recorder.tick()
+    made.sink.waits = False
+    found = made.flows()
+    for dest, count in {"kept": 1, "lost": 2, "in doubt": 1}.items():
+        assert found[Flowed(Kind.MESSAGE, Outcome.DELIVER, "", dest)] == count
     assert lost(made) == ["1 events: no space left on device"]
 
 
 def test_what_said_so_and_was_lost_is_said_again() -> None:
     made = recording()
     made.sink.later.lost_hops = 7
-    made.sink.later.pending = 10_000
+    made.sink.waits = True
+    made.recorder.lose("the run before did not end")
     made.recorder.tick()
-    made.sink.later.lost_events = 1
+    (receipt,) = made.sink.receipts
+    receipt.kept = False
+    made.sink.later.lost_events = 2
+    made.sink.waits = False
     made.recorder.tick()
-    made.sink.later.pending = 0
     made.recorder.tick()
-    assert lost(made) == ["7 events: the disk failed", "8 events: the disk failed"]
+    before, first, *again = lost(made)
+    assert (before, first) == ("the run before did not end", "7 events: the disk failed")
+    assert again == ["9 events: the disk failed", "the run before did not end"]
+
+
+def test_what_is_lost_adds_up_while_much_that_says_so_waits() -> None:
+    made = recording()
+    made.sink.waits = True
+    for _ in range(3 * MAX_SAID):
+        made.sink.later.lost_hops += 1
+        made.recorder.lose("why")
+        made.recorder.tick()
+    told = lost(made)
+    assert told.count("why") == 3 * MAX_SAID
+    assert len(told) - told.count("why") == MAX_SAID // 2
+    for receipt in made.sink.receipts:
+        receipt.kept = False
+    assert made.recorder.statistics().dropped == {"the disk failed": 3 * MAX_SAID}
