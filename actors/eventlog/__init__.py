@@ -4,6 +4,7 @@ from ._counts import LogWriterStatistics
 from ._errors import LogInUse
 from ._options import Fsync, LogOptions
 from ._recorder import Recorder
+from ._sink import Receipt
 from ._statistics import RecorderStatistics
 from ._worker import EventLog, EventLogStatistics
 from ._writer import LogWriter
@@ -16,6 +17,7 @@ __all__ = [
     "LogOptions",
     "LogWriter",
     "LogWriterStatistics",
+    "Receipt",
     "Recorder",
     "RecorderStatistics",
 ]
