@@ -46,7 +46,8 @@ class LogOptions:
             as they could not be read. Over it the oldest are deleted; the newest segment never is,
             and the one under way comes on top.
         max_age_seconds: How old one of these gets before it is deleted.
-        max_pending: Bytes that wait for the disk. What comes on top is refused, and counted.
+        max_pending: Bytes that wait for the disk. What comes on top is refused, and counted: with
+            less than 64 KiB, a block, all that a busy node records.
         retry_seconds: After a failure of the disk, how long it is left alone.
         max_names: Names in one segment; further ones are recorded as none, and counted.
         max_routes: Route ids in one segment; further ones are recorded as none, and counted.
