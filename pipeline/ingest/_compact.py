@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from .._errors import DayOpen
 from .._schema import LAKE_TABLES, PARTITIONS
-from ._files import LOCK_SECONDS, locked, sync_folders
+from ._files import LOCK_SECONDS, locked, refusals, sync_folders
 from ._lake import Lake, once
 from ._parts import LakeFiles, Part
 
@@ -79,7 +79,7 @@ def compact(
     readable.check()
     files = LakeFiles(lake)
     tell = progress or _silent
-    with locked(lake / "_write.lock", wait=LOCK_SECONDS):
+    with locked(lake / "_write.lock", wait=LOCK_SECONDS), refusals(lake):
         if not readable.is_closed(day):
             raise DayOpen(day, readable.state().closed)
         before = _Sizes()

@@ -100,12 +100,14 @@ def write_json(path: Path, plain: Mapping[str, Any]) -> None:
 def sync_folders(folders: Iterable[Path], root: Path) -> None:
     """Have folders outlive a power cut, with their files and the folders they are in up to a root.
 
-    What is given must be inside the root.
+    What is given must be inside the root. Files that have no name yet are left out: they are of
+    attempts that were given up on, and may be gone at any moment.
     """
     around: set[Path] = set()
     for folder in folders:
         for file in folder.iterdir():
-            sync(file)
+            if not _is_unnamed(file):
+                sync(file)
         around.update((folder, *folder.parents))
     # The innermost first: a name should not outlive what it stands for.
     inside = (folder for folder in around if folder.is_relative_to(root))
@@ -120,6 +122,10 @@ def sync(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def _is_unnamed(file: Path) -> bool:
+    return file.name.startswith(".") and file.name.endswith(UNNAMED)
 
 
 def remove_unnamed(folders: Iterable[Path]) -> int:

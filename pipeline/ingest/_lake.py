@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 
 from .._errors import BadOption, DayOpen, NewerLake, NoCommit, NotALake
 from .._schema import LAKE_TABLES, PARTITIONS, REPORT_TABLES
-from ._files import LOCK_SECONDS, MARKER, locked, read_json, write_json
+from ._files import LOCK_SECONDS, MARKER, locked, read_json, refusals, write_json
 from ._kept import thin
 from ._parts import KEPT_TABLE, LakeFiles, Part
 from ._state import LakeState
@@ -225,7 +225,7 @@ class Lake:
             LakeError: It is no lake that can be written.
         """
         self.check()
-        with locked(self.path / "_write.lock", wait=LOCK_SECONDS):
+        with locked(self.path / "_write.lock", wait=LOCK_SECONDS), refusals(self.path):
             if not self.is_closed(day):
                 raise DayOpen(day, self.state().closed)
             self._files.set_dropped(day)

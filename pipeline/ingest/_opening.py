@@ -150,4 +150,5 @@ def _move_aside(checkpoint: Path) -> None:
     number = 1
     while (aside := checkpoint.with_name(f"{checkpoint.name}.before-{number}")).exists():
         number += 1
-    checkpoint.rename(aside)
+    with refusals(checkpoint):
+        checkpoint.rename(aside)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import date
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -24,8 +25,8 @@ from onward.pipeline._errors import (
     NotALake,
     OtherQuery,
 )
-from onward.pipeline.ingest import KEPT_COMMITS, SWEPT_BATCHES, Lake, LakeState, _parts
-from onward.pipeline.ingest._files import locked, read_json, write_json
+from onward.pipeline.ingest import KEPT_COMMITS, SWEPT_BATCHES, Lake, LakeState, _parts, compact
+from onward.pipeline.ingest._files import locked, read_json, sync_folders, write_json
 from onward.pipeline.ingest._opening import check_apart, open_lake
 from onward.pipeline.ingest._parts import LakeFiles, Swept
 
@@ -329,6 +330,42 @@ def test_what_the_file_system_refuses_is_told_with_what_to_do(
                 refused()
     assert files.state().batch == 0
     assert (files.compacted(None), files.dropped()) == (None, frozenset())
+
+
+def test_what_is_refused_amid_other_work_is_told_as_well(
+    lake: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(lake, checkpoint)
+    day = date(2026, 11, 20)
+    LakeFiles(lake).commit(LakeState(batch=1, closed=day))
+
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "rename", denied)
+    monkeypatch.setattr("onward.pipeline.ingest._lake.thin", denied)
+    monkeypatch.setattr(LakeFiles, "remove_stale", denied)
+    for refused in (
+        lambda: open_lake(lake, checkpoint, rebuild=True),
+        lambda: Lake(lake).drop(day),
+        # It fails before Spark is asked for anything.
+        lambda: compact(cast("Any", None), lake, day),
+    ):
+        with pytest.raises(LakeError, match=r"cannot be written: Permission denied\. Make room"):
+            refused()
+    assert open_lake(lake, checkpoint, rebuild=False).base == 0
+
+
+def test_files_that_have_no_name_yet_are_nobodys_business(tmp_path: Path) -> None:
+    folder = tmp_path / "hops" / "batch=0"
+    folder.mkdir(parents=True)
+    (folder / "part-0.parquet").touch()
+    # Whose attempt was given up on removes it itself, between two looks at the folder.
+    (folder / ".part-0.abc.new").symlink_to("gone")
+    sync_folders([folder], tmp_path)
+    (folder / "part-1.parquet").symlink_to("gone")
+    with pytest.raises(FileNotFoundError):
+        sync_folders([folder], tmp_path)
 
 
 def test_a_compacted_day_is_read_instead_of_what_it_was_made_of(lake: Path) -> None:
