@@ -88,7 +88,7 @@ def save_routes(path: Path, routes: Iterable[SnapshotRoute]) -> int:
     """
     check_file(path)
     kept = sorted((route.settled() for route in routes), key=lambda each: each.route_id)
-    target = path.resolve()
+    target = Path(os.path.realpath(path))
     # Not the whole name: it may be as long as the folder takes.
     partial = target.with_name(f".{target.name[:50]}.{os.getpid()}")
     try:

@@ -331,6 +331,13 @@ def test_a_link_stays_one_and_what_it_points_to_is_replaced(tmp_path: Path) -> N
     assert [each.name for each in (tmp_path / "folder").iterdir()] == ["real"]
 
 
+def test_links_in_a_circle_are_replaced_by_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    save_routes(tmp_path / "a", [])
+    assert load_routes(tmp_path / "b") == []
+
+
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
