@@ -2,8 +2,9 @@
 
 The invariant of a frame: it is read, or refused with `BatchFrameError` with a short text of plain
 characters, and nothing else; what was read is written and read as the same. What was read goes into
-a receiver with room for few partitions and epochs: it remembers no more, and in each epoch the rows
-that are handed on have numbers without a gap and without one twice. The process does not grow.
+a receiver with room for few partitions and epochs: it remembers no more, and in each epoch, however
+far apart their numbers are, the rows that are handed on have numbers without a gap and without one
+twice, also where it was made anew of what was kept. The process does not grow.
 
     python fuzz/batches.py --count 1000000 --seed 1
 """
@@ -15,6 +16,7 @@ from random import Random
 from typing import Final
 
 from _fuzzing import arguments_of, check_text_of, mutated, run
+from pyroaring import BitMap64
 
 from onward.protocol.batches import (
     Batch,
@@ -34,6 +36,7 @@ from onward.protocol.batches import (
 PARTITIONS: Final = 4
 ROWS: Final = 50
 EPOCHS: Final = 2
+ENDED_BYTES: Final = 80
 
 PIECES: Final = [
     bytes.fromhex(text)
@@ -43,7 +46,7 @@ PIECES: Final = [
 SEEDS: Final = [
     encode_batch(Batch("q", partition, epoch, first, rows, last, to))
     for partition in (0, 1, 9)
-    for epoch in (0, 1, 2, 5)
+    for epoch in (0, 1, 2, 5, 600, 1 << 40, 3 << 40, 5 << 40)
     for first in (0, 1, 3)
     for rows in ((b"a",), (b"a", b"", b"ccc"))
     for last in (False, True)
@@ -60,7 +63,9 @@ class Batches:
     """Frames of batches, and the receiver that takes them in."""
 
     def __init__(self) -> None:
-        self.receiver = BatchReceiver(BatchOptions(PARTITIONS, ROWS, max_epochs=EPOCHS))
+        self.receiver = BatchReceiver(
+            BatchOptions(PARTITIONS, ROWS, max_epochs=EPOCHS, max_ended_bytes=ENDED_BYTES)
+        )
 
     def check(self, random: Random, data: bytes) -> bool:
         if random.random() < 0.001:
@@ -99,7 +104,10 @@ class Batches:
                 raise AssertionError(f"{answer} for rows up to {batch.end}")
         statistics = receiver.statistics()
         entries = max((len(each.earlier) for each in receiver.progress), default=0)
-        if statistics.partitions > PARTITIONS or entries > EPOCHS or statistics.in_hand:
+        ended = max((len(each.ended) for each in receiver.progress), default=0)
+        if statistics.partitions > PARTITIONS or entries > EPOCHS or ended > ENDED_BYTES:
+            raise AssertionError(f"{statistics}, {entries} epochs, {ended} bytes of ended ones")
+        if statistics.in_hand:
             raise AssertionError(f"{statistics}")
 
 
@@ -109,9 +117,10 @@ def _expected(known: BatchProgress | None, epoch: int) -> int | None:
         return 0
     if epoch == known.epoch:
         return None if known.finished else known.next
-    if known.known_from is None or epoch < known.known_from:
-        return None
-    return next((each.next for each in known.earlier if each.first <= epoch <= each.last), 0)
+    left = next((each.next for each in known.earlier if each.epoch == epoch), None)
+    if left is not None or (known.ended and epoch in BitMap64.deserialize(known.ended)):
+        return left
+    return None if known.known_from is None or epoch < known.known_from else 0
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -58,9 +58,10 @@ _HOPELESS: Final = {
     Reason.CHANGED: "the rows of this epoch are not those that were sent before: the same epoch "
     "must give the same rows in the same order (no rand(), no repartition without keys, the same "
     "number of partitions)",
-    Reason.FORGOTTEN: "it remembers so many epochs (BatchOptions.max_epochs), and does not know "
-    "any more which rows of this one it has taken, so these were not. Look what is missing there, "
-    "and write that with an id of its own; run an epoch that failed again before many others",
+    Reason.FORGOTTEN: "it remembers so many epochs (BatchOptions.max_epochs and max_ended_bytes), "
+    "and does not know any more whether it has taken rows of this one. It may have had all of "
+    "them: look there first, and write nothing again but what is missing, with an id of its own. "
+    "Run an epoch that failed again before many others",
 }
 _TEMPORARY: Final = {
     Reason.BUSY: "it has more in hand than it may",

@@ -29,7 +29,7 @@ from ._frames import (
     encode_answer,
     encode_batch,
 )
-from ._progress import BatchEpochs, BatchProgress
+from ._progress import BatchEpoch, BatchProgress
 from ._receiver import (
     BatchOptions,
     BatchReceiver,
@@ -45,7 +45,7 @@ __all__ = [
     "MAX_TO",
     "Batch",
     "BatchAnswer",
-    "BatchEpochs",
+    "BatchEpoch",
     "BatchFrameError",
     "BatchOptions",
     "BatchProgress",

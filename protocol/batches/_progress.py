@@ -1,21 +1,24 @@
 """How far one partition of a query has come, in each epoch that is known of: plain values.
 
-The last epoch is written out. Those before it are kept as few entries: ones that follow one another
-and have ended share one, and one that was left in the middle has its own, with the row it goes on
-from. Of an epoch that is in none of them nothing was taken, unless it is before `known_from`: then
-it was forgotten, and nobody can say.
+The last epoch is written out. Those before it are kept as two things: the ones that have ended as a
+set of their numbers, and each that was left in the middle with the row it goes on from. Of an epoch
+that is in neither nothing was taken, unless it is before `known_from`: then some were forgotten
+there, and nobody can say whether it is one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
+
+from ._ended import has_ended, with_ended, within
 
 __all__ = [
-    "BatchEpochs",
+    "BatchEpoch",
     "BatchProgress",
     "Known",
-    "known_from",
+    "forgot",
     "known_of",
     "note",
     "shorten",
@@ -24,25 +27,23 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class BatchEpochs:
-    """Epochs before the last one of a partition: some that have ended, or one that has not.
+class BatchEpoch:
+    """An epoch before the last one of a partition that has not ended.
 
     Attributes:
-        first: The first of them.
-        last: The last of them; all between have ended as well.
-        next: How many rows were taken of the one that has not ended; `None`: they have.
+        epoch: Its number.
+        next: How many of its rows were taken.
     """
 
-    first: int
-    last: int
-    next: int | None = None
+    epoch: int
+    next: int
 
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
     """How far one partition of a query has come: a plain value, to be kept and given back.
 
-    It has to be kept whole. Without the last two parts all epochs before the last are refused.
+    It has to be kept whole. Without the last three parts all epochs before the last are refused.
 
     Attributes:
         query: Whose rows they are.
@@ -51,9 +52,11 @@ class BatchProgress:
         epoch: The last epoch there were rows of.
         next: How many of its rows have been taken.
         finished: Whether these are all.
-        earlier: What was taken of epochs before it, in order. Of those in none nothing was.
-        known_from: The first epoch for which `earlier` holds; what was taken of those before is
-            forgotten. `None`: `epoch`.
+        earlier: The epochs before it that were left in the middle, in order.
+        ended: The epochs before it of which all was taken: a 64-bit Roaring bitmap in the portable
+            format, none: `b""`.
+        known_from: Of an epoch from this one on that is in neither of these, nothing was taken; of
+            one before that is in neither, nobody knows. `None`: `epoch`.
     """
 
     query: str
@@ -62,7 +65,8 @@ class BatchProgress:
     epoch: int
     next: int
     finished: bool
-    earlier: tuple[BatchEpochs, ...] = ()
+    earlier: tuple[BatchEpoch, ...] = ()
+    ended: bytes = b""
     known_from: int | None = None
 
 
@@ -79,7 +83,8 @@ class Known:
     finished: bool
 
 
-_NOTHING = Known(0, finished=False)
+_NOTHING: Final = Known(0, finished=False)
+_ALL: Final = Known(None, finished=True)
 
 
 def started(query: str, to: str, partition: int, epoch: int) -> BatchProgress:
@@ -87,88 +92,96 @@ def started(query: str, to: str, partition: int, epoch: int) -> BatchProgress:
     return BatchProgress(query, to, partition, epoch, 0, finished=False, known_from=0)
 
 
-def known_of(progress: BatchProgress, epoch: int, most: int) -> Known | None:
-    """Return what is known of an epoch; `None`: it is forgotten.
-
-    Args:
-        progress: Of its partition.
-        epoch: Which one.
-        most: Entries that may be kept of earlier epochs. If there are as many, there is no room for
-            one before them all: rows that were taken of it would be forgotten at once.
-    """
+def known_of(progress: BatchProgress, epoch: int) -> Known | None:
+    """Return what is known of an epoch; `None`: it may be forgotten."""
     if epoch == progress.epoch:
         return Known(progress.next, progress.finished)
     if epoch > progress.epoch:
         return _NOTHING
-    if epoch < known_from(progress):
-        return None
     for each in progress.earlier:
-        if each.first <= epoch <= each.last:
-            return Known(each.next, finished=each.next is None)
-    if len(progress.earlier) >= most and epoch < progress.earlier[0].first:
-        return None
-    return _NOTHING
+        if each.epoch == epoch:
+            return Known(each.next, finished=False)
+    if has_ended(progress.ended, epoch):
+        return _ALL
+    return None if epoch < _known_from(progress) else _NOTHING
 
 
 def note(
-    progress: BatchProgress, epoch: int, expected: int, most: int, *, finished: bool
+    progress: BatchProgress,
+    epoch: int,
+    expected: int,
+    max_epochs: int,
+    max_ended_bytes: int,
+    *,
+    finished: bool,
 ) -> BatchProgress:
     """Return the progress with so many rows taken of an epoch.
 
     Args:
         progress: As it was.
-        epoch: Which one; it is not forgotten, and has not ended before.
+        epoch: Which one; it is not forgotten, and has not ended before. It will not be forgotten
+            by this either.
         expected: How many of its rows have been taken.
-        most: Entries that may be kept of earlier epochs; of more the oldest are forgotten.
+        max_epochs: Epochs left in the middle that may be kept; of more the oldest are forgotten.
+        max_ended_bytes: Bytes of those that have ended; of more the oldest are forgotten.
         finished: Whether these are all.
     """
     if epoch == progress.epoch:
         return replace(progress, next=expected, finished=finished)
-    if epoch < progress.epoch:
-        others = (each for each in progress.earlier if each.first != epoch)
-        it = BatchEpochs(epoch, epoch, None if finished else expected)
-        return shorten(replace(progress, earlier=_joined((*others, it))), most)
-    earlier = progress.earlier
-    if progress.finished or progress.next:
-        left = None if progress.finished else progress.next
-        earlier = _joined((*earlier, BatchEpochs(progress.epoch, progress.epoch, left)))
-    later = replace(
-        progress,
-        epoch=epoch,
-        next=expected,
-        finished=finished,
-        earlier=earlier,
-        known_from=known_from(progress),
-    )
-    return shorten(later, most)
+    if epoch > progress.epoch:
+        left = progress
+        progress = replace(
+            progress,
+            epoch=epoch,
+            next=expected,
+            finished=finished,
+            known_from=_known_from(progress),
+        )
+        if not left.finished and not left.next:
+            return progress  # nothing was taken of it
+        epoch, expected, finished = left.epoch, left.next, left.finished
+    others = [each for each in progress.earlier if each.epoch != epoch]
+    if not finished:
+        return _kept(progress, [*others, BatchEpoch(epoch, expected)], max_epochs, epoch)
+    ended, known = with_ended(progress.ended, epoch, max_ended_bytes)
+    known = max(known, _known_from(progress))
+    return replace(progress, earlier=tuple(others), ended=ended, known_from=known)
 
 
-def shorten(progress: BatchProgress, most: int) -> BatchProgress:
-    """Return the progress with the oldest epochs forgotten, if it has more entries than `most`."""
-    over = len(progress.earlier) - most
-    if over <= 0:
+def shorten(progress: BatchProgress, max_epochs: int, max_ended_bytes: int) -> BatchProgress:
+    """Return progress that was given with the oldest epochs forgotten, if it has more than it may.
+
+    Raises:
+        ValueError: Its `ended` is no bitmap.
+    """
+    ended, known = within(progress.ended, max_ended_bytes)
+    if known:
+        progress = replace(progress, ended=ended, known_from=max(known, _known_from(progress)))
+    if len(progress.earlier) <= max_epochs:
         return progress
-    known = progress.earlier[over - 1].last + 1
-    return replace(progress, earlier=progress.earlier[over:], known_from=known)
+    return _kept(progress, progress.earlier, max_epochs, None)
 
 
-def known_from(progress: BatchProgress) -> int:
-    """Return the first epoch that is not forgotten."""
+def forgot(before: BatchProgress, after: BatchProgress, epoch: int) -> bool:
+    """Return whether epochs were forgotten when one was noted."""
+    if _known_from(after) > _known_from(before):
+        return True
+    kept = {epoch, *(each.epoch for each in after.earlier)}
+    return any(each.epoch not in kept for each in before.earlier)
+
+
+def _known_from(progress: BatchProgress) -> int:
     return progress.epoch if progress.known_from is None else progress.known_from
 
 
-def _joined(entries: Iterable[BatchEpochs]) -> tuple[BatchEpochs, ...]:
-    """Return entries in order, those that have ended and follow one another as one."""
-    made: list[BatchEpochs] = []
-    for each in sorted(entries, key=lambda entry: entry.first):
-        before = made[-1] if made else None
-        if (
-            before is not None
-            and before.next is None
-            and each.next is None
-            and before.last + 1 == each.first
-        ):
-            made[-1] = BatchEpochs(before.first, each.last)
-        else:
-            made.append(each)
-    return tuple(made)
+def _kept(
+    progress: BatchProgress, entries: Iterable[BatchEpoch], most: int, noted: int | None
+) -> BatchProgress:
+    """Return the progress with these entries, without the oldest of those that are too many."""
+    earlier = sorted(entries, key=lambda entry: entry.epoch)
+    known = _known_from(progress)
+    while len(earlier) > most:
+        # Not the one that rows have just come of, though it be the oldest: they are its answer's.
+        oldest = earlier.pop(1 if earlier[0].epoch == noted else 0)
+        known = max(known, oldest.epoch + 1)
+    return replace(progress, earlier=tuple(earlier), known_from=known)

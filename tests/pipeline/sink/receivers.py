@@ -6,15 +6,17 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from onward.actors import Node
 from onward.actors.batches import BatchTaker, BatchWorker, serve_batches
 from onward.actors.broker import Broker, Handlers
-from onward.protocol.batches import BatchRows
+from onward.protocol.batches import BatchOptions, BatchRows
 from onward.transports.client import Client, connect
 
 T = TypeVar("T")
+
+OPTIONS: Final = BatchOptions()
 
 
 class Loop:
@@ -59,9 +61,10 @@ class Rows:
 @contextmanager
 def a_node(
     rows: Callable[[tuple[bytes, ...], BatchRows], None],
+    options: BatchOptions = OPTIONS,
 ) -> Generator[tuple[str, BatchWorker]]:
     """A node that takes batches at `rows`; give its URI, and its worker."""
-    loop, worker = Loop(), BatchWorker(rows)
+    loop, worker = Loop(), BatchWorker(rows, options=options)
 
     async def start() -> tuple[Node, str]:
         node = Node("receiver")

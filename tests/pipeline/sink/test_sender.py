@@ -300,7 +300,7 @@ async def test_an_error_says_which_rows(rows: int, said: str) -> None:
         (Reason.BROKEN, "is it a BatchWorker"),
         (Reason.TOO_BIG, "make chunkRows or chunkBytes smaller"),
         (Reason.CHANGED, "same rows in the same order"),
-        (Reason.FORGOTTEN, "Look what is missing there, and write that with an id of its own"),
+        (Reason.FORGOTTEN, "may have had all of them: look there first"),
     ],
 )
 async def test_a_receiver_that_will_never_take_them_is_not_asked_again(

@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from onward.pipeline import known_error
 from onward.pipeline.sink import BatchWriter, RowRefused, RowsNotDelivered, SentRows
+from onward.protocol.batches import BatchOptions
 from tests.pipeline.sink.receivers import Rows, a_node, services
 
 if TYPE_CHECKING:
@@ -219,13 +220,29 @@ def test_a_run_that_never_reached_the_receiver_is_taken_after_a_later_one() -> N
 
 def test_a_run_that_the_receiver_has_forgotten_fails_and_says_what_to_do() -> None:
     rows = Rows()
-    with a_node(rows) as (uri, _):
-        # It keeps 16 epochs in mind that do not follow one another.
-        for epoch in range(1, 37, 2):
+    with a_node(rows, BatchOptions(max_ended_bytes=64)) as (uri, worker):
+        # Numbers so far apart that it has room for two of them.
+        for epoch in range(0, 6 << 40, 1 << 40):
             writer(uri, epoch=epoch).write(record_batches(ROWS[:1]))
         had = list(rows.kept)
-        with pytest.raises(RowRefused, match=r"max_epochs.* write that with an id of its own"):
-            writer(uri, epoch=1).write(record_batches(ROWS))
+        assert worker.statistics().forgotten_epochs
+        with pytest.raises(RowRefused, match=r"max_ended_bytes.* look there first"):
+            writer(uri, epoch=0).write(record_batches(ROWS[:1]))
+    assert rows.kept == had
+
+
+def test_a_partition_that_is_empty_in_every_other_epoch_is_known_in_each_it_had() -> None:
+    rows = Rows()
+    with a_node(rows) as (uri, worker):
+        for epoch in range(40):
+            some = ROWS[epoch : epoch + epoch % 2]
+            assert writer(uri, epoch=epoch).write(record_batches(some)) == SentRows(
+                len(some), len(some)
+            )
+        had = list(rows.kept)
+        assert len(had) == 20
+        assert writer(uri, epoch=1).write(record_batches(ROWS[1:2])) == SentRows(1, 1, 0, 1)
+        assert worker.statistics().forgotten_epochs == 0
     assert rows.kept == had
 
 

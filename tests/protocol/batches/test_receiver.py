@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from pyroaring import BitMap64
 
 from onward.protocol.batches import (
     MAX_BATCH,
     MAX_ROWS,
     Batch,
     BatchAnswer,
-    BatchEpochs,
+    BatchEpoch,
     BatchOptions,
     BatchProgress,
     BatchReceiver,
@@ -35,6 +37,11 @@ def take(receiver: BatchReceiver, sent: Batch) -> tuple[tuple[bytes, ...], Batch
     if isinstance(found, BatchAnswer):
         return (), found
     return found.rows, receiver.taken(found)
+
+
+def numbers(progress: BatchProgress) -> list[int]:
+    """The epochs that have ended, before the last."""
+    return list(BitMap64.deserialize(progress.ended)) if progress.ended else []
 
 
 def accepted(expected: int) -> BatchAnswer:
@@ -127,7 +134,7 @@ def test_an_epoch_that_never_began_is_taken_after_a_later_one() -> None:
     assert take(receiver, batch(0, last=True, epoch=4)) == ((), accepted(0))
     assert take(receiver, batch(0, b"a", last=True, epoch=3)) == ((), duplicate(1))
     [progress] = receiver.progress
-    assert progress.earlier == (BatchEpochs(3, 4),)
+    assert (progress.earlier, numbers(progress)) == ((), [3, 4])
     assert receiver.statistics().unfinished == 0
 
 
@@ -143,29 +150,81 @@ def test_rows_of_an_earlier_epoch_that_fail_come_again() -> None:
     assert take(receiver, batch(1, b"b")) == ((b"b",), accepted(2))
 
 
-def test_epochs_that_have_ended_and_follow_one_another_take_one_entry() -> None:
+def test_epochs_that_have_ended_and_follow_one_another_take_few_bytes() -> None:
     receiver = BatchReceiver(BatchOptions(max_epochs=1))
     for epoch in range(100):
         take(receiver, batch(0, b"a", last=True, epoch=epoch))
     [progress] = receiver.progress
     assert progress == BatchProgress(
-        "q", "", 0, 99, 1, finished=True, earlier=(BatchEpochs(0, 98),), known_from=0
+        "q", "", 0, 99, 1, finished=True, ended=progress.ended, known_from=0
     )
+    assert (numbers(progress), len(progress.ended)) == (list(range(99)), 27)
     assert take(receiver, batch(0, b"a", last=True, epoch=7)) == ((), duplicate(1))
     assert receiver.statistics().forgotten_epochs == 0
 
 
-def test_at_the_limit_the_oldest_epochs_are_forgotten_and_refused() -> None:
-    receiver = BatchReceiver(BatchOptions(max_epochs=2))
-    for epoch in (2, 4, 6):  # all left half way
-        take(receiver, batch(0, b"a", epoch=epoch))
+@pytest.mark.parametrize("step", [2, 600, 86_400])
+def test_epochs_that_have_ended_are_known_whatever_lies_between_them(step: int) -> None:
+    receiver = BatchReceiver()
+    epochs = range(100, 100 + 300 * step, step)
+    for epoch in epochs:
+        take(receiver, batch(0, b"a", last=True, epoch=epoch))
     assert receiver.statistics().forgotten_epochs == 0
-    # There is no room for one before them all, and so nothing of it is taken.
-    assert take(receiver, batch(0, b"a", epoch=1)) == ((), refused(Reason.FORGOTTEN, 0))
-    take(receiver, batch(0, b"a", epoch=8))
+    for epoch in epochs:
+        assert take(receiver, batch(0, b"a", last=True, epoch=epoch)) == ((), duplicate(1))
+        # What lies between never came, and is new.
+        new = batch(0, b"b", last=True, epoch=epoch + 1)
+        assert take(receiver, new) == ((b"b",), accepted(1))
+        assert take(receiver, new) == ((), duplicate(1))
+    # So is what lies before them all.
+    assert take(receiver, batch(0, b"c", last=True, epoch=50)) == ((b"c",), accepted(1))
+    assert receiver.statistics().refused == {}
+
+
+def test_at_the_limit_the_oldest_epochs_that_have_ended_are_forgotten_and_refused() -> None:
+    receiver = BatchReceiver(BatchOptions(max_ended_bytes=256))
+    for epoch in range(0, 400, 2):
+        take(receiver, batch(0, b"a", last=True, epoch=epoch))
+        assert all(len(each.ended) <= 256 for each in receiver.progress)
+    [progress] = receiver.progress
+    first = numbers(progress)[0]
+    assert first == progress.known_from
+    assert 100 < len(numbers(progress)) < 199
+    # An eighth at once, and not one each time.
+    assert 1 <= receiver.statistics().forgotten_epochs <= 8
+    for epoch in (0, first - 2, first - 1):
+        assert take(receiver, batch(0, b"a", last=True, epoch=epoch)) == (
+            (),
+            refused(Reason.FORGOTTEN, 0),
+        )
+    assert take(receiver, batch(0, b"a", last=True, epoch=first)) == ((), duplicate(1))
+    assert take(receiver, batch(0, b"b", last=True, epoch=first + 1)) == ((b"b",), accepted(1))
+
+
+def test_the_epoch_that_has_just_ended_is_not_forgotten_though_it_be_the_oldest() -> None:
+    receiver = BatchReceiver(BatchOptions(max_ended_bytes=64))
+    for epoch in (1 << 41, 2 << 41, 3 << 41):
+        take(receiver, batch(0, b"a", last=True, epoch=epoch))
+    assert receiver.statistics().forgotten_epochs == 0
+    assert take(receiver, batch(0, b"b", last=True, epoch=5)) == ((b"b",), accepted(1))
+    assert take(receiver, batch(0, b"b", last=True, epoch=5)) == ((), duplicate(1))
+    assert numbers(receiver.progress[0]) == [5, 2 << 41]
+    assert take(receiver, batch(0, b"a", last=True, epoch=1 << 41))[1].reason is Reason.FORGOTTEN
+    assert receiver.statistics().forgotten_epochs == 1
+
+
+def test_at_the_limit_the_oldest_epoch_left_half_way_is_forgotten_and_refused() -> None:
+    receiver = BatchReceiver(BatchOptions(max_epochs=2))
+    take(receiver, batch(0, b"a", last=True, epoch=1))
+    for epoch in (2, 4, 6, 8):
+        assert receiver.statistics().forgotten_epochs == 0
+        take(receiver, batch(0, b"a", epoch=epoch))
     assert receiver.statistics().forgotten_epochs == 1
     assert take(receiver, batch(0, b"a", epoch=2)) == ((), refused(Reason.FORGOTTEN, 0))
-    # One between them has room, in place of the oldest.
+    # Nobody can tell it from one that nothing came of; but from one that has ended.
+    assert take(receiver, batch(0, b"a", epoch=0)) == ((), refused(Reason.FORGOTTEN, 0))
+    assert take(receiver, batch(0, b"a", last=True, epoch=1)) == ((), duplicate(1))
+    # One that is new has room, in place of the oldest.
     assert take(receiver, batch(0, b"a", epoch=7)) == ((b"a",), accepted(1))
     assert receiver.statistics().forgotten_epochs == 2
     assert take(receiver, batch(0, b"a", epoch=4)) == ((), refused(Reason.FORGOTTEN, 0))
@@ -173,6 +232,22 @@ def test_at_the_limit_the_oldest_epochs_are_forgotten_and_refused() -> None:
     assert take(receiver, batch(1, b"b", epoch=7)) == ((b"b",), accepted(2))
     assert receiver.statistics().refused == {"FORGOTTEN": 3}
     assert receiver.statistics().unfinished == 3
+
+
+def test_an_epoch_before_all_that_were_left_half_way_is_taken_in_place_of_the_oldest() -> None:
+    receiver = BatchReceiver(BatchOptions(max_epochs=2))
+    for epoch in (2, 4, 6):
+        take(receiver, batch(0, b"a", epoch=epoch))
+    assert take(receiver, batch(0, b"a", epoch=1)) == ((b"a",), accepted(1))
+    assert receiver.progress[0].earlier == (BatchEpoch(1, 1), BatchEpoch(4, 1))
+    assert receiver.statistics().forgotten_epochs == 1
+    assert take(receiver, batch(0, b"a", epoch=2)) == ((), refused(Reason.FORGOTTEN, 0))
+    assert take(receiver, batch(1, b"b", epoch=1)) == ((b"b",), accepted(2))
+    # Now it is the oldest itself.
+    take(receiver, batch(0, b"a", epoch=8))
+    assert receiver.progress[0].earlier == (BatchEpoch(4, 1), BatchEpoch(6, 1))
+    assert receiver.statistics().forgotten_epochs == 2
+    assert take(receiver, batch(2, b"c", epoch=1)) == ((), refused(Reason.FORGOTTEN, 0))
 
 
 def test_while_rows_are_in_hand_a_forgotten_epoch_waits_as_well() -> None:
@@ -279,10 +354,32 @@ def test_who_is_given_its_progress_knows_earlier_epochs_too() -> None:
     assert take(second, batch(1, b"b", b"c", epoch=4)) == ((b"c",), accepted(3))
     assert take(second, batch(0, b"a", epoch=5)) == ((b"a",), accepted(1))
     assert take(second, batch(1, b"b", epoch=6)) == ((b"b",), accepted(2))
-    third = BatchReceiver(BatchOptions(max_epochs=1), first.progress)
+    third = BatchReceiver(BatchOptions(max_epochs=1), second.progress)
     assert third.statistics().forgotten_epochs == 1
-    assert take(third, batch(0, b"a", last=True, epoch=1)) == ((), refused(Reason.FORGOTTEN, 0))
-    assert take(third, batch(2, b"c", epoch=4)) == ((b"c",), accepted(3))
+    assert take(third, batch(0, b"a", last=True, epoch=1)) == ((), duplicate(1))
+    assert take(third, batch(3, b"d", epoch=4)) == ((), refused(Reason.FORGOTTEN, 0))
+    assert take(third, batch(1, b"b", epoch=5)) == ((b"b",), accepted(2))
+
+
+def test_of_ended_epochs_it_is_given_it_keeps_as_many_as_it_has_room_for() -> None:
+    first = BatchReceiver()
+    for epoch in range(0, 400, 2):
+        take(first, batch(0, b"a", last=True, epoch=epoch))
+    second = BatchReceiver(BatchOptions(max_ended_bytes=256), first.progress)
+    assert second.statistics().forgotten_epochs == 1
+    assert len(second.progress[0].ended) <= 256
+    assert take(second, batch(0, b"a", last=True, epoch=0)) == ((), refused(Reason.FORGOTTEN, 0))
+    assert take(second, batch(0, b"a", last=True, epoch=396)) == ((), duplicate(1))
+    assert take(second, batch(0, b"b", last=True, epoch=395)) == ((b"b",), accepted(1))
+
+
+def test_a_set_of_ended_epochs_may_be_empty_and_must_be_one() -> None:
+    kept = BatchProgress("q", "", 0, 5, 1, finished=False, ended=BitMap64().serialize())
+    receiver = BatchReceiver(BatchOptions(max_ended_bytes=64), [kept])
+    assert take(receiver, batch(0, b"a", epoch=4)) == ((), refused(Reason.FORGOTTEN, 0))
+    for wrong in (b"x", b"\xff" * 99, BitMap64([1, 2]).serialize()[:-1]):
+        with pytest.raises(ValueError, match="`ended` is no bitmap"):
+            BatchReceiver(progress=[replace(kept, ended=wrong)])
 
 
 def test_who_is_given_no_more_than_the_last_epoch_refuses_those_before() -> None:
@@ -306,6 +403,7 @@ def test_what_cannot_be_read_is_counted_as_well() -> None:
     [
         {"max_partitions": 0},
         {"max_epochs": 0},
+        {"max_ended_bytes": 63},
         {"max_rows": 0},
         {"max_rows": MAX_ROWS + 1},
         {"max_bytes": 0},
@@ -450,13 +548,20 @@ class Job:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.options = BatchOptions(max_epochs=random.randint(1, 4))
+        self.options = BatchOptions(
+            max_epochs=random.randint(1, 4), max_ended_bytes=random.choice((64, 90, 4096))
+        )
         self.receiver = BatchReceiver(self.options)
         self.kept: list[BatchProgress] = []
         self.taken: list[bytes] = []
         self.answered: set[bytes] = set()
         self.delayed: list[Batch] = []
         self.forgotten: set[int] = set()
+        self.forgot = 0
+
+    def restart(self) -> None:
+        self.forgot += self.receiver.statistics().forgotten_epochs
+        self.receiver = BatchReceiver(self.options, self.kept)
 
     def arrive(self, sent: Batch) -> BatchAnswer:
         found = self.receiver.receive(sent)
@@ -469,6 +574,7 @@ class Job:
         if found.done:
             self.answered.update(sent.rows)
         if found.reason is Reason.FORGOTTEN:
+            assert self.forgot + self.receiver.statistics().forgotten_epochs
             self.forgotten.add(sent.epoch)
         return found
 
@@ -493,7 +599,8 @@ def test_what_a_sender_is_told_was_taken_was_taken_once_in_whatever_order_epochs
 ) -> None:
     random = Random(seed)
     job = Job(random)
-    numbers = random.sample(range(12), 6)
+    apart = random.choice((1, 2, 600, 1 << 41))
+    numbers = [number * apart for number in random.sample(range(12), 6)]
     truth = {
         epoch: [b"%d/%d" % (epoch, row) for row in range(random.randrange(9))] for epoch in numbers
     }
@@ -503,7 +610,7 @@ def test_what_a_sender_is_told_was_taken_was_taken_once_in_whatever_order_epochs
         if job.run(epoch, truth[epoch]):
             ended.add(epoch)
         if random.random() < 0.05:
-            job.receiver = BatchReceiver(job.options, job.kept)
+            job.restart()
     for epoch in numbers * 200:  # a run fails by chance, and not each time
         if epoch not in ended | job.forgotten and job.run(epoch, truth[epoch]):
             ended.add(epoch)
@@ -515,4 +622,42 @@ def test_what_a_sender_is_told_was_taken_was_taken_once_in_whatever_order_epochs
         assert mine == rows[: len(mine)]
         assert len(mine) == len(rows) or epoch not in ended
         assert epoch in ended or epoch in job.forgotten
-    assert all(len(each.earlier) <= job.options.max_epochs for each in job.receiver.progress)
+    for each in job.receiver.progress:
+        assert len(each.earlier) <= job.options.max_epochs
+        assert len(each.ended) <= job.options.max_ended_bytes
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_however_far_apart_epochs_are_each_is_known_as_it_is_or_refused_as_forgotten(
+    seed: int,
+) -> None:
+    random = Random(seed)
+    options = BatchOptions(
+        max_epochs=random.choice((1, 3, 100)), max_ended_bytes=random.choice((64, 100, 4096))
+    )
+    receiver = BatchReceiver(options)
+    apart, most = random.choice((1, 2, 3, 600, 60_000, 1 << 32, 1 << 50)), random.randint(2, 150)
+    counts = dict[int, int]()  # how many rows were taken of each epoch, of the three it has
+    rows, latest = (b"a", b"b", b"c"), -1
+    for _ in range(200):
+        epoch, end = random.randrange(most) * apart, random.choice((1, 2, 3, 3, 3))
+        count = counts.get(epoch, 0)
+        got, answer = take(receiver, batch(0, *rows[:end], last=end == 3, epoch=epoch))
+        if answer.reason is Reason.FORGOTTEN:
+            assert receiver.statistics().forgotten_epochs
+            assert epoch < max(counts)
+            assert epoch != latest
+            continue
+        assert got == rows[count:end]
+        assert answer == (accepted(end) if got else duplicate(answer.next))
+        counts[epoch] = max(count, end)
+        latest = epoch
+        if random.random() < 0.02:
+            assert BatchReceiver(options, receiver.progress).progress == receiver.progress
+    [progress] = receiver.progress
+    assert len(progress.earlier) <= options.max_epochs
+    assert len(progress.ended) <= options.max_ended_bytes
+    if not receiver.statistics().forgotten_epochs:
+        ended = sorted(epoch for epoch, count in counts.items() if count == 3)
+        assert numbers(progress) == [epoch for epoch in ended if epoch < max(counts)]
