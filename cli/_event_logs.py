@@ -25,6 +25,9 @@ __all__ = ["Check", "check_log", "compare", "find_logs", "read_file"]
 MAX_LOST_NOTES: Final = 20
 """Most times that a log saying what it lost is told of it; further ones are counted."""
 
+_UNTOLD: Final = "untold"
+"""What a log will say of its earlier runs as soon as it can, one in a line behind a name."""
+
 _WHY_MISSING: Final = "deleted, or its disk failed and kept nothing"
 
 
@@ -221,7 +224,22 @@ def _epoch_of(name: str) -> set[int]:
 
 def _others(folder: Path) -> Iterator[str]:
     for path in sorted(folder.iterdir()):
-        if path.name.endswith(".bad"):
+        if path.name == _UNTOLD:
+            yield from _untold(path)
+        elif path.name.endswith(".bad"):
             yield f"{path.name} was set aside, as it could not be read"
         elif path.name.endswith(OPEN) and is_segment_name(path.name):
             yield f"{path.name} is being written, or was left open"
+
+
+def _untold(path: Path) -> Iterator[str]:
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        # Meanwhile the log has said it.
+        return
+    lines = text.splitlines()
+    for line in lines[:MAX_LOST_NOTES]:
+        yield f"lost, and not said by the log yet: {line.partition(' ')[2]}"
+    if len(lines) > MAX_LOST_NOTES:
+        yield f"{len(lines) - MAX_LOST_NOTES} times more it has not said yet what it lost"

@@ -75,6 +75,7 @@ class EventBuffer:
         Returns:
             What tells whether the block that it is in is kept.
         """
+        said = (reason,) if name is EventName.LOST else ()
         try:
             size = size_of_tags(tags)
             if size > MAX_EVENT:
@@ -86,6 +87,7 @@ class EventBuffer:
             self._output.unpacked(EVENTS, error)
             return Receipt(kept=False)
         receipt = self._receipt
+        receipt.says += said
         self._events.append(RouteEvent(seq, ts_us, name, route_id, node, tags, reason))
         self._bytes += size + len(reason) + len(node)
         if len(self._events) >= EVENTS_A_BLOCK or self._bytes >= EVENT_BYTES:

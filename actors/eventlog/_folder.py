@@ -4,6 +4,7 @@
 <directory>/<name>/.lock       held while the log is written
                    log         its identity, 16 random bytes
                    epoch       the last epoch of which there is or was a segment, as text
+                   untold      what is to be told of earlier runs, until the log tells it
                    *.seg       sealed segments
                    *.open      the one that is written
                    *.new       what is written to take the place of another file
@@ -23,7 +24,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from ...protocol.eventlog import (
     LOG_ID_SIZE,
@@ -39,9 +40,11 @@ from .._log import shown
 from ._counts import Counts
 from ._errors import LogInUse
 from ._files import FileInfo, Files
+from ._notices import Notices
+from ._options import LogOptions
 from ._sealing import complete, store
 
-__all__ = ["LeftOpen", "LogFolder"]
+__all__ = ["LogFolder"]
 
 _logger: Final = logging.getLogger("onward.actors.eventlog")
 
@@ -51,9 +54,6 @@ _LOG: Final = "log"
 _EPOCH: Final = "epoch"
 _MAX_EPOCH_TEXT: Final = 20
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
-
-MAX_UNFINISHED: Final = 64
-"""Most files of earlier runs that are told of; there is more than one only if starts failed."""
 
 
 def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
@@ -75,20 +75,6 @@ def is_aside(name: str) -> bool:
     return segment_of(stem, OPEN) is not None
 
 
-class LeftOpen(NamedTuple):
-    """What an earlier run left: it did not end, but was ended.
-
-    Attributes:
-        epoch: Which run.
-        lost: Bytes at the end of its last segment of which no block could be made.
-        aside: What its file is called now if it was set aside whole; else empty.
-    """
-
-    epoch: int
-    lost: int
-    aside: str
-
-
 def is_full(error: OSError) -> bool:
     """Say whether it is the disk that fails, which may pass, and not the folder that is wrong."""
     return error.errno in _FULL
@@ -99,7 +85,7 @@ class LogFolder:
 
     Args:
         files: The disk.
-        path: The folder.
+        options: Where it is, and what a run that is killed can lose.
         count: Where to count.
         random: What makes an identity.
     """
@@ -107,11 +93,12 @@ class LogFolder:
     def __init__(
         self,
         files: Files,
-        path: Path,
+        options: LogOptions,
         count: Counts,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        self.path = path
+        self.path = options.directory / options.name
+        self._options = options
         self._files = files
         self._count = count
         self._random = random
@@ -125,8 +112,10 @@ class LogFolder:
         """Whether the epoch has begun: see `begin_epoch`."""
         self.log_id = b""
         self.epoch = 0
-        self.unfinished: dict[str, LeftOpen] = {}
-        """What earlier runs had left open, until somebody takes it out to tell it."""
+        self.notices = Notices(files, self.path, options)
+        """What is to be told of earlier runs, until it is told."""
+        self.unfinished: list[str] = []
+        """The same, until somebody takes it out to tell it."""
 
     # --- taking hold of it ----------------------------------------------------------------
 
@@ -142,6 +131,7 @@ class LogFolder:
             OSError: It cannot be done; the folder is let go.
         """
         self.settled = self._identity_stored = self._begun = False
+        self.notices = Notices(self._files, self.path, self._options)
         try:
             self._files.make_folder(self.path)
             self._lock = self._files.lock(self.path / _LOCK)
@@ -176,7 +166,9 @@ class LogFolder:
             self._identity_stored = True
         # Before what was left open is sealed: that it was is told only by a run that can write.
         self._store_epoch()
+        self.notices.load()
         self._recover(found)
+        self.unfinished = self.notices.texts
         self.settled = True
 
     def begin_epoch(self) -> None:
@@ -240,6 +232,7 @@ class LogFolder:
             if self.settled:
                 self._store_epoch()
                 self._store(_LOG, self.log_id)
+                self.notices.store_again()
         except BaseException:
             self.close()
             raise
@@ -341,11 +334,10 @@ class LogFolder:
                 or path.with_suffix(SEALED).name in names
             ):
                 reason = recovered.reason or "it is not of this log, or is there already"
-                aside = self.set_aside(path, reason)
-                self._found_open(name, LeftOpen(segment[0], 0, aside))
+                self.notices.add(name, segment[0], 0, self._name_aside(path))
+                self.set_aside(path, reason)
                 continue
-            # Before, and by name: if the disk fails amid, it may not look so next time.
-            self._found_open(name, LeftOpen(segment[0], recovered.lost, ""))
+            self.notices.add(name, segment[0], recovered.lost, "")
             complete(self._files, path, data, recovered, anew=True)
             self._count.recovered += 1
             self._count.recovered_lost_bytes += recovered.lost
@@ -357,28 +349,24 @@ class LogFolder:
                     recovered.reason,
                 )
 
-    def _found_open(self, name: str, left: LeftOpen) -> None:
-        if len(self.unfinished) < MAX_UNFINISHED:
-            self.unfinished[name] = left
-
-    def set_aside(self, path: Path, reason: str) -> str:
+    def set_aside(self, path: Path, reason: str) -> None:
         """Rename a file that cannot be read, for a person to look at, and say so.
 
         It counts towards the limits of bytes and age, as a segment does.
 
-        Returns:
-            What it is called now.
-
         Raises:
             OSError: It cannot be done.
         """
+        name = self._name_aside(path)
+        self._files.rename(path, name)
+        self._files.fsync_folder(self.path)
+        self._count.bad += 1
+        _logger.error("%s: set aside as %s: %s", self.path, name, shown(reason))
+
+    def _name_aside(self, path: Path) -> str:
         names = {info.name for info in self._files.list(self.path)}
         number, name = 1, path.name + BAD
         while name in names:
             number += 1
             name = f"{path.name}.{number}{BAD}"
-        self._files.rename(path, name)
-        self._files.fsync_folder(self.path)
-        self._count.bad += 1
-        _logger.error("%s: set aside as %s: %s", self.path, name, shown(reason))
         return name

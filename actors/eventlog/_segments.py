@@ -37,12 +37,11 @@ from ._folder import LogFolder, is_full
 from ._options import LogOptions
 from ._sealing import FsyncFailed, complete, sync
 from ._sink import Receipt
+from ._written import NOTHING, Written
 
 __all__ = ["Segments"]
 
 _logger: Final = logging.getLogger("onward.actors.eventlog")
-
-_HOPS, _FLOWS, _EVENTS = b"R", b"F", b"E"
 
 
 class Segments:
@@ -82,9 +81,7 @@ class Segments:
         self._handle: int | None = None
         """Its file; `None` if it broke off."""
         self._header: SegmentHeader | None = None
-        self._written: dict[bytes, int] = {}
-        self._in_doubt: tuple[bytes, Receipt] | None = None
-        """Type and receipt of the block that the disk failed with: the last one of its segment."""
+        self._written = Written(count, folder)
         self._doubted = False
         """Whether what it reads may not be on the disk."""
         self._size = 0
@@ -157,19 +154,12 @@ class Segments:
             Whether it was written.
         """
         if self._handle is None:
-            self._lose(kind, records)
-            if receipt is not None:
-                receipt.kept = False
+            self._written.drop(kind, records, receipt)
             return False
-        if receipt is not None:
-            self._in_doubt = kind, receipt
-        if kind in self._written:
-            # Even of a write that fails all may be there: what is lost shows as it is read again.
-            self._written[kind] += records
+        self._written.write(kind, records, receipt)
         try:
             self._files.write(self._handle, chunks)
-            if self._fsync == "block":
-                sync(self._files, self._handle)
+            self._make_last(self._handle, receipt)
         except OSError as error:
             self._fail(error)
             self._count.lost_blocks += 1
@@ -178,8 +168,7 @@ class Segments:
             # A defect: what is in the file now shows as it is read again.
             self._let_go()
             raise
-        if receipt is not None:
-            receipt.kept, self._in_doubt = True, None
+        self._written.keep(receipt)
         size = sum(map(len, chunks))
         self._size += size
         self._count.bytes += size
@@ -202,6 +191,8 @@ class Segments:
     def close(self, header: bytes | None = None, footer: SegmentFooter | None = None) -> None:
         """Seal what was left unsealed, and tell what is missing up to the end.
 
+        If the disk does not let it, what is in doubt counts as lost.
+
         Args:
             header: What was given last, whatever became of it; the footer likewise.
             footer: It has the last number.
@@ -214,6 +205,10 @@ class Segments:
                 self._tell_gap(read_header(header), last_seq)
         except (OSError, LogInUse) as error:
             self._fail(error)
+        if self._path is not None:
+            # It is left to the next start. What may be lost counts as lost: of a segment with an
+            # fsync that failed, all that no other made to last.
+            self._written.give_up(all_of_it=self._doubted and self._fsync != "block")
 
     # --- how ------------------------------------------------------------------------------
 
@@ -222,14 +217,15 @@ class Segments:
             self._folder.restore()
         self._folder.check()
         self._settle()
+        self._folder.notices.tidy()
 
     def _create(self, header: bytes, parsed: SegmentHeader) -> None:
         name = segment_name(parsed.epoch, parsed.first_seq)
         path = self._folder.path / (name.removesuffix(SEALED) + OPEN)
         # First what is to be seen to if it cannot be made, or only half.
         self._path, self._header = path, parsed
-        self._doubted, self._in_doubt = False, None
-        self._written = {_HOPS: 0, _FLOWS: 0, _EVENTS: 0}
+        self._doubted = False
+        self._written.clear()
         self._handle = handle = self._files.create(path)
         self._files.write(handle, [header])
         self._size = len(header)
@@ -239,18 +235,23 @@ class Segments:
             self._files.fsync_folder(self._folder.path)
         self._folder.begin_epoch()
 
+    def _make_last(self, handle: int, receipt: Receipt | None) -> None:
+        """Have what was written last, where each block is to, or it tells of an earlier run."""
+        tells = receipt is not None and self._folder.notices.has(receipt.says)
+        if self._fsync == "block" or (tells and self._fsync == "seal"):
+            sync(self._files, handle)
+        if tells and self._fsync == "seal":
+            self._files.fsync_folder(self._folder.path)
+
     def _seal(self, last_seq: int, ended_us: int) -> bool:
         path, handle, header = self._now_open()
-        if not any(self._written.values()) and last_seq < header.first_seq:
+        if not self._written and last_seq < header.first_seq:
             # The next segment will begin with the same number, and so have the same name.
             self._let_go()
             self._files.unlink(path)
             self._path = None
             return False
-        footer = SegmentFooter(
-            self._written[_HOPS], self._written[_FLOWS], self._written[_EVENTS], last_seq, ended_us
-        )
-        data = footer.serialize()
+        data = self._written.footer(last_seq, ended_us).serialize()
         self._files.write(handle, [data])
         self._size += len(data)
         self._count.bytes += len(data)
@@ -290,7 +291,7 @@ class Segments:
         recovered = recover(data)
         if recovered.refused:
             self._folder.set_aside(path, recovered.reason)
-            self._lose_all(SegmentFooter(0, 0, 0, 0, 0))
+            self._written.settle(NOTHING)
             self._path = None
             self._settled()
             return
@@ -298,7 +299,7 @@ class Segments:
         kept = footer.hops + footer.flows + footer.events
         if recovered.header is None or not (recovered.sealed or kept):
             self._files.unlink(path)
-            self._lose_all(SegmentFooter(0, 0, 0, 0, 0))
+            self._written.settle(NOTHING)
             self._path = None
             return
         footer = complete(
@@ -310,7 +311,7 @@ class Segments:
             last_seq=last_seq,
             ended_us=ended_us,
         )
-        self._lose_all(footer)
+        self._written.settle(footer)
         self._size = recovered.valid + (0 if recovered.sealed else len(footer.serialize()))
         self._is_sealed(path, footer.last_seq)
 
@@ -321,11 +322,11 @@ class Segments:
         except FileNotFoundError:
             recovered = None
         if recovered is None or recovered.header != header or not recovered.sealed:
-            self._lose_all(SegmentFooter(0, 0, 0, 0, 0))
+            self._written.settle(NOTHING)
             self._path = None
             return
         self._files.fsync_folder(self._folder.path)
-        self._lose_all(recovered.footer)
+        self._written.settle(recovered.footer)
         self._is_sealed(sealed, recovered.footer.last_seq)
 
     def _tell_gap(self, header: SegmentHeader, last_seq: int) -> None:
@@ -374,25 +375,3 @@ class Segments:
             self._seldom.log(
                 logging.WARNING, "again", "%s: events are written again", self._folder.path
             )
-
-    def _lose(self, kind: bytes, records: int) -> None:
-        self._count.lost_blocks += 1
-        if kind == _HOPS:
-            self._count.lost_hops += records
-        elif kind == _FLOWS:
-            self._count.lost_flows += records
-        elif kind == _EVENTS:
-            self._count.lost_events += records
-
-    def _lose_all(self, kept: SegmentFooter) -> None:
-        """Count what was written and is not there, and settle what was in doubt."""
-        found = {_HOPS: kept.hops, _FLOWS: kept.flows, _EVENTS: kept.events}
-        if self._in_doubt is not None:
-            kind, receipt = self._in_doubt
-            # What is kept of a segment is its front, and this was the last to be written.
-            receipt.kept = found[kind] >= self._written[kind]
-            self._in_doubt = None
-        self._count.lost_hops += max(0, self._written[_HOPS] - kept.hops)
-        self._count.lost_flows += max(0, self._written[_FLOWS] - kept.flows)
-        self._count.lost_events += max(0, self._written[_EVENTS] - kept.events)
-        self._written = found

@@ -13,12 +13,14 @@ class Receipt:
     Attributes:
         kept: Whether the block is in the log. `None` as long as that is not known: it waits, or
             the disk failed with it, and what is there has not been read again.
+        says: What the block says, in events `LOST`, is not in the log. Set by who hands it on.
     """
 
-    __slots__ = ("kept",)
+    __slots__ = ("kept", "says")
 
     def __init__(self, kept: bool | None = None) -> None:
         self.kept = kept
+        self.says: tuple[str, ...] = ()
 
 
 class Sink(Protocol):

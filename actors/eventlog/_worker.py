@@ -187,8 +187,12 @@ class EventLog(Worker):
         recorder.ended()
         trouble = writer.trouble()
         if trouble is not None:
-            text = "the event log %s has ended without all that it was to write: %s"
-            _logger.warning(text, self.options.name, trouble)
+            lost = sum(recorder.statistics().dropped.values())
+            text = (
+                "the event log %s has ended without all that it was to write: %s; "
+                "%d records are lost, or may be"
+            )
+            _logger.warning(text, self.options.name, trouble, lost)
 
     def _left(self) -> float:
         """Return how long the disk may be waited for, in seconds: `close_seconds` at most.

@@ -23,7 +23,7 @@ from ...protocol.eventlog import (
 )
 from ._counts import Counts, LogWriterStatistics
 from ._files import Chunk, DiskFiles, Files
-from ._folder import LeftOpen, LogFolder
+from ._folder import LogFolder
 from ._janitor import Janitor
 from ._options import LogOptions
 from ._segments import Segments
@@ -85,7 +85,7 @@ class LogWriter:
         self._options = options
         self._count = Counts()
         disk = DiskFiles() if files is None else files
-        self._folder = LogFolder(disk, options.directory / options.name, self._count)
+        self._folder = LogFolder(disk, options, self._count)
         self._janitor = Janitor(disk, self._folder, options, self._count, clock, wall_clock)
         self._segments = Segments(
             disk,
@@ -231,25 +231,15 @@ class LogWriter:
     def unfinished(self) -> list[str]:
         """Return what is to be told of earlier runs that did not end, each once.
 
-        Nothing as long as nothing can be written: who records it is to be heard.
+        Nothing as long as nothing can be written: who records it is to be heard. What is not
+        written as the reason of an event `EventName.LOST`, word for word and with a receipt that
+        `says` it, the next run is to tell again.
         """
-        left = self._folder.unfinished
-        if not left or self.failed or not self._folder.settled or self._segments.trouble:
+        folder = self._folder
+        if not folder.unfinished or self.failed or not folder.settled or self._segments.trouble:
             return []
-        found = [self._told(each) for each in left.values()]
-        left.clear()
+        found, folder.unfinished = folder.unfinished, []
         return found
-
-    def _told(self, left: LeftOpen) -> str:
-        what = f"the run before (epoch {left.epoch}) ended without closing; "
-        if left.aside:
-            return f"{what}its last segment could not be read, and is now {left.aside}"
-        options = self._options
-        return (
-            f"{what}{left.lost} bytes cut; counters of at most {options.window_seconds:g} seconds "
-            f"and records of at most {options.flush_seconds:g} seconds are not there, "
-            "nor what a disk that failed did not take before"
-        )
 
     def statistics(self) -> LogWriterStatistics:
         """Return what the writer has done so far."""

@@ -71,7 +71,9 @@ class Log:
     def __post_init__(self) -> None:
         self.count = Counts()
         clock = lambda: self.disk.now  # noqa: E731
-        self.folder = LogFolder(self.disk, FOLDER, self.count, lambda size: self.identity * size)
+        self.folder = LogFolder(
+            self.disk, options_of(), self.count, lambda size: self.identity * size
+        )
         self.janitor = Janitor(self.disk, self.folder, self.options, self.count, clock, clock)
         self.segments = Segments(
             self.disk,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors.eventlog import LogInUse
+from onward.actors.eventlog import LogInUse, LogOptions
 from onward.actors.eventlog._counts import Counts
 from onward.actors.eventlog._folder import LogFolder
 from onward.protocol.eventlog import EventLogError, SegmentHeader, block, read_segment
@@ -17,6 +17,7 @@ from tests.actors.eventlog.logs import (
     STARTED,
     Log,
     blocks_of,
+    options_of,
     records_on,
     sealed_on,
 )
@@ -126,7 +127,7 @@ def test_an_identity_is_made_once() -> None:
     disk = SimulatedDisk()
     made = iter((b"1" * 16, b"2" * 16))
     for _ in range(3):
-        folder = LogFolder(disk, FOLDER, Counts(), lambda size: next(made))
+        folder = LogFolder(disk, options_of(), Counts(), lambda size: next(made))
         folder.open()
         folder.settle()
         assert folder.log_id == b"1" * 16
@@ -144,7 +145,7 @@ def test_an_identity_that_is_damaged_is_that_of_the_segments(damage: bytes | Non
     else:
         disk.put(FOLDER / "log", damage)
     disk.put(FOLDER / "00000009-0000000000000001.seg", b"nothing of ours")
-    folder = LogFolder(disk, FOLDER, Counts(), lambda size: b"n" * size)
+    folder = LogFolder(disk, options_of(), Counts(), lambda size: b"n" * size)
     folder.open()
     folder.settle()
     assert folder.log_id == b"i" * 16
@@ -216,11 +217,11 @@ def test_a_folder_on_this_machine(tmp_path: Path) -> None:
     from onward.actors.eventlog._files import DiskFiles
 
     path = tmp_path / "logs" / "b"
-    folder = LogFolder(DiskFiles(), path, Counts())
+    folder = LogFolder(DiskFiles(), LogOptions(path.parent, path.name), Counts())
     folder.open()
     folder.settle()
     with pytest.raises(LogInUse):
-        LogFolder(DiskFiles(), path, Counts()).open()
+        LogFolder(DiskFiles(), LogOptions(path.parent, path.name), Counts()).open()
     assert len(folder.log_id) == 16
     folder.check()
     header = replace(OWN, log=folder.log_id)
@@ -229,7 +230,7 @@ def test_a_folder_on_this_machine(tmp_path: Path) -> None:
     (path / "sub").mkdir()
     folder.close()
     folder.close()
-    again = LogFolder(DiskFiles(), path, Counts())
+    again = LogFolder(DiskFiles(), LogOptions(path.parent, path.name), Counts())
     again.open()
     again.settle()
     assert (again.log_id, again.epoch) == (folder.log_id, 6)
