@@ -188,11 +188,9 @@ class EventLog(Worker):
         trouble = writer.trouble()
         if trouble is not None:
             lost = sum(recorder.statistics().dropped.values())
-            text = (
-                "the event log %s has ended without all that it was to write: %s; "
-                "%d records are lost, or may be"
-            )
-            _logger.warning(text, self.options.name, trouble, lost)
+            text = "the event log %s has ended without all that it was to write: %s%s"
+            figure = f"; {lost} records count as lost since the start" if lost else ""
+            _logger.warning(text, self.options.name, trouble, figure)
 
     def _left(self) -> float:
         """Return how long the disk may be waited for, in seconds: `close_seconds` at most.

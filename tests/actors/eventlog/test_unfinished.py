@@ -71,6 +71,18 @@ async def test_after_a_run_that_ended_there_is_nothing_to_tell(tmp_path: Path) -
     assert not [e for e in segments(tmp_path / "b")[-1].events if e.name is EventName.LOST]
 
 
+async def test_a_run_that_is_gone_before_it_writes_leaves_it_to_the_next_one_to_tell(
+    tmp_path: Path,
+) -> None:
+    left_open(tmp_path / "b", b"")
+    writer = LogWriter(LogOptions(tmp_path, "b"))
+    assert writer.open() == 6
+    assert (tmp_path / "b" / "00000005-0000000000000001.seg").is_file()
+    writer.close(30.0)
+    assert [text[:26] for text in await told(tmp_path / "b")] == ["the run before (epoch 5) e"]
+    assert not (tmp_path / "b" / "untold").exists()
+
+
 def test_it_is_told_when_it_can_be_written() -> None:
     disk = SimulatedDisk()
     folder = Path("/logs/b")

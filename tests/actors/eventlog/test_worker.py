@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -268,6 +270,32 @@ async def test_a_disk_that_does_not_answer_does_not_hold_up_the_stop(
     disk.answers.set()
     await asyncio.to_thread(writer.close, 20)
     assert [len(segment.events) for segment in segments(tmp_path)] == [1]
+
+
+class Failing(DiskFiles):
+    fails = False
+
+    def write(self, handle: int, chunks: Sequence[Chunk]) -> None:
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().write(handle, chunks)
+
+
+async def test_a_log_that_ends_on_a_failing_disk_says_how_much_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Failing()
+    log = EventLog(options(tmp_path))
+    log._writer = writer = LogWriter(log.options, files=disk)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    async with Node("n") as node:
+        await node.start(lambda: log, address="log")
+        assert await asyncio.to_thread(writer.flush, 20)
+        disk.fails = True
+        log.recorder.event(EventName.UP)
+        log.recorder.event(EventName.DOWN)
+    lost = sum(log.statistics().recorder.dropped.values())
+    assert lost >= 2
+    assert f"; {lost} records count as lost since the start" in caplog.text
 
 
 async def test_a_log_can_be_ended_by_itself(tmp_path: Path) -> None:
