@@ -10,7 +10,10 @@ any order. Fractions are left out, as they are made of those.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +24,12 @@ import duckdb
 import psutil
 import pyarrow as pa
 from pyroaring import BitMap
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions as sf
 
 from onward.pipeline.ingest import Lake, ingest
 from onward.pipeline.source import decode
 from onward.pipeline.transforms import (
+    bucket_column,
     hot_keys,
     latency_histogram,
     paths,
@@ -54,6 +58,20 @@ with shifted as (
   from hops where outcome = 3 or (kind = 1 and outcome in (2, 4)))
 select minute, dest_node, tagset_id, (shift * 16 + (latency_us >> shift))::int as bucket,
   sum(weight)::bigint as n
+from shifted group by all
+"""
+
+MATRIX_WHOLE: Final = """
+select origin_node, dest_node, sum(frames)::bigint as frames, sum(bytes)::bigint as bytes
+from flows group by all
+"""
+
+HISTOGRAM_WHOLE: Final = """
+with shifted as (
+  select dest_node, latency_us, weight,
+    greatest(0, floor(log2(latency_us + 0.5))::int - 4) as shift
+  from hops)
+select dest_node, (shift * 16 + (latency_us >> shift))::bigint as bucket, sum(weight)::bigint as n
 from shifted group by all
 """
 
@@ -154,8 +172,9 @@ def _cores() -> float:
     """Return the seconds of processors that this process and those below it have had.
 
     Those that have ended count with who waited for them: Spark's Python does for its workers, which
-    come and go within a lane.
+    come and go within a lane. Those that nobody waited for come to this process and stay, ended.
     """
+    _adopt()
     this, total = psutil.Process(), 0.0
     for process in (this, *this.children(recursive=True)):
         try:
@@ -164,6 +183,20 @@ def _cores() -> float:
             continue
         total += times.user + times.system + times.children_user + times.children_system
     return total
+
+
+@functools.cache
+def _adopt() -> None:
+    """Become who gets the processes whose parents have ended, where the system has that.
+
+    Spark ends its Python when that has been idle for a minute, and with it would go what its
+    workers had of the processors.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+_SET_CHILD_SUBREAPER: Final = 36
 
 
 def noop(frame: DataFrame) -> None:
@@ -303,10 +336,19 @@ def lanes_of(spark: SparkSession, folder: Path, threads: int, hops: int, flows: 
 
     return [
         Lane("ingest", hops, take_in, lambda: _ingest_alone(log, folder / "alone"), target=1.0),
-        Lane("scan, 3 columns", hops, lambda: scan(THREE), lambda: decode_all(THREE), ALONE),
+        Lane(
+            "scan, 3 columns",
+            hops,
+            lambda: scan(THREE),
+            lambda: decode_all(THREE),
+            ALONE,
+            target=3.5,
+        ),
         Lane("scan, all columns", hops, lambda: scan(""), lambda: decode_all(""), ALONE),
         reported("matrix", flows, lambda: traffic_matrix(flows_of()), MATRIX, 5.0),
+        reported("matrix, whole", flows, lambda: _matrix_whole(flows_of()), MATRIX_WHOLE, 5.0),
         reported("latency", hops, lambda: latency_histogram(hops_of()), HISTOGRAM, 8.0),
+        reported("latency, whole", hops, lambda: _latency_whole(hops_of()), HISTOGRAM_WHOLE, 8.0),
         reported("hot keys", hops, lambda: hot_keys(hops_of()), HOT_KEYS, 2.5),
         reported(
             "paths",
@@ -316,6 +358,16 @@ def lanes_of(spark: SparkSession, folder: Path, threads: int, hops: int, flows: 
             0.7,
         ),
     ]
+
+
+def _matrix_whole(flows: DataFrame) -> DataFrame:
+    counted = flows.groupBy("origin_node", "dest_node")
+    return counted.agg(sf.sum("frames").alias("frames"), sf.sum("bytes").alias("bytes"))
+
+
+def _latency_whole(hops: DataFrame) -> DataFrame:
+    bucket = bucket_column(sf.col("latency_us")).cast("bigint").alias("bucket")
+    return hops.groupBy("dest_node", bucket).agg(sf.sum("weight").alias("n"))
 
 
 THREE: Final = "broker,ts,latency_us"
