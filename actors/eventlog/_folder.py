@@ -3,7 +3,8 @@
 ```
 <directory>/<name>/.lock       held while the log is written
                    log         its identity, 16 random bytes
-                   epoch       the last epoch of which there is or was a segment, as text
+                   epoch       the last epoch of which there is or was a segment, as text; with
+                               ` running` until its run has sealed all
                    untold      what is to be told of earlier runs, until the log tells it
                    *.seg       sealed segments
                    *.open      the one that is written
@@ -52,6 +53,7 @@ BAD: Final = ".bad"
 _LOCK: Final = ".lock"
 _LOG: Final = "log"
 _EPOCH: Final = "epoch"
+_RUNNING: Final = b" running"
 _MAX_EPOCH_TEXT: Final = 20
 _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
@@ -78,6 +80,14 @@ def is_aside(name: str) -> bool:
 def is_full(error: OSError) -> bool:
     """Say whether it is the disk that fails, which may pass, and not the folder that is wrong."""
     return error.errno in _FULL
+
+
+def _epoch_of(text: bytes) -> int | None:
+    """Return the epoch that the file says; `None` if it is damaged."""
+    number = text.removesuffix(_RUNNING)
+    if not number.isdigit() or len(number) >= _MAX_EPOCH_TEXT or int(number) > MAX_EPOCH:
+        return None
+    return int(number)
 
 
 class LogFolder:
@@ -164,10 +174,14 @@ class LogFolder:
         if not self._identity_stored:
             self._store(_LOG, self.log_id)
             self._identity_stored = True
-        # Before what was left open is sealed: that it was is told only by a run that can write.
-        self._store_epoch()
         self.notices.load()
         self._recover(found)
+        # Of a run that was killed between two segments, or whose file no power cut has left.
+        running = self._running(found)
+        if running is not None:
+            self.notices.add_run(running)
+        # Not before all of that is noted: with this nothing says any more that one was running.
+        self._store_epoch()
         self.unfinished = self.notices.texts
         self.settled = True
 
@@ -189,8 +203,22 @@ class LogFolder:
                 self._begun = False
                 raise
 
+    def end_epoch(self) -> None:
+        """Note that all is sealed; if the disk does not let it, the next run says otherwise."""
+        if self._begun and self._lock is not None:
+            with suppress(OSError):
+                self._store(_EPOCH, str(self.epoch).encode())
+
     def _store_epoch(self) -> None:
-        self._store(_EPOCH, str(self.epoch if self._begun else self.epoch - 1).encode())
+        text = str(self.epoch if self._begun else self.epoch - 1).encode()
+        self._store(_EPOCH, text + _RUNNING * self._begun)
+
+    def _running(self, found: list[FileInfo]) -> int | None:
+        """Return the epoch of the run that had not closed, if there is one."""
+        if not any(info.name == _EPOCH for info in found):
+            return None
+        text = self._files.read(self.path / _EPOCH)
+        return _epoch_of(text) if text.endswith(_RUNNING) else None
 
     @property
     def held(self) -> bool:
@@ -291,10 +319,10 @@ class LogFolder:
                 if segment is not None:
                     epochs.append((segment[0], info.name))
         if any(info.name == _EPOCH for info in found):
-            text = self._files.read(self.path / _EPOCH)
+            stored = _epoch_of(self._files.read(self.path / _EPOCH))
             # Segments may all have been deleted; an epoch must not come twice.
-            if text.isdigit() and len(text) < _MAX_EPOCH_TEXT and int(text) <= MAX_EPOCH:
-                epochs.append((int(text), _EPOCH))
+            if stored is not None:
+                epochs.append((stored, _EPOCH))
             else:
                 _logger.warning(
                     "%s: the file %s is damaged, and made again from the segments",

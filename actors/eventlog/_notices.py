@@ -6,7 +6,7 @@ the notice is in a file before anything is sealed, and is taken out once the blo
 lasts. Whoever is killed in between has it told twice, and nobody has it told never.
 
 ```
-<name of a segment left open> <what is to be told>
+<name of a segment left open, with 0 for its first number if none was> <what is to be told>
 ```
 """
 
@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...protocol.eventlog import OPEN
+from ...protocol.eventlog import OPEN, SEALED, segment_name
 from ._files import Files
 from ._options import LogOptions
 from ._sealing import store
@@ -91,12 +91,28 @@ class Notices:
             OSError: It is not on the disk; it may be tried again.
         """
         if name not in self._texts:
-            # Further ones are not told of each, but that there are some is.
-            full = len(self._texts) >= MAX_UNFINISHED
-            text = self._of_more(epoch) if full else self._of(epoch, lost, aside)
-            self._texts[_MORE if full else name] = text
-            self._stored = False
+            self._add(name, epoch, self._of(epoch, lost, aside))
         self.store()
+
+    def add_run(self, epoch: int) -> None:
+        """Note that a run did not close, unless that is noted of a file that it left open.
+
+        Raises:
+            OSError: It is not on the disk; it may be tried again.
+        """
+        if not any(name.startswith(f"{epoch:08x}-") for name in self._texts):
+            text = (
+                f"the run before (epoch {epoch}) ended without closing; no file of it was left "
+                f"open; {self._not_there()}"
+            )
+            self._add(_run_of(epoch), epoch, text)
+        self.store()
+
+    def _add(self, name: str, epoch: int, text: str) -> None:
+        # Further ones are not told of each, but that there are some is.
+        full = len(self._texts) >= MAX_UNFINISHED
+        self._texts[_MORE if full else name] = self._of_more(epoch) if full else text
+        self._stored = False
 
     def has(self, texts: Iterable[str]) -> bool:
         """Say whether one of these is to be told."""
@@ -157,7 +173,13 @@ class Notices:
             f"counters of at most {options.window_seconds:g} seconds "
             f"and records of at most {options.flush_seconds:g} seconds are not there, "
             "nor what a disk that failed did not take before"
+            + ("" if options.fsync == "block" else ", nor what a power cut took of a segment")
         )
+
+
+def _run_of(epoch: int) -> str:
+    """Return what stands for a run of which no file was left: a name that no segment has."""
+    return segment_name(epoch, 0).removesuffix(SEALED) + OPEN
 
 
 def _parsed(data: bytes) -> dict[str, str]:

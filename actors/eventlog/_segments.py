@@ -209,6 +209,8 @@ class Segments:
             # It is left to the next start. What may be lost counts as lost: of a segment with an
             # fsync that failed, all that no other made to last.
             self._written.give_up(all_of_it=self._doubted and self._fsync != "block")
+        else:
+            self._folder.end_epoch()
 
     # --- how ------------------------------------------------------------------------------
 
@@ -232,6 +234,8 @@ class Segments:
         self._count.bytes += len(header)
         if self._fsync == "block":
             sync(self._files, handle)
+        if self._fsync != "never":
+            # What it is called lasts before anything is in it: a start finds whatever there is.
             self._files.fsync_folder(self._folder.path)
         self._folder.begin_epoch()
 
@@ -240,8 +244,6 @@ class Segments:
         tells = receipt is not None and self._folder.notices.has(receipt.says)
         if self._fsync == "block" or (tells and self._fsync == "seal"):
             sync(self._files, handle)
-        if tells and self._fsync == "seal":
-            self._files.fsync_folder(self._folder.path)
 
     def _seal(self, last_seq: int, ended_us: int) -> bool:
         path, handle, header = self._now_open()

@@ -358,7 +358,7 @@ def test_a_folder_that_is_removed_is_made_again_with_the_same_identity() -> None
         log.segment()
     assert log.segments.trouble is None
     assert disk.contents(FOLDER)["log"] == b"i" * 16
-    assert disk.contents(FOLDER)["epoch"] == b"1"
+    assert disk.contents(FOLDER)["epoch"] == b"1 running"
     assert lost(log) == 2 * PER_SEGMENT
     gap, last = sealed_on(disk)
     assert (gap.header.first_seq, gap.footer.last_seq) == (7, 18)

@@ -45,7 +45,8 @@ async def test_the_next_run_says_what_of_a_killed_one_is_not_there(tmp_path: Pat
         (
             "the run before (epoch 5) ended without closing; 9 bytes cut; counters of at most "
             "10 seconds and records of at most 1 seconds are not there, "
-            "nor what a disk that failed did not take before"
+            "nor what a disk that failed did not take before, "
+            "nor what a power cut took of a segment"
         )
     ]
     assert segments(tmp_path / "b")[0].footer.last_seq == PER_SEGMENT
