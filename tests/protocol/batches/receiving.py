@@ -1,0 +1,47 @@
+"""Batches sent to a receiver, and what it may answer."""
+
+from __future__ import annotations
+
+from pyroaring import BitMap64
+
+from onward.protocol.batches import (
+    Batch,
+    BatchAnswer,
+    BatchProgress,
+    BatchReceiver,
+    Reason,
+    Status,
+)
+
+__all__ = ["accepted", "batch", "duplicate", "numbers", "refused", "take"]
+
+
+def batch(
+    first: int, *rows: bytes, last: bool = False, epoch: int = 0, partition: int = 0
+) -> Batch:
+    return Batch("q", partition, epoch, first, rows, last)
+
+
+def take(receiver: BatchReceiver, sent: Batch) -> tuple[tuple[bytes, ...], BatchAnswer]:
+    """Send a batch; return the rows that were handed on, and the answer."""
+    found = receiver.receive(sent)
+    if isinstance(found, BatchAnswer):
+        return (), found
+    return found.rows, receiver.taken(found)
+
+
+def numbers(progress: BatchProgress) -> list[int]:
+    """The epochs that have ended, before the last."""
+    return list(BitMap64.deserialize(progress.ended)) if progress.ended else []
+
+
+def accepted(expected: int) -> BatchAnswer:
+    return BatchAnswer(Status.ACCEPTED, expected)
+
+
+def duplicate(expected: int) -> BatchAnswer:
+    return BatchAnswer(Status.DUPLICATE, expected)
+
+
+def refused(reason: Reason, expected: int) -> BatchAnswer:
+    return BatchAnswer(Status.REFUSED, expected, reason)
