@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from onward.actors.eventlog import Fsync
 from onward.actors.eventlog._losses import BROKEN
 from tests.actors.eventlog.logs import FOLDER, Log, records_on, sealed_on
 from tests.actors.eventlog.recording import a_hop, an_event
@@ -31,10 +32,10 @@ def fails(name: str, moment: Moment, error: Exception | None = None) -> Fault:
 @pytest.mark.parametrize("moment", Moment)
 @pytest.mark.parametrize(("fsync", "name"), [("seal", "write"), ("block", "fsync")])
 def test_a_block_of_flows_that_the_disk_fails_with_is_written_once(
-    fsync: str, name: str, moment: Moment
+    fsync: Fsync, name: str, moment: Moment
 ) -> None:
     disk = SimulatedDisk()
-    run = Run(disk, replace(OPTIONS, fsync=fsync))  # type: ignore[arg-type]
+    run = Run(disk, replace(OPTIONS, fsync=fsync))
     run.count("warm", 1)
     run.tick()
     run.tick()
@@ -103,13 +104,13 @@ def go(run: Run, chance: random.Random, seconds: int) -> None:
 
 @pytest.mark.parametrize("fsync", ["seal", "block", "never"])
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_fails_all_is_there_once_or_told_as_lost(seed: int, fsync: str) -> None:
+def test_whatever_fails_all_is_there_once_or_told_as_lost(seed: int, fsync: Fsync) -> None:
     chance = random.Random(seed)
     disk = SimulatedDisk()
     limit = chance.choice((2, 65_535))
     room = chance.choice((4000, 1 << 24))
     options = replace(OPTIONS, max_flows=limit, max_pending=room)
-    run = Run(disk, replace(options, fsync=fsync))  # type: ignore[arg-type]
+    run = Run(disk, replace(options, fsync=fsync))
     disk.fault = now_and_then(chance)
     for _ in range(4):
         go(run, chance, 15)
@@ -165,9 +166,11 @@ def test_a_run_that_ends_on_a_failing_disk_leaves_nothing_twice(seed: int) -> No
 @pytest.mark.parametrize("fsync", ["seal", "block", "never"])
 @pytest.mark.parametrize("moment", Moment)
 @pytest.mark.parametrize("which", ["hops", "flows", "events"])
-def test_what_is_in_doubt_at_the_end_counts_as_lost(which: str, moment: Moment, fsync: str) -> None:
+def test_what_is_in_doubt_at_the_end_counts_as_lost(
+    which: str, moment: Moment, fsync: Fsync
+) -> None:
     disk = SimulatedDisk()
-    run = Run(disk, replace(OPTIONS, fsync=fsync))  # type: ignore[arg-type]
+    run = Run(disk, replace(OPTIONS, fsync=fsync))
 
     def record() -> None:
         for number in range(20):
