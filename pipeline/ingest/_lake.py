@@ -140,20 +140,15 @@ class Lake:
         marks = [read_json(self._reported(day, name)) for name in made if name not in _REHEARSALS]
         return not marks or any(mark is None or mark["through"] < batch for mark in marks)
 
-    def path_of(self, name: str) -> str:
-        """Return where a table is: `<path>/<table>`.
-
-        Raises:
-            BadOption: There is no such table.
-        """
-        return str(self.path / _known(name))
-
     def files(self, name: str, *, day: date | None = None) -> list[str]:
         """Return the Parquet files of a table that count, for engines other than Spark.
 
         Args:
             name: The table.
             day: Of this day only; for tables that have days.
+
+        Raises:
+            BadOption: There is no such table.
         """
         parts = self._files.parts(_known(name), day, day)
         return sorted(str(file) for part in parts for file in part.path.glob("*.parquet"))
