@@ -27,6 +27,7 @@ from ...protocol.broker import (
     SnapshotRoute,
     TagList,
     WellKnownKey,
+    check_default_tags,
     make_tags,
 )
 from .._policy import Mailbox
@@ -190,7 +191,8 @@ class Broker(Worker):
         Raises:
             UnknownAddress: There is no such worker.
             AddressError: A key cannot be read.
-            BrokerFrameError: A tag or the name is too long, or there are too many tags.
+            BrokerFrameError: A tag or the name is too long, there are too many tags, or a
+                default tag (ServiceName, RouteId) is not the destination's own.
             NotDelivered: The table is full.
             LimitReached: The node has as many addresses as it may.
         """
@@ -265,6 +267,7 @@ class Broker(Worker):
         Raises:
             NotDelivered: The table is full, the route id is that of a worker of this node,
                 or the service name is reserved.
+            DefaultTagClaimed: A tag names another service or another route.
         """
         identity = UUID(bytes=setup.route_id)
         names = [value for key, value in setup.tags if key == WellKnownKey.SERVICE_NAME]
@@ -306,6 +309,8 @@ class Broker(Worker):
     def _add(
         self, route_id: UUID, service: str, tags: TagList, destination: Callable[..., Destination]
     ) -> Registration:
+        check_default_tags(tags, service, route_id.bytes)
+
         def make(all_tags: TagList) -> Destination:
             return destination(tags=readable(all_tags))
 

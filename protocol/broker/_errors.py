@@ -11,7 +11,8 @@ ProtocolError
     ├── NullNotLast               a null value where the wire has no way to say it
     ├── UnsupportedVersion        a major version other than ours
     ├── UnexpectedFrameType       unknown, or not the one asked for
-    └── BadRoutingFlags           none, or more than one, of U, M and S
+    ├── BadRoutingFlags           none, or more than one, of U, M and S
+    └── DefaultTagClaimed         a default tag with a value that is not the route's own
 ```
 
 Texts name the field and sizes and never repeat the input, so they can be sent to the peer.
@@ -25,6 +26,7 @@ __all__ = [
     "BadRoutingFlags",
     "BadText",
     "BrokerFrameError",
+    "DefaultTagClaimed",
     "FieldTooLong",
     "FrameTruncated",
     "NullNotLast",
@@ -170,3 +172,14 @@ class BadRoutingFlags(BrokerFrameError):
         super().__init__("flags", "exactly one of U, M and S must be set")
         self.args = (flags,)
         self.flags = flags
+
+
+class DefaultTagClaimed(BrokerFrameError):
+    """A route brings a default tag, ServiceName or RouteId, that is not its own.
+
+    Requests for that service or route would go to the wrong destination.
+    """
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, "a default tag is the route's own service name or route id")
+        self.args = (field,)

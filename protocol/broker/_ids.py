@@ -13,8 +13,9 @@ ID_SIZE: Final = 16
 """Bytes of a route id or broker id."""
 
 _TEXT: Final = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}", re.IGNORECASE
 )
+_WRAPPED: Final = re.compile(r"(?:id)?\{(.*)\}", re.IGNORECASE)
 
 
 def format_id(value: bytes) -> str:
@@ -30,7 +31,7 @@ def format_id(value: bytes) -> str:
 
 
 def parse_id(text: str) -> bytes:
-    """Read an id from a UUID's text, alone or in the reference's form `Id{…}`.
+    """Read an id from any spelling that `canonical_id` knows.
 
     Raises:
         AddressError: It is neither.
@@ -45,11 +46,16 @@ def canonical_id(text: str) -> str:
     """Return the canonical text of what names an id, and any other text unchanged.
 
     The reference writes the RouteId tag as `Id{…}`, the specification leaves it open; this
-    makes one tag of all spellings of one id.
+    makes one tag of all spellings of one id: in upper or lower case, with dashes or without, and
+    bare, in braces, or as `Id{…}`.
     """
     bare = _unwrap(text)
-    return bare.lower() if _TEXT.fullmatch(bare) else text
+    if not _TEXT.fullmatch(bare):
+        return text
+    digits = bare.replace("-", "").lower()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _unwrap(text: str) -> str:
-    return text[3:-1] if text.startswith("Id{") and text.endswith("}") else text
+    found = _WRAPPED.fullmatch(text)
+    return text if found is None else found[1]

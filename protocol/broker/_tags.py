@@ -26,6 +26,7 @@ from ._dialect import Dialect
 from ._errors import (
     BadText,
     BrokerFrameError,
+    DefaultTagClaimed,
     FieldTooLong,
     FrameTruncated,
     NullNotLast,
@@ -42,6 +43,7 @@ __all__ = [
     "Tag",
     "TagList",
     "TagSet",
+    "check_default_tags",
     "make_tags",
     "normal_form",
     "parse_metadata",
@@ -76,6 +78,13 @@ Metadata: TypeAlias = tuple[tuple[Key, bytes | None], ...]
 _NO_TAG: Final = int(WellKnownKey.NO_TAG)
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
+_DEFAULTS: Final = (("routeid", _ROUTE_ID), ("servicename", _SERVICE_NAME))
+# The long names of the two keys, which a wire may also have as literal keys, in lower case.
+_LONG_NAMES: Final = {
+    f"io.rsocket.{prefix}.{name}": key
+    for prefix in ("routing", "broker")
+    for name, key in _DEFAULTS
+}
 _NULL: Final = -1
 
 _Spans: TypeAlias = list[tuple[int, int, int]]
@@ -315,6 +324,26 @@ def with_default_tags(tags: TagList, service_name: str, route_id: bytes) -> TagL
     if _ROUTE_ID not in present:
         tags = (*tags, (_ROUTE_ID, format_id(route_id)))
     return tags
+
+
+def check_default_tags(tags: TagList, service_name: str, route_id: bytes) -> None:
+    """Refuse tags by which a route would be found as another service or another route.
+
+    Section Default Tags lets a route bring ServiceName and RouteId itself. Both name it, so their
+    values can only be its own. A text key that is the long name of one of them counts as that
+    key: no other route would be found by it. Null and the empty text name nothing.
+
+    Raises:
+        DefaultTagClaimed: A ServiceName or RouteId has another value.
+    """
+    own = {_SERVICE_NAME: service_name, _ROUTE_ID: format_id(route_id)}
+    for key, value in tags:
+        number = key if isinstance(key, int) else _LONG_NAMES.get(key.casefold())
+        if number not in own or not value:
+            continue
+        named = canonical_id(value) if number == _ROUTE_ID else value
+        if named != own[number]:
+            raise DefaultTagClaimed("RouteId tag" if number == _ROUTE_ID else "ServiceName tag")
 
 
 def make_tags(given: Mapping[str, str | None]) -> TagList:

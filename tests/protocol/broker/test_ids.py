@@ -10,6 +10,7 @@ from onward.protocol.broker import canonical_id, format_id, parse_id
 
 ID = bytes.fromhex("112233445566778899aabbccddeeff00")
 TEXT = "11223344-5566-7788-99aa-bbccddeeff00"
+BARE = TEXT.replace("-", "")
 
 
 def test_text_is_that_of_a_uuid() -> None:
@@ -17,7 +18,10 @@ def test_text_is_that_of_a_uuid() -> None:
     assert parse_id(TEXT) == ID
 
 
-@pytest.mark.parametrize("text", [TEXT.upper(), f"Id{{{TEXT}}}", f"Id{{{TEXT.upper()}}}"])
+SPELLINGS = [form % text for form in ("%s", "Id{%s}", "id{%s}", "{%s}") for text in (TEXT, BARE)]
+
+
+@pytest.mark.parametrize("text", [*SPELLINGS, *(each.upper() for each in SPELLINGS)])
 def test_reads_other_spellings(text: str) -> None:
     assert parse_id(text) == ID
     assert canonical_id(text) == TEXT
@@ -25,7 +29,7 @@ def test_reads_other_spellings(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", TEXT[:-1], TEXT + "0", f"id{{{TEXT}}}", f"Id{{{TEXT}", "Id{}", f" {TEXT}"],
+    ["", TEXT[:-1], TEXT + "0", BARE + "0", f"Id{{{TEXT}", f"Id{{{{{TEXT}}}}}", "Id{}", f" {TEXT}"],
 )
 def test_refuses_what_is_no_id(text: str) -> None:
     with pytest.raises(AddressError, match="not a UUID"):

@@ -9,6 +9,7 @@ from onward.protocol.broker import (
     MAX_TAGS,
     BadText,
     BrokerFrameError,
+    DefaultTagClaimed,
     Dialect,
     FieldTooLong,
     FrameTruncated,
@@ -18,6 +19,7 @@ from onward.protocol.broker import (
     Tag,
     TagList,
     TooManyTags,
+    check_default_tags,
     extension_key,
     make_tags,
     normal_form,
@@ -277,6 +279,47 @@ def test_default_tags_are_added_only_if_absent(present: Tag) -> None:
 def test_a_literal_spelled_like_a_default_tag_is_another() -> None:
     tags: TagList = (("io.rsocket.routing.ServiceName", "x"),)
     assert len(with_default_tags(tags, "pong", ROUTE_ID)) == 3
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        (1, "pong"),
+        (2, ROUTE_TEXT),
+        (2, f"Id{{{ROUTE_TEXT.upper()}}}"),
+        (2, ROUTE_TEXT.replace("-", "")),
+        ("io.rsocket.routing.RouteId", ROUTE_TEXT),
+        ("io.rsocket.broker.ServiceName", "pong"),
+        ("RouteId", "anything"),
+        (1, ""),
+        (2, None),
+        (3, "other"),
+    ],
+)
+def test_default_tags_may_be_a_routes_own(own: Tag) -> None:
+    check_default_tags((own, (6, "eu")), "pong", ROUTE_ID)
+
+
+OTHER_TEXT = "00000000-0000-0000-0000-000000000023"
+
+
+@pytest.mark.parametrize(
+    ("claimed", "field"),
+    [
+        ((1, "other"), "ServiceName"),
+        ((1, "Pong"), "ServiceName"),
+        (("io.rsocket.routing.ServiceName", "other"), "ServiceName"),
+        ((2, OTHER_TEXT), "RouteId"),
+        ((2, f"Id{{{OTHER_TEXT}}}"), "RouteId"),
+        ((2, f"{{{OTHER_TEXT}}}".upper()), "RouteId"),
+        ((2, OTHER_TEXT.replace("-", "")), "RouteId"),
+        (("io.rsocket.routing.RouteId", OTHER_TEXT), "RouteId"),
+        (("IO.RSocket.Broker.ROUTEID", OTHER_TEXT), "RouteId"),
+    ],
+)
+def test_default_tags_of_others_cannot_be_claimed(claimed: Tag, field: str) -> None:
+    with pytest.raises(DefaultTagClaimed, match=field):
+        check_default_tags(((1, "pong"), claimed, (6, "eu")), "pong", ROUTE_ID)
 
 
 def test_makes_tags_of_words() -> None:
