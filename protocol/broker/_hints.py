@@ -12,8 +12,10 @@ ADDRESS. Where the specification is silent, decisions 9, 12 and 13 of the archit
 - A ShardKey that names no tag is an error, a MUST of the section. A StickyRouteKey that does is
   passed over: it is a hint, like an unknown method. So are those that leave no tag to ask for.
 - Of several LBMethod, ShardMethod or no-route entries the first counts.
-- The reference dialect has no metadata list. LBMethod is read from the tags and stays among
-  them; a shard request is refused.
+- The reference dialect has no metadata list, so its hints stand among the tags (`_hints_of_tags`).
+  ShardKey and ShardMethod leave the tags of a shard request, and StickyRouteKey those of a
+  unicast request if it names one of them. LBMethod stays, as the Java reference asks it of
+  destinations too. The key for extensions of a broker, 0x1F, carries any of them as words.
 """
 
 from __future__ import annotations
@@ -51,6 +53,11 @@ _SHARD_KEY: Final = int(WellKnownKey.SHARD_KEY)
 _SHARD_METHOD: Final = int(WellKnownKey.SHARD_METHOD)
 _STICKY: Final = int(WellKnownKey.STICKY_ROUTE_KEY)
 _LB_METHOD: Final = int(WellKnownKey.LB_METHOD)
+_EXTENSION: Final = int(WellKnownKey.REFERENCE_BROKER_EXT)
+_IN_TAGS: Final = frozenset({_SHARD_KEY, _SHARD_METHOD, _STICKY, _LB_METHOD, _EXTENSION})
+"""Keys of tags that may be hints in the reference dialect."""
+_CHOOSING: Final = {RoutingType.SHARD: _SHARD_KEY, RoutingType.UNICAST: _STICKY}
+_KEYS_OF_WORDS: Final = {"@shard": _SHARD_KEY, "@sticky": _STICKY, "@no-route": NO_ROUTE_KEY}
 _SECONDS: Final = re.compile(r"[0-9]{1,7}(?:\.[0-9]{1,3})?")
 
 
@@ -105,8 +112,8 @@ def query_of_address(
 
     Raises:
         BrokerFrameError: It has no tags; it is a shard request without a ShardKey, with one
-            that is not UTF-8 or names none of its tags, with none besides those that choose,
-            or in the reference dialect; or its no-route entry cannot be read.
+            that is not UTF-8 or names none of its tags, or with none besides those that
+            choose; or its no-route entry, or a word of a 0x1F tag, cannot be read.
     """
     return _ask(address.routing, address.encrypted, address.metadata, address.tags, dialect)
 
@@ -115,10 +122,10 @@ def _ask(
     routing: RoutingType, encrypted: bool, metadata: Metadata, tags: TagList, dialect: Dialect
 ) -> AddressQuery:
     tags = normal_form(tags)
+    if dialect is Dialect.REFERENCE and not _IN_TAGS.isdisjoint(key for key, _ in tags):
+        metadata, tags = _hints_of_tags(routing, tags)
     if not tags:
         raise BrokerFrameError("tags", "an ADDRESS needs at least one")
-    if dialect is Dialect.REFERENCE:
-        return _ask_reference(routing, encrypted, tags)
     if not metadata:
         # Nearly all requests: no hints.
         if routing is RoutingType.SHARD:
@@ -138,16 +145,6 @@ def _ask(
     if not query:
         raise BrokerFrameError("tags", "an ADDRESS needs one besides those that choose")
     return AddressQuery(routing, encrypted, query, method, keys, _no_route(metadata))
-
-
-def _ask_reference(routing: RoutingType, encrypted: bool, tags: TagList) -> AddressQuery:
-    if routing is RoutingType.SHARD:
-        raise BrokerFrameError("flags", "shard is not served in a dialect without ShardKey")
-    method = ""
-    if routing is RoutingType.UNICAST:
-        values = (value for key, value in tags if key == _LB_METHOD)
-        method = method_name(next(values, None) or "")
-    return AddressQuery(routing, encrypted, frozenset(tags), method)
 
 
 def divide(tags: Iterable[tuple[Key, str | None]], names: Sequence[Key]) -> tuple[Query, TagList]:
@@ -220,6 +217,66 @@ def _named(text: str, tags: TagList) -> Key | None:
     except AddressError:
         return None
     return key if key in present else None
+
+
+# --- hints among the tags: the reference dialect --------------------------------------------
+
+
+def _hints_of_tags(routing: RoutingType, tags: TagList) -> tuple[Metadata, TagList]:
+    """Return the hints among the tags as metadata entries, and the tags that are to be asked for.
+
+    Raises:
+        BrokerFrameError: A word of a 0x1F tag cannot be read.
+    """
+    hints: list[tuple[Key, bytes]] = []
+    rest: list[tuple[Key, str | None]] = []
+    choosing = _CHOOSING.get(routing)
+    for tag in tags:
+        key, text = tag[0], tag[1] or ""
+        if key == _EXTENSION and text.startswith("@"):
+            hints += (_hint_of_word(routing, word) for word in text.split())
+        elif key == _SHARD_METHOD and routing is RoutingType.SHARD:
+            hints.append((key, text.encode()))
+        elif key == choosing and (key == _SHARD_KEY or _names_any(text, tags)):
+            hints += ((key, name.encode()) for name in _names_in(text, tags))
+        else:
+            # A destination of the Java reference carries the LBMethod it is found by.
+            if key == _LB_METHOD:
+                hints.append((key, text.encode()))
+            rest.append(tag)
+    return tuple(hints), tuple(rest)
+
+
+def _hint_of_word(routing: RoutingType, word: str) -> tuple[Key, bytes]:
+    """Return the metadata entry that a word of a 0x1F tag stands for.
+
+    Raises:
+        BrokerFrameError: There is no such word.
+    """
+    name, _, value = word.partition("=")
+    if name == "@method":
+        key: Key = _SHARD_METHOD if routing is RoutingType.SHARD else _LB_METHOD
+    else:
+        known = _KEYS_OF_WORDS.get(name)
+        if known is None:
+            raise BrokerFrameError("tag 0x1f", "neither @shard, @sticky, @method nor @no-route")
+        key = known
+    return key, value.encode()
+
+
+def _names_in(text: str, tags: TagList) -> list[str]:
+    """Return the names in the value of a tag: one, or several with spaces between.
+
+    A map of tags, which the clients have, holds one value for each key.
+    """
+    return [text] if _named(text, tags) is not None else text.split() or [text]
+
+
+def _names_any(text: str, tags: TagList) -> bool:
+    return any(_named(name, tags) is not None for name in _names_in(text, tags))
+
+
+# --- no route -------------------------------------------------------------------------------
 
 
 def _no_route(metadata: Metadata) -> float | None:

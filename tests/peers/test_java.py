@@ -297,6 +297,32 @@ async def test_a_hint_at_a_method_is_taken_from_the_tags(
     assert outcomes == [Outcome(["hello from java"])] * 3
 
 
+@pytest.mark.parametrize("routing", ["SHARD", "UNICAST"])
+async def test_a_user_stays_with_a_destination(
+    java: JavaRequester, several: Several, routing: str
+) -> None:
+    named = "SHARD_KEY" if routing == "SHARD" else "STICKY_ROUTE_KEY"
+    asked = {**several.tags, "USER_NAME": "7", named: "user"}
+    for number in range(6):
+        await java.ask(asked, "fire_and_forget", f"note {number}", routing=routing)
+    # An answer from each shows that nothing else is under way to it.
+    got: list[str] = []
+    for name, destination in several.destinations.items():
+        await java.ask({**several.tags, "INSTANCE_NAME": name}, "request_response", "last")
+        while (data := (await destination.received()).data) != "last":
+            got.append(f"{name} {data}")
+    assert len(got) == 6
+    assert len({each.partition(" ")[0] for each in got}) == 1
+
+
+@pytest.mark.peer(destination="nobody")
+async def test_a_request_says_in_a_tag_that_it_does_not_wait(
+    java: JavaRequester, service: str
+) -> None:
+    asked = {"SERVICE_NAME": service, "BROKER_EXTENSION": "@no-route=reject"}
+    assert (await java.ask(asked, "request_response", "hello")).code == REJECTED
+
+
 async def test_a_route_id_is_a_tag(
     java: JavaRequester, destinations: Java, uri: str, service: str, stack: AsyncExitStack
 ) -> None:

@@ -13,6 +13,9 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 import pytest_asyncio
 
+from onward.protocol import LinkDown
+from onward.protocol.broker import Dialect
+from onward.transports.client import ClientOptions, connect
 from tests.peers.clients import (
     APPLICATION_ERROR,
     Ask,
@@ -126,3 +129,14 @@ async def destination(
 
 class TestInteractions(Interactions, MetadataPush):
     """Each interaction."""
+
+
+@pytest.mark.peer(requester="onward", destination="nobody")
+@pytest.mark.parametrize("dialect", Dialect)
+async def test_a_client_that_is_refused_hears_what_the_broker_wants(
+    broker: dict[str, str], transport: str, dialect: Dialect
+) -> None:
+    options = ClientOptions(dialect=dialect, reconnect=False)
+    with pytest.raises(LinkDown, match=r"dialect=Dialect\.REFERENCE.*service="):
+        async with connect(f"rsocket+{broker[transport]}", options=options):
+            raise AssertionError("it was taken")

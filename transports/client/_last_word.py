@@ -14,6 +14,11 @@ _SETUP_CODES: Final = range(ErrorCode.INVALID_SETUP, ErrorCode.REJECTED_SETUP + 
 _TAKEN_OVER: Final = "has taken over its route id"
 """What our broker says to a connection whose route id another one has now."""
 
+_NO_ROUTE_SETUP: Final = "RouteSetup not found in metadata"
+"""What the Java reference's broker says to a SETUP without a ROUTE_SETUP in its dialect."""
+_HINT: Final = "; the Java broker reads dialect=Dialect.REFERENCE only, and needs a service= of all"
+"""What to change, within what a line of the log has room for."""
+
 
 class LastWord(NamedTuple):
     """Why a connection has ended.
@@ -39,4 +44,7 @@ def last_word(error: Exception, *, ready: bool) -> LastWord:
     if not isinstance(error, PeerError):
         return LastWord(shown(f"the broker broke the protocol: {error}"))
     refused = not ready and error.code in _SETUP_CODES
-    return LastWord(shown(f"the broker says: {error}"), refused, _TAKEN_OVER in error.text)
+    reason = shown(f"the broker says: {error}")
+    if refused and _NO_ROUTE_SETUP in error.text:
+        reason += _HINT
+    return LastWord(reason, refused, _TAKEN_OVER in error.text)

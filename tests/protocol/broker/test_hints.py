@@ -189,11 +189,6 @@ def test_a_tag_is_left_to_ask_for() -> None:
     assert "besides those that choose" in str(refused(SHARD, (ADA,), ((SHARD_KEY, b"user"),)))
 
 
-def test_the_reference_dialect_has_no_shards() -> None:
-    error = refused(SHARD, (ORDERS, (SHARD_KEY, "service")), dialect=REFERENCE)
-    assert str(error) == "flags: shard is not served in a dialect without ShardKey"
-
-
 # --- sticky keys ----------------------------------------------------------------------------
 
 
@@ -280,3 +275,95 @@ def test_queries_are_equal_however_written() -> None:
     assert first == second
     assert hash(first) == hash(second)
     assert first.query == parse_query("region=eu service=orders")
+
+
+# --- hints among the tags: the reference dialect --------------------------------------------
+
+EXTENSION = 0x1F
+EU: Tag = (6, "eu")
+
+
+def in_tags(routing: RoutingType, *tags: Tag) -> AddressQuery:
+    return asked(routing, (ORDERS, ADA, EU, *tags), dialect=REFERENCE)
+
+
+@pytest.mark.parametrize("name", ["user", "io.rsocket.broker.UserName", "0x0a"])
+def test_a_shard_key_among_the_tags_chooses_and_is_not_asked_for(name: str) -> None:
+    found = in_tags(SHARD, (SHARD_KEY, name), (SHARD_METHOD, "Jump"))
+    assert found == AddressQuery(SHARD, False, frozenset((ORDERS, EU)), "jump", (ADA,))
+
+
+def test_a_sticky_key_among_the_tags_chooses_and_is_not_asked_for() -> None:
+    found = in_tags(UNICAST, (STICKY, "user"))
+    assert found == AddressQuery(UNICAST, False, frozenset((ORDERS, EU)), "", (ADA,))
+
+
+def test_a_tag_names_several_keys_with_spaces_between() -> None:
+    for routing, key in ((SHARD, SHARD_KEY), (UNICAST, STICKY)):
+        assert in_tags(routing, (key, "region user")).keys == (EU, ADA)
+    literal: Tag = ("a b", "1")
+    assert in_tags(SHARD, literal, (SHARD_KEY, "a b")).keys == (literal,)
+
+
+@pytest.mark.parametrize("value", ["colour", ""])
+def test_a_sticky_key_that_names_no_tag_is_a_tag_like_any(value: str) -> None:
+    found = in_tags(UNICAST, (STICKY, value))
+    assert found.query == {ORDERS, ADA, EU, (STICKY, value)}
+    assert found.keys == ()
+
+
+def test_hints_of_other_requests_are_tags_like_any() -> None:
+    for routing, key, value in (
+        (UNICAST, SHARD_KEY, "user"),
+        (UNICAST, SHARD_METHOD, "jump"),
+        (UNICAST, EXTENSION, "edge"),
+        (SHARD, STICKY, "user"),
+        (MULTICAST, SHARD_KEY, "user"),
+        (MULTICAST, STICKY, "user"),
+        (MULTICAST, LB_METHOD, "random"),
+    ):
+        named: tuple[Tag, ...] = ((SHARD_KEY, "region"),) if routing is SHARD else ()
+        assert (key, value) in in_tags(routing, (key, value), *named).query
+
+
+def test_words_of_the_extension_key_are_hints_and_never_asked_for() -> None:
+    words: Tag = (EXTENSION, "@sticky=user @method=peak-ewma @no-route=2.5")
+    found = in_tags(UNICAST, words)
+    assert found == AddressQuery(UNICAST, False, frozenset((ORDERS, EU)), "peakewma", (ADA,), 2.5)
+    words = (EXTENSION, "@shard=user @shard=region @method=jump @no-route=wait")
+    found = in_tags(SHARD, words)
+    assert found == AddressQuery(SHARD, False, frozenset((ORDERS,)), "jump", (ADA, EU), inf)
+    found = in_tags(MULTICAST, (EXTENSION, "@no-route=reject"))
+    assert found == AddressQuery(MULTICAST, False, frozenset((ORDERS, ADA, EU)), no_route=0.0)
+
+
+def test_the_words_of_a_request_count_before_its_tag_of_the_method() -> None:
+    tags: TagList = (ORDERS, (EXTENSION, "@method=random"), (LB_METHOD, "weighted"))
+    found = asked(UNICAST, tags, dialect=REFERENCE)
+    assert found == AddressQuery(UNICAST, False, frozenset((tags[0], tags[2])), "random")
+
+
+def test_the_extension_key_means_nothing_in_the_other_dialect() -> None:
+    tags: TagList = (ORDERS, (EXTENSION, "@no-route=reject"))
+    assert asked(UNICAST, tags) == AddressQuery(UNICAST, False, frozenset(tags))
+
+
+@pytest.mark.parametrize(
+    ("routing", "tag", "text"),
+    [
+        (SHARD, ADA, "ShardKey: a shard request needs at least one"),
+        (SHARD, (SHARD_KEY, "colour"), "ShardKey: it names no tag of the request"),
+        (SHARD, (SHARD_KEY, "user colour"), "ShardKey: it names no tag of the request"),
+        (SHARD, (SHARD_KEY, None), "ShardKey: it names no tag of the request"),
+        (UNICAST, (EXTENSION, "@no-route=soon"), "no-route: neither 'reject' nor 'wait'"),
+        (UNICAST, (EXTENSION, "@multicast"), "tag 0x1f: neither @shard, @sticky"),
+        (UNICAST, (EXTENSION, "@sticky=user soon"), "tag 0x1f: neither @shard, @sticky"),
+    ],
+)
+def test_hints_among_the_tags_that_are_wrong(routing: RoutingType, tag: Tag, text: str) -> None:
+    assert str(refused(routing, (ORDERS, ADA, tag), dialect=REFERENCE)).startswith(text)
+
+
+def test_hints_alone_ask_for_nothing() -> None:
+    error = refused(UNICAST, ((EXTENSION, "@no-route=reject"),), dialect=REFERENCE)
+    assert str(error) == "tags: an ADDRESS needs at least one"

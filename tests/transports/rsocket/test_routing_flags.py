@@ -9,6 +9,7 @@ import pytest
 from onward.actors.broker import BrokerOptions
 from tests.support.broker_model import MULTICAST, SHARD, UNICAST, Wanted
 from tests.support.rsocket_peer import (
+    BROKER_FRAME,
     CHANNEL,
     ERROR,
     FNF,
@@ -20,11 +21,13 @@ from tests.support.rsocket_peer import (
     Peer,
     World,
     cancel,
+    composite,
     elements,
     error,
     errors,
     in_memory,
     kind_of,
+    lists_of_tags,
     payload,
     push,
     request,
@@ -32,7 +35,7 @@ from tests.support.rsocket_peer import (
     world,
 )
 
-CANCELED, INVALID = 0x203, 0x204
+REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
 MARK = bytes(range(16))
 ALL = Wanted(MULTICAST, "a").metadata(MARK, specification=True)
 
@@ -205,13 +208,76 @@ async def test_a_shard_request_names_tags_that_it_has(keys: tuple[str, ...]) -> 
         await w.settled()
 
 
+def in_reference_dialect(flags: int, tags: dict[int | str, str]) -> bytes:
+    """Return the metadata of a request of the Java and JavaScript clients."""
+    head = bytes.fromhex("0000 0001") + (0x05 << 10 | flags).to_bytes(2) + MARK
+    return composite((BROKER_FRAME, head + lists_of_tags(tags)))
+
+
 @in_memory
-async def test_a_shard_request_in_the_reference_dialect() -> None:
+async def test_a_shard_request_in_the_reference_dialect_has_its_key_among_the_tags() -> None:
+    async with world() as w:
+        requester, destinations = await several(w)
+        places: dict[str, int] = {}
+        stream = 1
+        for user in [str(number) for number in range(12)] * 2:
+            metadata = in_reference_dialect(SHARD, {1: "a", 0x0A: user, 0x1B: "user"})
+            await requester.ask(request(FNF, stream, metadata))
+            stream += 2
+            (place,) = [at for at, each in enumerate(destinations) if await each.received()]
+            assert places.setdefault(user, place) == place
+        assert len(set(places.values())) > 1
+        await w.settled()
+
+
+@pytest.mark.parametrize("key", [None, "nobody"])
+@in_memory
+async def test_a_shard_request_in_the_reference_dialect_names_a_tag_that_it_has(
+    key: str | None,
+) -> None:
     async with world() as w:
         requester, _ = await several(w)
-        metadata = Wanted(SHARD, "a", user="1").metadata(MARK, specification=False)
-        got = errors(await requester.ask(request(RR, 1, metadata)))
+        tags: dict[int | str, str] = {1: "a", 0x0A: "1"}
+        if key is not None:
+            tags[0x1B] = key
+        got = errors(await requester.ask(request(RR, 1, in_reference_dialect(SHARD, tags))))
         assert [code for _, code, _ in got] == [INVALID]
+        await w.settled()
+
+
+@pytest.mark.parametrize("hint", [(0x1D, "user"), (0x1F, "@sticky=user")])
+@in_memory
+async def test_a_sticky_request_in_the_reference_dialect(hint: tuple[int, str]) -> None:
+    async with world() as w:
+        requester, destinations = await several(w)
+        for stream in range(1, 13, 2):
+            metadata = in_reference_dialect(UNICAST, {1: "a", 0x0A: "7", hint[0]: hint[1]})
+            await requester.ask(request(FNF, stream, metadata))
+        got = [len(await each.received()) for each in destinations]
+        assert sorted(got) == [0, 0, 6]
+        await w.settled()
+
+
+@in_memory
+async def test_a_method_in_the_reference_dialect_that_destinations_do_not_carry() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        heavy = await w.destination("a", {"weight": "3"}, route_id=UUID(int=1))
+        light = await w.destination("a", {"weight": "1"}, route_id=UUID(int=2))
+        metadata = in_reference_dialect(UNICAST, {1: "a", 0x1F: "@method=weighted"})
+        for stream in range(1, 17, 2):
+            await requester.ask(request(FNF, stream, metadata))
+        assert (len(await heavy.received()), len(await light.received())) == (6, 2)
+        await w.settled()
+
+
+@in_memory
+async def test_a_request_in_the_reference_dialect_says_how_long_to_wait() -> None:
+    async with world(BrokerOptions(no_route_timeout=None)) as w:
+        requester = await w.requester()
+        metadata = in_reference_dialect(UNICAST, {1: "a", 0x1F: "@no-route=reject"})
+        got = errors(await requester.ask(request(RR, 1, metadata)))
+        assert [code for _, code, _ in got] == [REJECTED]
         await w.settled()
 
 
