@@ -222,6 +222,9 @@ class TlsEntrance(Early):
         on_done: Called once, before that, with what went wrong, or "".
     """
 
+    detail = ""
+    """What went wrong is all that there is to say."""
+
     def __init__(
         self,
         context: ssl.SSLContext,

@@ -46,7 +46,13 @@ class Host(Protocol):
 
 
 class Entrance(Protocol):
-    """A connection whose handshake is under way."""
+    """A connection whose handshake is under way.
+
+    Attributes:
+        detail: What the log says of a refusal instead of its short name, if anything.
+    """
+
+    detail: str
 
     def abort(self, outcome: str) -> None:
         """Close it at once, if it is not closed for another reason."""

@@ -175,8 +175,8 @@ class ListenerWorker(ListeningWorker):
             emptied.set_result(None)
         if refused:
             _count(self._refused, refused)
-            text = "%s: a handshake failed: %s"
-            self._seldom.log(logging.WARNING, f"refused {refused}", text, self.uri, shown(refused))
+            text, detail = "%s: a handshake failed: %s", shown(entrance.detail or refused)
+            self._seldom.log(logging.WARNING, f"refused {refused}", text, self.uri, detail)
 
     def admit(self) -> WireSocket | None:
         """Make a link; `None`: there can be none more, as the node is stopping or full."""

@@ -17,7 +17,7 @@ from ._options import StreamOptions, format_endpoint, parse_endpoint, parse_webs
 from ._place import Host
 from ._stream import StreamTransport
 from ._tcp import TcpPlace
-from ._ws_handshake import Handshake, Opener
+from ._ws_handshake import Handshake, Opener, own_names
 from ._ws_options import WebSocketOptions
 from ._ws_stream import ClientHandshake, WebSocketStream
 
@@ -93,7 +93,13 @@ class WsPlace(TcpPlace):
             return opened
 
         handshake = Handshake(
-            host.loop, SUBPROTOCOL, self._path, self._options.websocket, admit, host.entered
+            host.loop,
+            own_names(self._where[0]),
+            SUBPROTOCOL,
+            self._path,
+            self._options.websocket,
+            admit,
+            host.entered,
         )
         host.entering(handshake)
         return handshake

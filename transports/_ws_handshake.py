@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import socket
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -22,7 +23,7 @@ from websockets.typing import Subprotocol
 
 from ._ws_options import WebSocketOptions
 
-__all__ = ["Handshake", "Opener"]
+__all__ = ["Handshake", "Opener", "own_names"]
 
 Opener: TypeAlias = Callable[[asyncio.Transport, ServerProtocol, bytes], object]
 """Takes over a connection that is open: its socket, its state, and what has come already."""
@@ -31,15 +32,36 @@ _logger = logging.getLogger("onward.transports.handshake")
 # It tells of each connection that opens and closes, as often as peers like to.
 _logger.setLevel(logging.WARNING)
 
+_LONGEST_ORIGIN: Final = 80
+"""Most characters of an origin in a line of the log."""
 _END: Final = b"\r\n\r\n"
 _PORT: Final = re.compile(r":\d+$")
+
+
+def own_names(host: str) -> frozenset[str]:
+    """Return the names that a listener goes by: where it listens, and that of its machine.
+
+    The name of the machine is taken with and without its domain. What a DNS would answer for
+    these names is not asked.
+
+    Args:
+        host: The name or address that it listens at.
+    """
+    machine = socket.gethostname().casefold()
+    names = {"localhost", host.casefold(), machine, machine.partition(".")[0]}
+    return frozenset(name for name in names if name)
 
 
 class Handshake(asyncio.Protocol):
     """A socket of which nothing is known yet.
 
+    Attributes:
+        detail: What the log says of a refusal that whoever runs the listener can mend; empty
+            for any other.
+
     Args:
         loop: The loop of the socket.
+        names: The names of the listener: see `own_names`.
         subprotocol: What is spoken then, as clients that name subprotocols name it.
         path: The path that has to be asked for, or "" if any will do.
         web: The limits of the handshake.
@@ -50,12 +72,15 @@ class Handshake(asyncio.Protocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        names: frozenset[str],
         subprotocol: str,
         path: str,
         web: WebSocketOptions,
         admit: Callable[[], Opener | None],
         on_done: Callable[[Handshake, str], None],
     ) -> None:
+        self.detail = ""
+        self._names = names
         self._subprotocol = Subprotocol(subprotocol)
         self._path = path
         self._web = web
@@ -99,9 +124,11 @@ class Handshake(asyncio.Protocol):
         request = cast(Request, events[0])
         path = request.path.partition("?")[0]
         if self._path and path != self._path:
+            self.detail = f"a client asks for {path} and not for {self._path}"
             self._refuse("path", wire, 404, "there is nothing at this path\n")
             return
         if not self._may_come(request.headers):
+            self.detail = _refused_origin(request.headers)
             self._refuse("origin", wire, 403, "pages of this origin may not connect\n")
             return
         response = wire.accept(request)
@@ -128,20 +155,26 @@ class Handshake(asyncio.Protocol):
         return ServerProtocol(select_subprotocol=select, max_size=None, logger=_logger)
 
     def _may_come(self, headers: Headers) -> bool:
-        """Say whether the page that connects, if it is one, is of an origin that may.
+        """Whether the page that connects, if it is one, is of an origin that may.
 
         Some programs, Java's clients among them, name the listener itself as origin, with the
         scheme that it is reached by. It serves no pages, so no page has that origin, unless the
-        name of the host was made to lead here: such a name is believed only if nobody can do that
-        to it.
+        name of the host was made to lead here (DNS rebinding). So an address is believed, and a
+        name only if it is one of the listener's own: a page of another host has another name.
         """
         allowed = self._web.origins
         if "*" in allowed:
             return True
         secure = self._transport is not None and self._transport.get_extra_info("ssl_object")
         scheme = "https" if secure else "http"
-        own = [f"{scheme}://{host}" for host in headers.get_all("Host") if _is_no_name(host)]
-        return all(origin in allowed or origin in own for origin in headers.get_all("Origin"))
+        own = [
+            f"{scheme}://{host}".casefold()
+            for host in headers.get_all("Host")
+            if _is_own(host, self._names)
+        ]
+        return all(
+            origin in allowed or origin.casefold() in own for origin in headers.get_all("Origin")
+        )
 
     def _open(self, wire: ServerProtocol, response: Response, opener: Opener, rest: bytes) -> None:
         transport = self._transport
@@ -190,13 +223,19 @@ class Handshake(asyncio.Protocol):
         self._on_done(self, outcome)
 
 
-def _is_no_name(host: str) -> bool:
-    """Say whether a Host header has an IP address, or `localhost`, which no DNS answers for."""
+def _is_own(host: str, names: frozenset[str]) -> bool:
+    """Whether a Host header has an IP address, or one of the names."""
     host = _PORT.sub("", host)
-    if host == "localhost":
+    if host.casefold() in names:
         return True
     try:
         ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:
         return False
     return True
+
+
+def _refused_origin(headers: Headers) -> str:
+    """Return what the log says of a client whose origin may not connect."""
+    told = ", ".join(headers.get_all("Origin"))
+    return f"the origin {told[:_LONGEST_ORIGIN]} may not connect unless it is one of origins="

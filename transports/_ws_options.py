@@ -20,8 +20,10 @@ class WebSocketOptions:
         origins: Origins of the pages that may connect, as browsers say them: scheme, host, and
             port if it is not the usual one (`https://shop.example`). `*`: all pages. Others get
             403. Browsers always send an origin; whoever sends none is no browser, and may
-            connect. So may who names as origin the listener itself by its IP address or as
-            `localhost`, with `https` if it has TLS, as programs in Java do.
+            connect. So may who names the listener itself as origin, as programs in Java do:
+            with an IP address, as `localhost`, by the name of the host in its URI or by that of
+            its machine; and with `https` if it has TLS. Any other name that it is reached by,
+            and `https` where TLS ends in front of it, has to be listed.
         max_handshake: Most bytes of the request that opens a WebSocket, with its headers. Over
             it: 431, and close.
         handshake_timeout: How long that request may take to come, in seconds. Then the socket

@@ -10,6 +10,7 @@ serve all tests of the module.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, AsyncExitStack
@@ -233,6 +234,26 @@ async def test_requester_and_destination_need_not_share_a_transport(
     outcome = await requester.ask(service, "request_channel", "a,b,c,d,e,f,g,h")
     await requester.close()
     assert outcome == Outcome([f"{letter} from java" for letter in "abcdefgh"])
+
+
+@pytest.mark.peer(transport="ws")
+async def test_a_requester_dials_the_name_of_the_brokers_machine(
+    requesters: Java, destinations: Java, broker: dict[str, str], service: str
+) -> None:
+    # Its handshake names that as origin.
+    name = socket.gethostname()
+    try:
+        found = socket.gethostbyname(name)
+    except OSError:
+        found = "nothing"
+    if not found.startswith("127."):
+        pytest.skip(f"the name of this machine stands for {found}, and brokers listen on 127.0.0.1")
+    uri = broker["ws"]
+    destination = await JavaDestination.start(destinations, uri, service)
+    requester = await JavaRequester.start(requesters, uri.replace("127.0.0.1", name))
+    assert await requester.ask(service, "request_response", "hello") == Outcome(["hello from java"])
+    await requester.close()
+    await destination.kill()
 
 
 # --- which destination --------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from onward.transports import (
 from onward.transports._ws_stream import MAX_HANDSHAKE
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.transports import Echo, Recorder, Stuck, eventually
+from tests.support.websocket_peer import handshake
 
 Nodes: TypeAlias = tuple[Node, Node, Node]
 ANY = "ws://127.0.0.1:0"
@@ -174,7 +175,9 @@ async def test_a_client_that_speaks_something_else_inside(nodes: Nodes) -> None:
     assert reason.startswith("the peer starts with 0x07")
 
 
-async def test_pages_of_browsers_need_an_origin_that_may(nodes: Nodes) -> None:
+async def test_pages_of_browsers_need_an_origin_that_may(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
     _, _, c = nodes
     web = WebSocketOptions(origins=("https://shop.example",))
     listener = await listening(c, ANY, websocket=web)
@@ -184,6 +187,24 @@ async def test_pages_of_browsers_need_an_origin_that_may(nodes: Nodes) -> None:
         async with dialled(listener, origin=Origin("https://evil.example")):
             pass
     assert listener.statistics().refused == {"origin": 1}
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "the origin https://evil.example may not connect unless" in record.getMessage()
+
+
+async def test_a_program_names_the_machine_of_the_listener(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, c = nodes
+    monkeypatch.setattr("socket.gethostname", lambda: "build-7.lan")
+    listener = await listening(c)
+    host, _, port = listener.uri.removeprefix("ws://").partition(":")
+    for name, status in (("build-7.lan", b"101"), ("build-7", b"101"), ("build-8", b"403")):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        where = f"{name}:{port}"
+        writer.write(handshake("/", f"Origin: http://{where}", host=where))
+        assert (await reader.readline()).split()[1] == status
+        writer.close()
+    await eventually(lambda: not listener.statistics().links)
 
 
 async def test_a_client_that_does_not_finish_its_handshake(nodes: Nodes) -> None:
@@ -223,7 +244,6 @@ async def test_a_client_that_does_not_answer_close_is_cut(nodes: Nodes) -> None:
     listener = await listening(c, ANY, drain_timeout=0.02)
     host, _, port = listener.uri.removeprefix("ws://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    from tests.support.websocket_peer import handshake
 
     writer.write(handshake())
     await reader.readuntil(b"\r\n\r\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -12,8 +13,9 @@ from websockets.server import ServerProtocol
 
 from ...actors import Node
 from ...actors.broker import Broker
+from .._log import shown
 from .._options import parse_websocket_uri
-from .._ws_handshake import Handshake, Opener
+from .._ws_handshake import Handshake, Opener, own_names
 from ._link import Link
 from ._listener import ListenerStatistics, TcpListener
 from ._options import LinkOptions, WebSocketOptions
@@ -50,6 +52,7 @@ class WebSocketListener(TcpListener):
     ) -> None:
         super().__init__(node, broker, options, host, port)
         self._web = web
+        self._names = own_names(host)
         self._path = path
         self._handshakes: set[Handshake] = set()
         self._refused_handshakes: Counter[str] = Counter()
@@ -60,7 +63,13 @@ class WebSocketListener(TcpListener):
 
     def _first(self) -> asyncio.BaseProtocol:
         handshake = Handshake(
-            self._node.loop, "rsocket", self._path, self._web, self._room, self._on_handshake
+            self._node.loop,
+            self._names,
+            "rsocket",
+            self._path,
+            self._web,
+            self._room,
+            self._on_handshake,
         )
         self._handshakes.add(handshake)
         return handshake
@@ -83,6 +92,10 @@ class WebSocketListener(TcpListener):
         self._handshakes.discard(handshake)
         if outcome:
             self._refused_handshakes[outcome] += 1
+            if handshake.detail:
+                text = "%s: a handshake failed: %s"
+                kind, detail = f"refused {outcome}", shown(handshake.detail)
+                self._seldom.log(logging.WARNING, kind, text, self._uri, detail)
 
     def _shown(self, server: asyncio.Server) -> str:
         return super()._shown(server) + self._path

@@ -21,10 +21,13 @@ URI = "rsocket+ws://127.0.0.1:0"
 
 @asynccontextmanager
 async def listening(
-    web: WebSocketOptions | None = None, options: LinkOptions | None = None, path: str = ""
+    web: WebSocketOptions | None = None,
+    options: LinkOptions | None = None,
+    path: str = "",
+    uri: str = URI,
 ) -> AsyncGenerator[RSocketListener]:
     async with world() as w:
-        listener = await w.node.listen(URI + path, broker=w.broker, options=options, websocket=web)
+        listener = await w.node.listen(uri + path, broker=w.broker, options=options, websocket=web)
         assert isinstance(listener, RSocketListener)
         yield listener
         await listener.close()
@@ -156,6 +159,56 @@ async def test_programs_that_name_the_broker_as_origin(
         peer = WebSocketPeer(listener)
         assert await status(peer, handshake("/", f"Origin: {origin}", host=host)) == expected
         peer.transport.lose(None)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "expected"),
+    [
+        ("Broker.Example:8080", "http://broker.example:8080", 101),
+        ("broker.example", "http://broker.example", 101),
+        ("build-7.lan:8080", "http://build-7.lan:8080", 101),
+        ("build-7:8080", "http://build-7:8080", 101),
+        # Another port of this machine may have pages.
+        ("broker.example:8080", "http://broker.example", 403),
+        ("broker.example:8080", "https://broker.example:8080", 403),
+        ("broker.example.evil.example", "http://broker.example.evil.example", 403),
+        ("lan:8080", "http://lan:8080", 403),
+        (":8080", "http://:8080", 403),
+    ],
+)
+@in_memory
+async def test_programs_that_name_the_broker_by_its_host_name(
+    monkeypatch: pytest.MonkeyPatch, host: str, origin: str, expected: int
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Build-7.lan")
+    async with listening(uri="rsocket+ws://broker.example:8080") as listener:
+        peer = WebSocketPeer(listener)
+        assert await status(peer, handshake("/", f"Origin: {origin}", host=host)) == expected
+        peer.transport.lose(None)
+
+
+@pytest.mark.parametrize(
+    ("path", "origin", "said"),
+    [
+        ("/rsocket", "http://gate.example:8080", "the origin http://gate.example:8080 may not"),
+        ("/rsocket", "x" * 2000, f"the origin {'x' * 80} may not connect unless"),
+        ("/other", "http://gate.example:8080", "a client asks for /other and not for /rsocket"),
+    ],
+)
+@in_memory
+async def test_a_refusal_that_can_be_mended_is_logged_once(
+    caplog: pytest.LogCaptureFixture, path: str, origin: str, said: str
+) -> None:
+    async with listening(path="/rsocket") as listener:
+        for _ in range(3):
+            peer = WebSocketPeer(listener)
+            refused = handshake(path, f"Origin: {origin}", host="gate.example:8080")
+            assert await status(peer, refused) in {403, 404}
+        (record,) = caplog.records
+        assert record.levelname == "WARNING"
+        assert said in record.getMessage()
+        assert listener.uri in record.getMessage()
+        assert len(record.getMessage()) < 300
 
 
 def without(header: str) -> bytes:
