@@ -127,6 +127,16 @@ class Connection(Control):
             self._established = True
         return events
 
+    def reach(self, data: bytes) -> int:
+        """Return how many of the bytes that come next belong to the frame that they begin in.
+
+        It may be more than there are, and is less where the length of the frame is yet to come.
+        """
+        tail = self._tail
+        if tail:
+            return self._needed - len(tail)
+        return LENGTH_SIZE + int.from_bytes(data[:LENGTH_SIZE])
+
     def _receive_frames(self, data: bytes, pos: int, events: list[Event]) -> int:
         """Accept the whole frames from `pos` on and return where the rest starts.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from ...actors._clock import clock_of
@@ -26,13 +26,16 @@ from .._log import SeldomLogger
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 
-__all__ = ["BULK", "Flow"]
+__all__ = ["BULK", "TURN", "Flow"]
 
 BLOCKED_RECHECK: Final = 1.0
 """Seconds after which a peer that is not read is looked at again for its keepalive."""
 
 BULK: Final = 64 * 1024
-"""Bytes read at once after which a peer is not read again before others had their turn."""
+"""Bytes written at once from which on it is cheaper not to copy them."""
+
+TURN: Final = 16 * 1024
+"""Bytes of frames that one connection has handled before others have their turn."""
 
 
 class Flow(asyncio.Protocol, ABC):
@@ -43,6 +46,7 @@ class Flow(asyncio.Protocol, ABC):
         options: The limits.
         peer_name: The peer's address, for the log.
         now: When the last chunk of input came, by `clock_of` the loop.
+        in_turns: Whether what it is given comes in turns already.
         flushing: Whether what is queued will be written at the end of this turn.
         write_paused: Whether more than `high_water` bytes wait for the socket.
         closed_reason: Why the connection ended, in a few words, the same for the same cause:
@@ -78,6 +82,10 @@ class Flow(asyncio.Protocol, ABC):
         self.write_paused = False
         self.flushing = False
         self._resting = False
+        # What was read and has its turn later, and what handles it.
+        self._later = b""
+        self._handle: Callable[[bytes], object] | None = None
+        self.in_turns = False
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         # Those whose sockets are full of what this one sends to them; it is not read meanwhile.
@@ -211,7 +219,11 @@ class Flow(asyncio.Protocol, ABC):
         self._read_on()
 
     def _read_on(self) -> None:
-        if not self._blocked_by and not self._resting and self._transport is not None:
+        if self._blocked_by or self._resting or self._transport is None:
+            return
+        if self._later:
+            self._rest()
+        else:
             self._transport.resume_reading()
 
     def read_again(self) -> None:
@@ -230,6 +242,28 @@ class Flow(asyncio.Protocol, ABC):
 
     # --- reading ------------------------------------------------------------------------------
 
+    def first_turn(self, data: bytes, whole: int, handle: Callable[[bytes], object]) -> bytes:
+        """Return as much of what was read as is handled now; the rest has its turns later.
+
+        A peer that keeps sending small frames would have the loop to itself otherwise: what is
+        read at once can be tens of thousands of frames. It is not read until all is handled.
+
+        Args:
+            data: What was read, more than `TURN` bytes.
+            whole: How many of its bytes belong to the frame that it begins in, as far as is known.
+            handle: What handles it.
+        """
+        self._rest()
+        if whole >= len(data):
+            return data
+        self._later, self._handle = data[TURN:], handle
+        return data[:TURN]
+
+    def take_later(self) -> bytes:
+        """Return what has not had its turn yet; it is up to the caller then."""
+        later, self._later, self._handle = self._later, b"", None
+        return later
+
     def _rest(self) -> None:
         """Do not read until others had their turn.
 
@@ -242,7 +276,11 @@ class Flow(asyncio.Protocol, ABC):
             self._loop.call_soon(self._rested)
 
     def _rested(self) -> None:
+        """Handle one more turn of what was read, or read on."""
         self._resting = False
+        handle = self._handle
+        if handle is not None and not self._blocked_by and self._transport is not None:
+            handle(self.take_later())
         self._read_on()
 
     def _note_unfinished(self) -> None:
@@ -290,6 +328,7 @@ class Flow(asyncio.Protocol, ABC):
             if handle is not None:
                 handle.cancel()
         self._timer = self._stall = self._aborting = None
+        self.take_later()
         self._unblock_all()
         for flow in self._blocked_by:
             flow._blocking.discard(self)

@@ -40,7 +40,7 @@ from ...protocol.rsocket import (
 from .._log import SeldomLogger, shown
 from ._branch import Branch
 from ._exchange import StreamExchange
-from ._flow import BULK, Flow
+from ._flow import TURN, Flow
 from ._local import LocalRequest
 from ._merge import Merge
 from ._options import LinkOptions
@@ -135,6 +135,8 @@ class Link(Flow):
     def data_received(self, data: bytes) -> None:
         """Let the state machine read, and relay or handle what it lets through."""
         core = self.core
+        if len(data) > TURN and not self.in_turns:
+            data = self.first_turn(data, core.reach(data), self.data_received)
         now = self.now = self._now()
         for event in core.receive_data(data, now):
             if type(event) is not Frame:
@@ -159,8 +161,6 @@ class Link(Flow):
             self.flush_soon()
         if core.close_expected():
             self._close_when_flushed()
-        if len(data) >= BULK:
-            self._rest()
 
     def _on_event(self, event: Event) -> None:
         if type(event) is StreamFailed:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from websockets.frames import CloseCode, Frame as WireFrame, Opcode
 from websockets.server import ServerProtocol
 
-from ._flow import BULK
+from ._flow import BULK, TURN
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 
@@ -82,6 +82,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._transport = transport
         self._wire = wire
         self._link = link
+        link.in_turns = True  # messages that come together are handed on together
         self._unfinished = unfinished
         self._loop = loop
         # The first message is a SETUP, from somebody nothing is known of yet.
@@ -106,6 +107,10 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         """Take messages out of what has come, and hand them on together."""
         if self._over:
             return  # nothing counts after that
+        if self._closing:
+            data = self._link.take_later() + data  # it is read on, whatever has its turn later
+        elif len(data) > TURN:
+            data = self._link.first_turn(data, self._reach(data), self.data_received)
         if self._skip:
             skip = min(self._skip, len(data))
             self._skip -= skip
@@ -119,11 +124,8 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
             self._tail.clear()
         parts: list[bytes | bytearray] = []
         began = self._read(data, parts)
-        if not self._closing:
-            if parts:
-                self._link.data_received(b"".join(parts))
-            elif len(data) >= BULK:
-                self._link._rest()
+        if parts and not self._closing:
+            self._link.data_received(b"".join(parts))
         if self._over:
             self._end()
         elif self._closing:
@@ -132,6 +134,17 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
             self._note(began=began)
             if self._pong:
                 self._send_pong()
+
+    def _reach(self, data: bytes) -> int:
+        """Return how many of some bytes belong to the frame that they begin in."""
+        if self._tail:
+            return self._needed - len(self._tail)
+        length = data[1] & ~_MASKED
+        if length == _LENGTH_16:
+            return _SHORTEST + 2 + cast(int, _unpack_16(data, 2)[0])
+        if length == _LENGTH_64:
+            return _SHORTEST + 8 + cast(int, _unpack_64(data, 2)[0])
+        return _SHORTEST + length
 
     @property
     def _over(self) -> bool:

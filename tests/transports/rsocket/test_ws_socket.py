@@ -13,8 +13,10 @@ from hypothesis import given, settings, strategies as st
 
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions, RSocketListener
+from onward.transports.rsocket._flow import TURN
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
+    FNF,
     KEEPALIVE,
     RR,
     STREAM,
@@ -377,12 +379,55 @@ async def test_what_is_under_way_when_the_broker_closes_is_not_kept() -> None:
 
 
 @in_memory
+async def test_others_have_their_turn_while_one_keeps_sending() -> None:
+    async with web() as w:
+        hog, honest = await w.requester(), await w.requester()
+        destination = await w.destination()
+        asked = [request(FNF, 1 + 2 * at, ASKED, b"h") for at in range(2000)]
+        hog.send(messages(*asked), ws_frame(PING, b"last"))
+        honest.send(messages(request(FNF, 1, ASKED, b"!")))
+        came = bytes(raw[-1] for raw in destination.rsocket(await destination.frames()))
+        assert len(came) == 2001
+        assert came.index(b"!") <= TURN // len(asked[0])
+        assert await hog.frames() == [(PONG, b"last")]
+
+
+@pytest.mark.parametrize("size", [100, 10_000, 4 * TURN])
+@in_memory
+async def test_messages_of_any_length_in_turns(size: int) -> None:
+    async with web() as w:
+        requester, destination = await w.requester(), await w.destination()
+        asked = [request(FNF, 1 + 2 * at, ASKED, bytes([at]) * size) for at in range(60)]
+        for at in range(0, len(asked), 20):
+            requester.send(messages(*asked[at : at + 20]))
+        got = destination.rsocket(await destination.frames())
+        assert [raw[-1] for raw in got] == list(range(60))
+        assert {len(raw) for raw in got} == {len(asked[0])}
+        assert w.nothing_kept()
+
+
+@in_memory
+async def test_a_close_is_seen_behind_what_has_not_had_its_turn() -> None:
+    async with web() as w:
+        requester = await w.requester()
+        pings = ws_frame(PING, b"?") * (3 * TURN // 7)
+        requester.send(pings + ws_frame(CLOSE, NORMAL.to_bytes(2)))
+        requester.protocol._link.close("stopped", "the broker stops")
+        frames = await requester.frames()
+        assert close_code(frames) == GOING_AWAY
+        assert requester.closed
+
+
+@in_memory
 async def test_of_many_pings_the_last_is_answered() -> None:
     async with web() as w:
         peer = await w.requester()
         pings = b"".join(ws_frame(PING, str(each).encode()) for each in range(20_000))
         assert len(pings) > 64 * 1024
-        assert await peer.frames(pings) == [(PONG, b"19999")]
+        # One for what is read at once and has one turn.
+        answers = await peer.frames(pings)
+        assert len(answers) <= len(pings) // TURN + 1
+        assert answers[-1] == (PONG, b"19999")
 
         # One that has answers to give is always read, and yet pongs do not pile up.
         requester, destination = await w.requester(), await w.destination()
