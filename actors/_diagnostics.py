@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from ..protocol import Address, Message, Route, UnknownAddress, format_route
+from ..protocol.options import Count, Seconds, check_options
 from ._cell import Cell
 from ._log import SeldomLogger, shown
 from ._observer import Observer
@@ -48,13 +49,12 @@ class DiagnosticsOptions:
         ValueError: One of them is 0 or less.
     """
 
-    hold: float = 5.0
-    block: float | None = 1.0
-    frames: int = 4
+    hold: Seconds = 5.0
+    block: Seconds | None = 1.0
+    frames: Count = 4
 
     def __post_init__(self) -> None:
-        if self.hold <= 0 or self.frames < 1 or (self.block is not None and self.block <= 0):
-            raise ValueError(f"{self} leaves no time, or nothing to show")
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from ..protocol.options import Count, SecondsOrZero, Size, check_options
+
 __all__ = ["Mailbox", "NodeLimits", "OnFailure", "Overflow", "Supervision"]
 
 
@@ -38,12 +40,11 @@ class Mailbox:
         ValueError: The limit is less than 1.
     """
 
-    limit: int = 1000
+    limit: Count = 1000
     overflow: Overflow = Overflow.FAIL
 
     def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ValueError(f"a mailbox of {self.limit} messages can take none")
+        check_options(self)
 
 
 class OnFailure(Enum):
@@ -73,8 +74,11 @@ class Supervision:
     """
 
     on_failure: OnFailure = OnFailure.RESUME
-    max_restarts: int = 5
-    within: float = 60.0
+    max_restarts: Size = 5
+    within: SecondsOrZero = 60.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +108,22 @@ class NodeLimits:
         stop_timeout: Time a worker that stops by itself gives its children, in seconds.
     """
 
-    addresses: int = 1_000_000
-    batch: int = 64
-    drain: int = 1024
-    reroutes: int = 8
-    requests: int = 100_000
-    late_answers: int = 10_000
-    timers: int = 10_000
-    waiting_senders: int = 1000
-    dead_letters: int = 100
-    dead_letter_reasons: int = 64
-    hops: int = 64
-    exposed: int = 10_000
-    error_replies: int = 1000
-    link_error_replies: int = 100
-    payload: int = 16 * 1024 * 1024
-    stop_timeout: float = 5.0
+    addresses: Count = 1_000_000
+    batch: Count = 64
+    drain: Count = 1024
+    reroutes: Size = 8
+    requests: Size = 100_000
+    late_answers: Size = 10_000
+    timers: Size = 10_000
+    waiting_senders: Size = 1000
+    dead_letters: Size = 100
+    dead_letter_reasons: Size = 64
+    hops: Size = 64
+    exposed: Size = 10_000
+    error_replies: Size = 1000
+    link_error_replies: Size = 100
+    payload: Size = 16 * 1024 * 1024
+    stop_timeout: SecondsOrZero = 5.0
+
+    def __post_init__(self) -> None:
+        check_options(self)

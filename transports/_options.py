@@ -6,13 +6,13 @@ import random
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from ..actors import Mailbox
 from ..protocol import AddressError
 from ..protocol.ockam import MAX_FRAME, WireLimits
-from ._checks import check_counts, check_kind, check_times
+from ..protocol.options import Count, Range, Seconds, SecondsOrZero, Size, check_options
 from ._tls import TlsOptions
 
 __all__ = [
@@ -41,12 +41,12 @@ class Backoff:
         ValueError: A time is not more than 0.
     """
 
-    first: float = 0.1
-    longest: float = 30.0
+    first: Seconds = 0.1
+    longest: Seconds = 30.0
     random: Callable[[], float] = field(default=random.random, repr=False)
 
     def __post_init__(self) -> None:
-        check_times(self, "first", "longest")
+        check_options(self)
 
     def wait(self, attempt: int) -> float:
         """Return the wait after this many failed attempts in a row, in seconds."""
@@ -115,46 +115,32 @@ class StreamOptions:
             wire has room for, or something is of another kind.
     """
 
-    max_frame: int = MAX_FRAME
-    max_connections: int = 1000
-    preamble_timeout: float = 5.0
-    connect_timeout: float = 10.0
-    frame_timeout: float = 30.0
-    max_unfinished: int = 256 * 1024 * 1024
-    idle_timeout: float | None = 300.0
-    heartbeat: float | None = 60.0
+    max_frame: Annotated[int, Range(least=1, most=MAX_FRAME)] = MAX_FRAME
+    max_connections: Count = 1000
+    preamble_timeout: Seconds = 5.0
+    connect_timeout: Seconds = 10.0
+    frame_timeout: Seconds = 30.0
+    max_unfinished: Count = 256 * 1024 * 1024
+    idle_timeout: Seconds | None = 300.0
+    heartbeat: Seconds | None = 60.0
     reconnect: bool = True
     backoff: Backoff = _BACKOFF
-    queue: int = 1000
-    max_queue_bytes: int = 64 * 1024 * 1024
+    queue: Size = 1000
+    max_queue_bytes: Size = 64 * 1024 * 1024
     mailbox: Mailbox = _MAILBOX
-    high_water: int = 256 * 1024
-    max_pending: int = 64 * 1024 * 1024
-    drain_timeout: float = 2.0
-    write_timeout: float = 30.0
-    arrivals: int = 10_000
-    max_arrival_bytes: int = 16 * 1024 * 1024
-    stall_timeout: float = 5.0
-    max_returns: int = 10_000
+    high_water: Size = 256 * 1024
+    max_pending: Count = 64 * 1024 * 1024
+    drain_timeout: SecondsOrZero = 2.0
+    write_timeout: Seconds = 30.0
+    arrivals: Size = 10_000
+    max_arrival_bytes: Size = 16 * 1024 * 1024
+    stall_timeout: SecondsOrZero = 5.0
+    max_returns: Count = 10_000
     tls: TlsOptions | ssl.SSLContext | None = None
-    tls_timeout: float = 5.0
+    tls_timeout: Seconds = 5.0
 
     def __post_init__(self) -> None:
-        check_counts(
-            self, 1, "max_frame", "max_connections", "max_unfinished", "max_pending", "max_returns"
-        )
-        check_counts(
-            self, 0, "queue", "max_queue_bytes", "high_water", "arrivals", "max_arrival_bytes"
-        )
-        check_times(self, "preamble_timeout", "connect_timeout", "frame_timeout")
-        check_times(self, "write_timeout", "tls_timeout")
-        check_times(self, "drain_timeout", "stall_timeout", may_be_zero=True)
-        check_times(self, "idle_timeout", "heartbeat", may_be_none=True)
-        check_kind(self, "reconnect", bool)
-        check_kind(self, "backoff", Backoff)
-        check_kind(self, "mailbox", Mailbox)
-        check_kind(self, "tls", TlsOptions, ssl.SSLContext, type(None))
-        WireLimits(max_frame=self.max_frame)
+        check_options(self)
 
     @property
     def wire_limits(self) -> WireLimits:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final, cast
 
+from ..protocol.options import check_options
+
 __all__ = [
     "NAME_KINDS",
     "NO_TLS",
@@ -73,6 +75,7 @@ class TlsOptions:
     server_name: str | None = None
 
     def __post_init__(self) -> None:
+        check_options(self)
         if self.require_client and self.authority is None:
             raise ValueError("require_client needs authority, the authorities of the clients")
         if self.key is not None and self.certificate is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from ..actors import Mailbox
 from ..protocol.ockam import DatagramLimits
-from ._checks import check_counts, check_kind, check_times
+from ..protocol.options import Count, Range, Seconds, SecondsOrZero, Size, check_options
 
 __all__ = ["UdpOptions"]
 
@@ -55,29 +55,19 @@ class UdpOptions:
     """
 
     datagrams: DatagramLimits = _DATAGRAMS
-    max_peers: int = 1000
-    idle_timeout: float | None = 300.0
-    heartbeat: float | None = 30.0
-    resolve_timeout: float = 10.0
-    queue: int = 1000
-    max_queue_bytes: int = 16 * 1024 * 1024
+    max_peers: Count = 1000
+    idle_timeout: Seconds | None = 300.0
+    heartbeat: Seconds | None = 30.0
+    resolve_timeout: Seconds = 10.0
+    queue: Size = 1000
+    max_queue_bytes: Size = 16 * 1024 * 1024
     mailbox: Mailbox = _MAILBOX
-    high_water: int = 256 * 1024
-    arrivals: int = 100
-    max_arrival_bytes: int = 256 * 1024
-    stall_timeout: float = 5.0
-    max_returns: int = 1000
-    receive_buffer: int = 1024 * 1024
+    high_water: Size = 256 * 1024
+    arrivals: Size = 100
+    max_arrival_bytes: Size = 256 * 1024
+    stall_timeout: SecondsOrZero = 5.0
+    max_returns: Count = 1000
+    receive_buffer: Annotated[int, Range(least=1, most=MAX_BUFFER)] = 1024 * 1024
 
     def __post_init__(self) -> None:
-        check_counts(self, 1, "max_peers", "max_returns", "receive_buffer")
-        check_counts(
-            self, 0, "queue", "max_queue_bytes", "high_water", "arrivals", "max_arrival_bytes"
-        )
-        check_times(self, "resolve_timeout")
-        check_times(self, "stall_timeout", may_be_zero=True)
-        check_times(self, "idle_timeout", "heartbeat", may_be_none=True)
-        check_kind(self, "datagrams", DatagramLimits)
-        check_kind(self, "mailbox", Mailbox)
-        if self.receive_buffer > MAX_BUFFER:
-            raise ValueError(f"receive_buffer must be at most {MAX_BUFFER}")
+        check_options(self)

@@ -10,12 +10,11 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ..protocol import UDS, AddressError
-from ._checks import check_counts
 from ._early import Early
 from ._options import StreamOptions
 from ._place import Inlet, Place
 from ._stream import StreamTransport
-from ._unix_file import bind, check_path, peer_name, unbind
+from ._unix_file import FileMode, bind, check_path, peer_name, unbind
 
 __all__ = ["UdsOptions", "UdsTransport"]
 
@@ -35,13 +34,7 @@ class UdsOptions(StreamOptions):
         ValueError: The mode is not of 0 to 777 octal, or another option is wrong.
     """
 
-    mode: int = 0o600
-
-    def __post_init__(self) -> None:
-        StreamOptions.__post_init__(self)  # `super()` is of the class before it had slots
-        check_counts(self, 0, "mode")
-        if self.mode > 0o777:
-            raise ValueError(f"mode must be 0 to 0o777, not {self.mode:#o}")
+    mode: FileMode = 0o600
 
 
 class UdsPlace(Place):

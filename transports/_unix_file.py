@@ -15,9 +15,14 @@ import stat
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from struct import Struct
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
-__all__ = ["MAX_PATH", "bind", "check_path", "clear", "peer_name", "unbind"]
+from ..protocol.options import Range
+
+__all__ = ["MAX_PATH", "FileMode", "bind", "check_path", "clear", "peer_name", "unbind"]
+
+FileMode: TypeAlias = Annotated[int, Range(least=0, most=0o777, octal=True)]
+"""The permissions of a file."""
 
 MAX_PATH: Final = 107
 """Most bytes of a socket's path, on Linux; less elsewhere."""

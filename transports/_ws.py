@@ -11,7 +11,6 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri as parse_web_uri
 
 from ..protocol import WEBSOCKET, AddressError
-from ._checks import check_kind
 from ._early import Early
 from ._options import StreamOptions, format_endpoint, parse_endpoint, parse_websocket_uri
 from ._place import Host
@@ -47,10 +46,6 @@ class WsOptions(StreamOptions):
     """
 
     websocket: WebSocketOptions = _WEB
-
-    def __post_init__(self) -> None:
-        StreamOptions.__post_init__(self)  # `super()` is of the class before it had slots
-        check_kind(self, "websocket", WebSocketOptions)
 
 
 class WsPlace(TcpPlace):

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from ..protocol.options import Count, Seconds, check_options
+
 __all__ = ["WebSocketOptions"]
 
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
@@ -35,16 +37,11 @@ class WebSocketOptions:
     """
 
     origins: tuple[str, ...] = ()
-    max_handshake: int = 16 * 1024
-    handshake_timeout: float = 5.0
+    max_handshake: Count = 16 * 1024
+    handshake_timeout: Seconds = 5.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.origins, str):
-            raise ValueError(f"origins must be a tuple of origins, not {self.origins!r}")  # noqa: TRY004
+        check_options(self)
         for origin in self.origins:
             if origin not in {"*", "null"} and not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"origins must be like https://host:port, not {origin!r}")
-        if self.max_handshake < 1:
-            raise ValueError(f"max_handshake must be at least 1, not {self.max_handshake}")
-        if not self.handshake_timeout > 0:
-            raise ValueError(f"handshake_timeout must be more than 0, not {self.handshake_timeout}")

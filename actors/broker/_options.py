@@ -4,37 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf, isfinite
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from ...protocol.broker import LATENCY_DECAY, MAX_STICKY, Balancer, Sharding, parse_key
+from ...protocol.options import Count, Seconds, SecondsOrZero, Size, check_options
 
 __all__ = ["BrokerOptions"]
-
-_AT_LEAST_ONE: Final = (
-    "max_routes",
-    "max_queries",
-    "max_mailbox",
-    "max_sticky",
-    "multicast_window",
-    "max_watchers",
-    "max_events",
-    "max_reports",
-)
-_NOT_NEGATIVE: Final = (
-    "no_route_timeout",
-    "max_wait",
-    "max_waiters",
-    "max_waiting_bytes",
-    "max_waiters_per_peer",
-    "max_waiting_bytes_per_peer",
-    "max_placed",
-    "max_held",
-    "max_held_total",
-    "multicast_patience",
-    "tombstone_seconds",
-    "expected_seconds",
-)
 
 
 def _none() -> dict[str, Any]:
@@ -113,51 +88,35 @@ class BrokerOptions:
         AddressError: `weight_tag` is no key.
     """
 
-    no_route_timeout: float | None = 5.0
-    max_wait: float = 300.0
-    max_waiters: int = 10_000
-    max_waiting_bytes: int = 64 * 1024 * 1024
-    max_waiters_per_peer: int = 5_000
-    max_waiting_bytes_per_peer: int = 32 * 1024 * 1024
-    max_routes: int = 1_000_000
-    max_queries: int = 10_000
-    max_mailbox: int = 10_000
-    tombstone_seconds: float = 60.0
-    expected_seconds: float = 600.0
+    no_route_timeout: SecondsOrZero | None = 5.0
+    max_wait: SecondsOrZero = 300.0
+    max_waiters: Size = 10_000
+    max_waiting_bytes: Size = 64 * 1024 * 1024
+    max_waiters_per_peer: Size = 5_000
+    max_waiting_bytes_per_peer: Size = 32 * 1024 * 1024
+    max_routes: Count = 1_000_000
+    max_queries: Count = 10_000
+    max_mailbox: Count = 10_000
+    tombstone_seconds: SecondsOrZero = 60.0
+    expected_seconds: SecondsOrZero = 600.0
     method: str = "round-robin"
     shard_method: str = "rendezvous"
     balancers: Mapping[str, Callable[[], Balancer]] = field(default_factory=_none)
     shard_methods: Mapping[str, Callable[[], Sharding]] = field(default_factory=_none)
-    max_sticky: int = MAX_STICKY
-    max_placed: int = 1_000_000
+    max_sticky: Count = MAX_STICKY
+    max_placed: Size = 1_000_000
     multicast_on_leave: Literal["quiet", "error"] = "quiet"
-    multicast_window: int = 32
-    max_held: int = 16 * 1024 * 1024
-    max_held_total: int = 256 * 1024 * 1024
-    multicast_patience: float = 5.0
-    latency_decay: float = LATENCY_DECAY
+    multicast_window: Count = 32
+    max_held: Size = 16 * 1024 * 1024
+    max_held_total: Size = 256 * 1024 * 1024
+    multicast_patience: SecondsOrZero = 5.0
+    latency_decay: Seconds = LATENCY_DECAY
     weight_tag: str = "weight"
-    max_watchers: int = 100
-    max_events: int = 1000
-    max_reports: int = 1000
+    max_watchers: Count = 100
+    max_events: Count = 1000
+    max_reports: Count = 1000
     management: bool = True
 
     def __post_init__(self) -> None:
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in _NOT_NEGATIVE:
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise ValueError(f"{name} must not be negative, as {value} is")
-        if not isfinite(self.max_wait):
-            raise ValueError("max_wait must have an end")
-        if not isfinite(self.expected_seconds):
-            raise ValueError("expected_seconds must have an end")
-        if not 0 < self.latency_decay < inf:
-            raise ValueError(f"latency_decay must be more than 0, not {self.latency_decay}")
-        if self.multicast_on_leave not in ("quiet", "error"):
-            raise ValueError(
-                f"multicast_on_leave is 'quiet' or 'error', not {self.multicast_on_leave!r}"
-            )
+        check_options(self)
         parse_key(self.weight_tag)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, TypeAlias
 
 from ...protocol.eventlog import (
     MAX_NAMES,
     MAX_ROUTES,
     MAX_TAGSETS,
     check_log_name,
-    threshold_of,
 )
+from ...protocol.options import Probability, Range, check_options
 
 __all__ = ["Fsync", "LogOptions"]
 
@@ -23,6 +23,17 @@ MIB: Final = 1024 * 1024
 DAY: Final = 24 * 3600.0
 LEAST_SECONDS: Final = 0.001
 """The shortest that a time may be: a window's length is in whole milliseconds."""
+
+LogTime: TypeAlias = Annotated[float, Range(least=LEAST_SECONDS, most=DAY, unit="seconds")]
+"""A time. A row of flows has room for 49 days, a clock of a loop for more."""
+
+LogAge: TypeAlias = Annotated[
+    float, Range(least=LEAST_SECONDS, most=100 * 365 * DAY, unit="seconds")
+]
+"""The age of a file, up to a hundred years."""
+
+Amount: TypeAlias = Annotated[int, Range(least=1, most=1 << 62)]
+"""A number that fits into a counter of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,73 +88,38 @@ class LogOptions:
             is lost or recovered at the next start.
 
     Raises:
-        EventLogError: It is no name, or no rate.
-        ValueError: A limit is less than 1 or more than there can be, or a time is less than a
-            millisecond or more than a day, 100 years for `max_age_seconds`.
+        EventLogError: The name is none.
+        ValueError: The rate is not from 0 to 1, a limit is less than 1 or more than there can be,
+            or a time is less than a millisecond or more than a day, 100 years for
+            `max_age_seconds`.
     """
 
     directory: Path
     name: str
-    sample_rate: float = 0.01
-    flush_seconds: float = 1.0
-    window_seconds: float = 10.0
-    seal_bytes: int = 64 * MIB
-    seal_seconds: float = 60.0
+    sample_rate: Probability = 0.01
+    flush_seconds: LogTime = 1.0
+    window_seconds: LogTime = 10.0
+    seal_bytes: Annotated[int, Range(least=1, most=1024 * MIB)] = 64 * MIB
+    seal_seconds: LogTime = 60.0
     fsync: Fsync = "seal"
-    max_bytes: int = 10 * 1024 * MIB
-    max_age_seconds: float = 7 * 24 * 3600.0
-    max_pending: int = 16 * MIB
-    retry_seconds: float = 5.0
-    max_names: int = MAX_NAMES
-    max_routes: int = MAX_ROUTES
-    max_tagsets: int = MAX_TAGSETS
-    max_flows: int = 65_535
+    max_bytes: Amount = 10 * 1024 * MIB
+    max_age_seconds: Annotated[
+        float, Range(least=LEAST_SECONDS, most=100 * 365 * DAY, unit="seconds")
+    ] = 7 * 24 * 3600.0
+    max_pending: Amount = 16 * MIB
+    retry_seconds: LogTime = 5.0
+    max_names: Annotated[int, Range(least=1, most=MAX_NAMES)] = MAX_NAMES
+    max_routes: Annotated[int, Range(least=1, most=MAX_ROUTES)] = MAX_ROUTES
+    max_tagsets: Annotated[int, Range(least=1, most=MAX_TAGSETS)] = MAX_TAGSETS
+    max_flows: Annotated[int, Range(least=1, most=1 << 24)] = 65_535
     sample_arrivals: bool = False
-    max_marked_per_second: int = 1000
-    max_foreign_per_second: int = 1000
-    max_rejects_per_second: int = 100
-    max_event_bytes_per_second: int = 4 * 1024
-    max_event_burst: int = 64 * MIB
-    close_seconds: float = 10.0
+    max_marked_per_second: Amount = 1000
+    max_foreign_per_second: Amount = 1000
+    max_rejects_per_second: Amount = 100
+    max_event_bytes_per_second: Amount = 4 * 1024
+    max_event_burst: Amount = 64 * MIB
+    close_seconds: LogTime = 10.0
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_log_name(self.name)
-        threshold_of(self.sample_rate)
-        if self.fsync not in get_args(Fsync):
-            raise ValueError(f"fsync is {self.fsync!r}, none of seal, block and never")
-        for time, longest in _TIMES.items():
-            value: float = getattr(self, time)
-            if not LEAST_SECONDS <= value <= longest:
-                text = f"{time} is {value:g}, not from {LEAST_SECONDS} to {longest:g} seconds"
-                raise ValueError(text)
-        for limit, most in _LIMITS.items():
-            value = getattr(self, limit)
-            if not 1 <= value <= most:
-                raise ValueError(f"{limit} is {value}, not from 1 to {most}")
-
-
-_TIMES: Final = {
-    "flush_seconds": DAY,
-    "window_seconds": DAY,
-    "seal_seconds": DAY,
-    "max_age_seconds": 100 * 365 * DAY,
-    "retry_seconds": DAY,
-    "close_seconds": DAY,
-}
-"""The longest that each may be. A row of flows has room for 49 days, a clock of a loop for more."""
-
-_ANY: Final = 1 << 62
-_LIMITS: Final = {
-    "seal_bytes": 1024 * MIB,
-    "max_bytes": _ANY,
-    "max_pending": _ANY,
-    "max_names": MAX_NAMES,
-    "max_routes": MAX_ROUTES,
-    "max_tagsets": MAX_TAGSETS,
-    "max_flows": 1 << 24,
-    "max_marked_per_second": _ANY,
-    "max_foreign_per_second": _ANY,
-    "max_rejects_per_second": _ANY,
-    "max_event_bytes_per_second": _ANY,
-    "max_event_burst": _ANY,
-}

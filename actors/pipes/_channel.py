@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final
 
 from ...protocol import Message, OnwardError, RouteLike
+from ...protocol.options import Count, Size, check_options
 from ...protocol.pipes import (
     Broken,
     Gap,
@@ -58,10 +59,13 @@ class PipeChannelOptions:
 
     pipe: PipeOptions = _PIPE
     receiver: PipeReceiverOptions = _RECEIVER
-    channels: int = 1000
-    channels_per_peer: int = 500
-    held_bytes: int = 64 * 1024 * 1024
-    retired: int = 1000
+    channels: Count = 1000
+    channels_per_peer: Count = 500
+    held_bytes: Count = 64 * 1024 * 1024
+    retired: Size = 1000
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @property
     def idle_milliseconds(self) -> int:

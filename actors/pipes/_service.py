@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...protocol import Address, Message, OnwardError
+from ...protocol.options import Count, Size, check_options
 from ...protocol.pipes import (
     Abort,
     Data,
@@ -53,11 +54,14 @@ class PipeServiceOptions:
             `idle_timeout`.
     """
 
-    receivers: int = 1000
-    receivers_per_peer: int = 500
-    held_bytes: int = 64 * 1024 * 1024
-    retired: int = 1000
+    receivers: Count = 1000
+    receivers_per_peer: Count = 500
+    held_bytes: Count = 64 * 1024 * 1024
+    retired: Size = 1000
     receiver: PipeReceiverOptions = _RECEIVER
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 _OPTIONS: Final = PipeServiceOptions()

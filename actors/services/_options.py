@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from ...protocol.options import Count, Seconds, check_options
 from ...protocol.services import RELAY_PREFIX, TOPIC_PREFIX
 
 __all__ = ["DiscoveryOptions", "PubSubOptions", "RelayServiceOptions"]
-
-
-def _check(options: object) -> None:
-    for field in fields(options):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        value = getattr(options, field.name)
-        if field.name.startswith("max_") and value < 1:
-            raise ValueError(f"{field.name} is {value}, less than 1")
-        if field.name == "expire_after" and not value > 0:
-            raise ValueError(f"expire_after is {value}, not more than 0 seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +27,12 @@ class RelayServiceOptions:
     """
 
     prefix: str = RELAY_PREFIX
-    max_relays: int = 1000
-    expire_after: float = 600.0
+    max_relays: Count = 1000
+    expire_after: Seconds = 600.0
     takeover: bool = True
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +53,13 @@ class PubSubOptions:
     """
 
     prefix: str = TOPIC_PREFIX
-    max_topics: int = 1000
-    max_subscribers: int = 1000
-    expire_after: float = 30.0
-    max_failures: int = 10
+    max_topics: Count = 1000
+    max_subscribers: Count = 1000
+    expire_after: Seconds = 30.0
+    max_failures: Count = 10
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +79,10 @@ class DiscoveryOptions:
         ValueError: A limit is less than 1, or the time not more than 0.
     """
 
-    max_services: int = 10_000
-    max_listed: int = 1000
-    expire_after: float = 30.0
+    max_services: Count = 10_000
+    max_listed: Count = 1000
+    expire_after: Seconds = 30.0
     takeover: bool = False
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_options(self)

@@ -6,18 +6,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from ...protocol.options import Count, Seconds, check_options
 from ...protocol.sessions import LivenessOptions
 
 __all__ = ["SessionOptions", "SessionServiceOptions", "WhileDown"]
 
 _LIVENESS: Final = LivenessOptions()
-
-
-def _at_least_one(options: object, *names: str) -> None:
-    for name in names:
-        value = getattr(options, name)
-        if value < 1:
-            raise ValueError(f"{name} is {value}, less than 1")
 
 
 class WhileDown(Enum):
@@ -49,15 +43,13 @@ class SessionOptions:
 
     liveness: LivenessOptions = _LIVENESS
     while_down: WhileDown = WhileDown.KEEP
-    max_kept: int = 1000
-    max_kept_bytes: int = 1024 * 1024
-    keep_for: float = 30.0
-    max_returns: int = 10_000
+    max_kept: Count = 1000
+    max_kept_bytes: Count = 1024 * 1024
+    keep_for: Seconds = 30.0
+    max_returns: Count = 10_000
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "max_kept", "max_kept_bytes", "max_returns")
-        if not self.keep_for > 0:
-            raise ValueError(f"keep_for is {self.keep_for}, not more than 0 seconds")
+        check_options(self)
 
 
 _SESSION: Final = SessionOptions()
@@ -81,11 +73,9 @@ class SessionServiceOptions:
     """
 
     session: SessionOptions = _SESSION
-    max_sessions: int = 10_000
-    max_interval: float = 300.0
-    max_closed: int = 10_000
+    max_sessions: Count = 10_000
+    max_interval: Seconds = 300.0
+    max_closed: Count = 10_000
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "max_sessions", "max_closed")
-        if not self.max_interval > 0:
-            raise ValueError(f"max_interval is {self.max_interval}, not more than 0 seconds")
+        check_options(self)

@@ -20,6 +20,7 @@ from ...protocol import (
     trace_mark_of,
     with_trace_mark,
 )
+from ...protocol.options import Count, SecondsOrZero, check_options
 from .._worker import Worker
 from ._chain import hop_tracer_of
 from ._trace import ROOT, Trace, analyse
@@ -45,13 +46,12 @@ class TraceOptions:
         ValueError: A time is negative, or `reports` less than 1.
     """
 
-    timeout: float = 5.0
-    settle: float = 0.25
-    reports: int = 1000
+    timeout: SecondsOrZero = 5.0
+    settle: SecondsOrZero = 0.25
+    reports: Count = 1000
 
     def __post_init__(self) -> None:
-        if self.timeout < 0 or self.settle < 0 or self.reports < 1:
-            raise ValueError(f"{self} cannot be waited for")
+        check_options(self)
 
 
 _OPTIONS: Final = TraceOptions()

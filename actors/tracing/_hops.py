@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from ...protocol import (
     MAX_MARK_DEPTH,
@@ -28,6 +28,7 @@ from ...protocol import (
     tracing_of_report,
     with_trace_mark,
 )
+from ...protocol.options import Count, Range, check_options
 from .._observer import Tracer
 from .._thread import is_coroutine
 from ._watched import Watch, Watched
@@ -65,14 +66,12 @@ class HopTracerOptions:
         ValueError: One of them is less than 1, or `per_message` over `MAX_MARK_DEPTH`.
     """
 
-    per_second: int = 200
-    per_message: int = 64
-    remembered: int = 10_000
+    per_second: Count = 200
+    per_message: Annotated[int, Range(least=1, most=MAX_MARK_DEPTH)] = 64
+    remembered: Count = 10_000
 
     def __post_init__(self) -> None:
-        fewest = min(self.per_second, self.per_message, self.remembered)
-        if fewest < 1 or self.per_message > MAX_MARK_DEPTH:
-            raise ValueError(f"{self} allows no hop, or more than a mark counts")
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from ...protocol import (
     WorkerFailed,
     WorkerStopped,
 )
+from ...protocol.options import Count, Seconds, check_options, check_value
 from .._policy import Mailbox, Supervision
 from .._state import RUNNING, STOPPING
 from .._worker import Worker
@@ -61,10 +62,13 @@ class SpawnerOptions:
             start. More are lost: `MailboxFull`.
     """
 
-    max_workers: int = 1000
+    max_workers: Count = 1000
     at_limit: AtLimit = AtLimit.REFUSE
-    idle: float = 60.0
-    max_held: int = 1000
+    idle: Seconds = 60.0
+    max_held: Count = 1000
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 _logger = logging.getLogger("onward.actors")
@@ -123,7 +127,7 @@ class Spawner(Worker):
         supervision: What becomes of each when it fails.
 
     Raises:
-        ValueError: An option is not more than 0.
+        ValueError: An argument is of another type.
     """
 
     def __init__(
@@ -136,8 +140,9 @@ class Spawner(Worker):
         supervision: Supervision = _SUPERVISION,
     ) -> None:
         super().__init__()
-        if min(options.max_workers, options.idle, options.max_held) <= 0:
-            raise ValueError("the options of a spawner are more than 0")
+        check_value("options", options, SpawnerOptions)
+        check_value("mailbox", mailbox, Mailbox)
+        check_value("supervision", supervision, Supervision)
         self._factory = factory
         self._key = key
         self._options = options

@@ -18,6 +18,7 @@ from ...protocol import (
     RouteLike,
     route as route_of,
 )
+from ...protocol.options import Count, Seconds, check_options
 from .._worker import Worker
 from ._two_sided import add_addresses
 
@@ -47,8 +48,11 @@ class SpreaderOptions:
         patience: How long one is remembered that gets no answer, in seconds.
     """
 
-    max_outstanding: int = 10_000
-    patience: float = 30.0
+    max_outstanding: Count = 10_000
+    patience: Seconds = 30.0
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 _OPTIONS = SpreaderOptions()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from ...protocol.batches import MAX_BATCH, MAX_NUMBER, MAX_QUERY, MAX_ROWS
+from ...protocol.options import Range, check_options
 from .._errors import BadOption
 
 __all__ = ["SinkOptions", "read_options"]
@@ -71,14 +72,17 @@ class SinkOptions:
     column: str
     payload: str
     id: str
-    epoch: int
-    chunk_rows: int
-    chunk_bytes: int
-    window: int
-    timeout: float
-    retries: int
-    max_destinations: int
-    max_buffered: int
+    epoch: Annotated[int, Range(least=0, most=MAX_NUMBER)]
+    chunk_rows: Annotated[int, Range(least=1, most=MAX_ROWS)]
+    chunk_bytes: Annotated[int, Range(least=1, most=MAX_BATCH)]
+    window: Annotated[int, Range(least=1, most=1000)]
+    timeout: Annotated[float, Range(above=0, most=86_400, unit="seconds")]
+    retries: Annotated[int, Range(least=0, most=1000)]
+    max_destinations: Annotated[int, Range(least=1, most=100_000)]
+    max_buffered: Annotated[int, Range(least=1, most=1 << 40)]
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @property
     def to_broker(self) -> bool:

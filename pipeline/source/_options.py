@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from ...protocol.options import Count, check_options
 from .._errors import BadOption
 from .._schema import EVENT_TABLES
 
@@ -64,11 +65,14 @@ class Options:
     since: int | None = None
     until: int | None = None
     segments: tuple[str, ...] | None = None
-    max_segments: int | None = None
+    max_segments: Count | None = None
     skip_gaps: bool = False
     skip_damaged: bool = False
     check: bool = False
     again: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @property
     def ddl(self) -> str:

@@ -35,8 +35,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
+from ..options import Count, Range, check_options
 from ._ended import MIN_ENDED_BYTES
 from ._frames import MAX_BATCH, MAX_ROWS, Batch, BatchAnswer, Reason, Status
 from ._progress import BatchProgress, forgot, known_of, note, shorten, started
@@ -75,24 +76,14 @@ class BatchOptions:
         ValueError: A limit is below 1 (`max_ended_bytes`: 64), or over what a batch may have.
     """
 
-    max_partitions: int = 10_000
-    max_rows: int = 10_000
-    max_bytes: int = 4 * 1024 * 1024
-    max_epochs: int = 16
-    max_ended_bytes: int = 4096
+    max_partitions: Count = 10_000
+    max_rows: Annotated[int, Range(least=1, most=MAX_ROWS)] = 10_000
+    max_bytes: Annotated[int, Range(least=1, most=MAX_BATCH)] = 4 * 1024 * 1024
+    max_epochs: Count = 16
+    max_ended_bytes: Annotated[int, Range(least=MIN_ENDED_BYTES)] = 4096
 
     def __post_init__(self) -> None:
-        if self.max_partitions < 1:
-            raise ValueError(f"max_partitions must be at least 1, not {self.max_partitions}")
-        if self.max_epochs < 1:
-            raise ValueError(f"max_epochs must be at least 1, not {self.max_epochs}")
-        if self.max_ended_bytes < MIN_ENDED_BYTES:
-            least = f"must be at least {MIN_ENDED_BYTES}, not {self.max_ended_bytes}"
-            raise ValueError(f"max_ended_bytes {least}")
-        if not 1 <= self.max_rows <= MAX_ROWS:
-            raise ValueError(f"max_rows must be from 1 to {MAX_ROWS}, not {self.max_rows}")
-        if not 1 <= self.max_bytes <= MAX_BATCH:
-            raise ValueError(f"max_bytes must be from 1 to {MAX_BATCH}, not {self.max_bytes}")
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Annotated, Final
 
 from .._address import Address, Route
 from .._errors import (
@@ -25,6 +25,7 @@ from .._errors import (
     WireError,
 )
 from .._message import Message
+from ..options import Range, check_options
 from ._codec import FrameReader, encode_routes, encode_size, encode_tail
 
 __all__ = ["HEARTBEAT", "MAX_FRAME", "PREAMBLE", "WireConnection", "WireLimits"]
@@ -50,11 +51,10 @@ class WireLimits:
             default, `MAX_FRAME`; a larger value is not allowed.
     """
 
-    max_frame: int = MAX_FRAME
+    max_frame: Annotated[int, Range(least=1, most=MAX_FRAME)] = MAX_FRAME
 
     def __post_init__(self) -> None:
-        if not 0 < self.max_frame <= MAX_FRAME:
-            raise ValueError(f"max_frame is {self.max_frame}, not 1 to {MAX_FRAME}")
+        check_options(self)
 
 
 class WireConnection:

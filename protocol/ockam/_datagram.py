@@ -20,11 +20,12 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from cbor2 import dumps
 
 from .._errors import MalformedMessage, PayloadTooBig
+from ..options import Count, Range, Seconds, check_options
 from ._cbor import Reader
 
 __all__ = [
@@ -70,20 +71,14 @@ class DatagramLimits:
             a message of the greatest length.
     """
 
-    max_message: int = 64 * 1024
-    messages_of_peer: int = 16
-    messages: int = 1024
-    max_bytes: int = 16 * 1024 * 1024
-    max_age: float = 5.0
+    max_message: Annotated[int, Range(least=1, most=_MAX_U32)] = 64 * 1024
+    messages_of_peer: Count = 16
+    messages: Count = 1024
+    max_bytes: Count = 16 * 1024 * 1024
+    max_age: Seconds = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("max_message", "messages_of_peer", "messages"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.max_age > 0:
-            raise ValueError(f"max_age must be more than 0, not {self.max_age}")
-        if self.max_message > _MAX_U32:
-            raise ValueError(f"max_message must be at most {_MAX_U32}, not {self.max_message}")
+        check_options(self)
         parts = -(-self.max_message // MAX_PART)
         if self.max_bytes < self.max_message + parts * PART_COST:
             raise ValueError("max_bytes must have room for a message of max_message in parts")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 from .._errors import ProtocolError
+from ..options import Size, check_options
 
 __all__ = ["LIMITS", "Codec", "PayloadError", "PayloadLimits", "PlainCodec"]
 
@@ -44,9 +45,12 @@ class PayloadLimits:
         depth: Lists and maps within each other.
     """
 
-    size: int = 1024 * 1024
-    items: int = 100_000
-    depth: int = 32
+    size: Size = 1024 * 1024
+    items: Size = 100_000
+    depth: Size = 32
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 LIMITS: Final = PayloadLimits()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Annotated, Final, TypeAlias
+
+from ..options import Count, Range, Seconds, check_options
 
 __all__ = ["MAX_WINDOW", "Mode", "Ordering", "PipeOptions", "PipeReceiverOptions"]
 
 MAX_WINDOW: Final = 65_536
 """Most messages a window may have: what one confirmation can say is bounded by it."""
+
+Window: TypeAlias = Annotated[int, Range(least=1, most=MAX_WINDOW)]
+"""The size of a window, in messages."""
 
 
 class Ordering(IntEnum):
@@ -84,21 +89,20 @@ class PipeOptions:
 
     ordering: Ordering = Ordering.STRICT
     confirm: bool = True
-    window: int = 2048
-    window_bytes: int = 4 * 1024 * 1024
-    queue: int = 1024
-    max_message: int = 8 * 1024 * 1024
-    frame_messages: int = 128
-    frame_bytes: int = 16 * 1024
-    first_timeout: float = 0.5
-    min_timeout: float = 0.02
-    max_timeout: float = 2.0
-    give_up: float = 30.0
-    keep_alive: float = 60.0
+    window: Window = 2048
+    window_bytes: Count = 4 * 1024 * 1024
+    queue: Count = 1024
+    max_message: Count = 8 * 1024 * 1024
+    frame_messages: Count = 128
+    frame_bytes: Count = 16 * 1024
+    first_timeout: Seconds = 0.5
+    min_timeout: Seconds = 0.02
+    max_timeout: Seconds = 2.0
+    give_up: Seconds = 30.0
+    keep_alive: Seconds = 60.0
 
     def __post_init__(self) -> None:
-        _check_positive(self)
-        _check_window(self.window)
+        check_options(self)
 
     @property
     def mode(self) -> Mode:
@@ -129,27 +133,14 @@ class PipeReceiverOptions:
         ValueError: A limit lets nothing through, or the window is over `MAX_WINDOW`.
     """
 
-    window: int = 2048
-    window_bytes: int = 4 * 1024 * 1024
-    gap_timeout: float = 60.0
-    begin_timeout: float = 1.0
-    stall_timeout: float = 30.0
-    confirm_delay: float = 0.005
-    confirm_messages: int = 256
-    idle_timeout: float = 300.0
+    window: Window = 2048
+    window_bytes: Count = 4 * 1024 * 1024
+    gap_timeout: Seconds = 60.0
+    begin_timeout: Seconds = 1.0
+    stall_timeout: Seconds = 30.0
+    confirm_delay: Seconds = 0.005
+    confirm_messages: Count = 256
+    idle_timeout: Seconds = 300.0
 
     def __post_init__(self) -> None:
-        _check_positive(self)
-        _check_window(self.window)
-
-
-def _check_positive(options: PipeOptions | PipeReceiverOptions) -> None:
-    for name in [field.name for field in fields(options)]:
-        value: float = getattr(options, name)
-        if not isinstance(value, bool | Ordering) and not value > 0:
-            raise ValueError(f"{name} is {value}, not more than 0")
-
-
-def _check_window(window: int) -> None:
-    if window > MAX_WINDOW:
-        raise ValueError(f"a window of {window} messages is over {MAX_WINDOW}")
+        check_options(self)

@@ -56,7 +56,7 @@ from ._errors import (
 from ._events import Closed, Event, StreamFailed
 from ._frames import Frame, check_frame, parse_frame, split_frames
 from ._lease import LeaseBudget
-from ._limits import ConnectionLimits
+from ._limits import ConnectionLimits, FrameSize
 from ._reassembly import Reassembler, RequestGatherer
 from ._serialize import (
     MIN_MTU,
@@ -133,6 +133,7 @@ __all__ = [
     "ErrorCode",
     "Event",
     "Frame",
+    "FrameSize",
     "FrameType",
     "InvalidRequestN",
     "InvalidSetup",

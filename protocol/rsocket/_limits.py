@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
+from ..options import Count, Range, Seconds, Size, check_options
 from ._constants import MAX_FRAME
 from ._serialize import MIN_MTU
 
-__all__ = ["ConnectionLimits"]
+__all__ = ["ConnectionLimits", "FrameSize"]
+
+FrameSize: TypeAlias = Annotated[int, Range(least=MIN_MTU, most=MAX_FRAME, unit="bytes")]
+"""The size of a frame without its length prefix, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,30 +49,15 @@ class ConnectionLimits:
             time is not more than 0, or `max_keepalive_data` is less.
     """
 
-    max_frame: int = MAX_FRAME
-    max_setup: int = 256 * 1024
-    max_streams: int = 16_384
-    max_keepalive_data: int = 64 * 1024
-    setup_timeout: float = 10.0
-    max_keepalive: float = 600.0
-    max_lifetime: float = 1200.0
+    max_frame: FrameSize = MAX_FRAME
+    max_setup: FrameSize = 256 * 1024
+    max_streams: Count = 16_384
+    max_keepalive_data: Size = 64 * 1024
+    setup_timeout: Seconds = 10.0
+    max_keepalive: Seconds = 600.0
+    max_lifetime: Seconds = 1200.0
     lease: bool = False
-    mtu: int | None = None
+    mtu: FrameSize | None = None
 
     def __post_init__(self) -> None:
-        if self.mtu is not None and not MIN_MTU <= self.mtu <= MAX_FRAME:
-            raise ValueError(f"mtu must be {MIN_MTU} to {MAX_FRAME} bytes, not {self.mtu}")
-        for name in ("max_frame", "max_setup"):
-            if not MIN_MTU <= getattr(self, name) <= MAX_FRAME:
-                raise ValueError(
-                    f"{name} must be {MIN_MTU} to {MAX_FRAME}, not {getattr(self, name)}"
-                )
-        for name in ("setup_timeout", "max_keepalive", "max_lifetime"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
-        if self.max_streams < 1:
-            raise ValueError(f"max_streams must be at least 1, not {self.max_streams}")
-        if self.max_keepalive_data < 0:
-            raise ValueError(
-                f"max_keepalive_data must be at least 0, not {self.max_keepalive_data}"
-            )
+        check_options(self)

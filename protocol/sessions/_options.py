@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from math import isfinite
+from dataclasses import dataclass
+
+from ..options import Count, Probability, Seconds, check_options
 
 __all__ = ["LivenessOptions"]
 
@@ -30,24 +31,18 @@ class LivenessOptions:
             jitter is not from 0 to 1.
     """
 
-    ping_interval: float = 10.0
-    max_unanswered: int = 3
-    open_timeout: float = 10.0
-    retry: float = 5.0
-    longest_retry: float = 60.0
-    jitter: float = 0.2
-    forget_after: float = 120.0
-    close_interval: float = 1.0
-    close_attempts: int = 3
+    ping_interval: Seconds = 10.0
+    max_unanswered: Count = 3
+    open_timeout: Seconds = 10.0
+    retry: Seconds = 5.0
+    longest_retry: Seconds = 60.0
+    jitter: Probability = 0.2
+    forget_after: Seconds = 120.0
+    close_interval: Seconds = 1.0
+    close_attempts: Count = 3
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "jitter":
-                if not 0 <= value <= 1:
-                    raise ValueError(f"jitter is {value}, not from 0 to 1")
-            elif not (value > 0 and isfinite(value)) or (field.name[:3] == "max" and value < 1):
-                raise ValueError(f"{field.name} cannot be {value}")
+        check_options(self)
 
     @property
     def silence(self) -> float:

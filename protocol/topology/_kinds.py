@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final, cast
 
 from .._address import Address, Route
+from ..options import check_options
 from . import _values as values
 
 __all__ = ["KindOptions", "Option", "OptionType", "local_heads", "read_option"]
@@ -109,6 +110,9 @@ class KindOptions:
     options: Mapping[str, Option] = field(default_factory=dict[str, Option])
     passes_on: bool = False
     make: Callable[..., object] | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 def read_option(option: Option, value: object) -> object:

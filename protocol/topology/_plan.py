@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from .._address import Address, Route
+from ..options import Count, Size, check_options
 from ._locate import Path, path_text
 from ._nearest import suggestion
 from ._values import listener_address
@@ -58,14 +59,17 @@ class TopologyLimits:
         problems: Problems that are told; further ones are counted.
     """
 
-    size: int = 1024 * 1024
-    nodes: int = 256
-    workers: int = 10_000
-    listeners: int = 1000
-    links: int = 1000
-    requests: int = 1000
-    depth: int = 16
-    problems: int = 100
+    size: Size = 1024 * 1024
+    nodes: Size = 256
+    workers: Size = 10_000
+    listeners: Size = 1000
+    links: Size = 1000
+    requests: Size = 1000
+    depth: Count = 16
+    problems: Count = 100
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ def test_defaults() -> None:
 
 
 def test_mailbox_that_can_take_nothing() -> None:
-    with pytest.raises(ValueError, match="mailbox of 0 messages"):
+    with pytest.raises(
+        ValueError, match=r"Mailbox\.limit must be a whole number of at least 1, not 0"
+    ):
         Mailbox(limit=0)
 
 

@@ -105,39 +105,51 @@ def test_the_scheme_of_a_uri_may_have_a_plus() -> None:
 
 
 WRONG = [
-    ({"max_returns": 0}, "max_returns must be at least 1, not 0"),
-    ({"queue": -1}, "queue must be at least 0, not -1"),
-    ({"queue": 1.5}, "queue must be a whole number, not 1.5"),
-    ({"queue": True}, "queue must be a whole number, not True"),
-    ({"max_queue_bytes": -1}, "max_queue_bytes must be at least 0"),
-    ({"high_water": -1}, "high_water must be at least 0"),
-    ({"high_water": None}, "high_water must be a whole number, not None"),
-    ({"arrivals": -1}, "arrivals must be at least 0"),
-    ({"max_arrival_bytes": -1}, "max_arrival_bytes must be at least 0"),
-    ({"stall_timeout": -0.1}, "stall_timeout must be at least 0, not -0.1"),
-    ({"idle_timeout": 0}, "idle_timeout must be more than 0, not 0"),
-    ({"heartbeat": -1.0}, "heartbeat must be more than 0, not -1.0"),
-    ({"heartbeat": "soon"}, "heartbeat must be a number of seconds, not 'soon'"),
-    ({"heartbeat": float("nan")}, "heartbeat must be a number of seconds, not nan"),
-    ({"heartbeat": float("inf")}, "heartbeat must be a number of seconds, not inf"),
-    ({"heartbeat": False}, "heartbeat must be a number of seconds, not False"),
+    ({"max_returns": 0}, "max_returns must be a whole number of at least 1, not 0"),
+    ({"queue": -1}, "queue must be a whole number of at least 0, not -1"),
+    ({"queue": 1.5}, "queue must be a whole number of at least 0, not 1.5"),
+    ({"queue": True}, "queue must be a whole number of at least 0, not True"),
+    ({"max_queue_bytes": -1}, "max_queue_bytes must be a whole number of at least 0"),
+    ({"high_water": -1}, "high_water must be a whole number of at least 0"),
+    ({"high_water": None}, "high_water must be a whole number of at least 0, not None"),
+    ({"arrivals": -1}, "arrivals must be a whole number of at least 0"),
+    ({"max_arrival_bytes": -1}, "max_arrival_bytes must be a whole number of at least 0"),
+    ({"stall_timeout": -0.1}, "stall_timeout must be a number of seconds, at least 0, not -0.1"),
+    ({"idle_timeout": 0}, "idle_timeout must be None or a number of seconds, more than 0, not 0"),
+    ({"heartbeat": -1.0}, "heartbeat must be None or a number of seconds, more than 0, not -1.0"),
+    (
+        {"heartbeat": "soon"},
+        "heartbeat must be None or a number of seconds, more than 0, not 'soon'",
+    ),
+    (
+        {"heartbeat": float("nan")},
+        "heartbeat must be None or a number of seconds, more than 0, not nan",
+    ),
+    (
+        {"heartbeat": float("inf")},
+        "heartbeat must be None or a number of seconds, more than 0, not inf",
+    ),
+    ({"heartbeat": False}, "heartbeat must be None or a number of seconds, more than 0, not False"),
     ({"mailbox": 5}, "mailbox must be Mailbox, not 5"),
 ]
 WRONG_OF_STREAMS = [
-    ({"max_frame": 0}, "max_frame must be at least 1, not 0"),
-    ({"max_frame": MAX_FRAME + 1}, "max_frame is 16777217, not 1 to 16777216"),
-    ({"max_connections": 0}, "max_connections must be at least 1"),
-    ({"max_unfinished": 0}, "max_unfinished must be at least 1"),
-    ({"max_pending": 0}, "max_pending must be at least 1"),
-    ({"preamble_timeout": 0}, "preamble_timeout must be more than 0"),
-    ({"connect_timeout": -1}, "connect_timeout must be more than 0"),
-    ({"frame_timeout": None}, "frame_timeout must be a number of seconds, not None"),
-    ({"write_timeout": 0.0}, "write_timeout must be more than 0"),
-    ({"tls_timeout": 0.0}, "tls_timeout must be more than 0"),
-    ({"drain_timeout": -1}, "drain_timeout must be at least 0"),
-    ({"reconnect": 1}, "reconnect must be bool, not 1"),
+    ({"max_frame": 0}, "max_frame must be a whole number from 1 to 16777216, not 0"),
+    (
+        {"max_frame": MAX_FRAME + 1},
+        "max_frame must be a whole number from 1 to 16777216, not 16777217",
+    ),
+    ({"max_connections": 0}, "max_connections must be a whole number of at least 1"),
+    ({"max_unfinished": 0}, "max_unfinished must be a whole number of at least 1"),
+    ({"max_pending": 0}, "max_pending must be a whole number of at least 1"),
+    ({"preamble_timeout": 0}, "preamble_timeout must be a number of seconds, more than 0"),
+    ({"connect_timeout": -1}, "connect_timeout must be a number of seconds, more than 0"),
+    ({"frame_timeout": None}, "frame_timeout must be a number of seconds, more than 0, not None"),
+    ({"write_timeout": 0.0}, "write_timeout must be a number of seconds, more than 0"),
+    ({"tls_timeout": 0.0}, "tls_timeout must be a number of seconds, more than 0"),
+    ({"drain_timeout": -1}, "drain_timeout must be a number of seconds, at least 0"),
+    ({"reconnect": 1}, "reconnect must be True or False, not 1"),
     ({"backoff": 3}, "backoff must be Backoff, not 3"),
-    ({"tls": True}, "tls must be TlsOptions or SSLContext or None, not True"),
+    ({"tls": True}, "tls must be None or TlsOptions or SSLContext, not True"),
 ]
 
 
@@ -154,10 +166,10 @@ def test_options_of_streams_that_make_no_sense(
     ("wrong", "text"),
     [
         *WRONG,
-        ({"max_peers": 0}, "max_peers must be at least 1, not 0"),
-        ({"resolve_timeout": 0}, "resolve_timeout must be more than 0"),
-        ({"receive_buffer": 0}, "receive_buffer must be at least 1"),
-        ({"receive_buffer": 2**31}, "receive_buffer must be at most 2147483647"),
+        ({"max_peers": 0}, "max_peers must be a whole number of at least 1, not 0"),
+        ({"resolve_timeout": 0}, "resolve_timeout must be a number of seconds, more than 0"),
+        ({"receive_buffer": 0}, "receive_buffer must be a whole number from 1 to 2147483647"),
+        ({"receive_buffer": 2**31}, "receive_buffer must be a whole number from 1 to 2147483647"),
         ({"datagrams": 5}, "datagrams must be DatagramLimits, not 5"),
     ],
 )
@@ -167,14 +179,16 @@ def test_options_of_udp_that_make_no_sense(wrong: dict[str, Any], text: str) -> 
 
 
 def test_options_of_one_transport_that_make_no_sense() -> None:
-    with pytest.raises(ValueError, match="mode must be a whole number, not '0600'"):
+    with pytest.raises(ValueError, match="mode must be a whole number from 0 to 0o777, not '0600'"):
         UdsOptions(mode=cast(Any, "0600"))
-    with pytest.raises(ValueError, match="mode must be at least 0"):
+    with pytest.raises(ValueError, match="mode must be a whole number from 0 to 0o777, not -1"):
         UdsOptions(mode=-1)
     with pytest.raises(ValueError, match="websocket must be WebSocketOptions"):
         WsOptions(websocket=cast(Any, None))
     for name in ("first", "longest"):
-        with pytest.raises(ValueError, match=f"{name} must be more than 0"):
+        with pytest.raises(
+            ValueError, match=f"Backoff.{name} must be a number of seconds, more than 0"
+        ):
             Backoff(**cast(Any, {name: 0.0}))
 
 

@@ -470,7 +470,7 @@ async def test_what_is_no_uri(nodes: Nodes, uri: str) -> None:
 
 
 def test_options_that_make_no_sense() -> None:
-    with pytest.raises(ValueError, match="max_peers must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="max_peers must be a whole number of at least 1, not 0"):
         UdpOptions(max_peers=0)
 
 

@@ -115,7 +115,7 @@ async def test_who_may_connect(nodes: Nodes, path: Path) -> None:
     assert not path.exists()
     await listening(c, path, mode=0o666)
     assert stat.S_IMODE(path.stat().st_mode) == 0o666
-    with pytest.raises(ValueError, match="mode must be 0 to 0o777, not 0o1000"):
+    with pytest.raises(ValueError, match="mode must be a whole number from 0 to 0o777, not 0o1000"):
         UdsOptions(mode=0o1000)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from ...protocol.broker import MIME_BROKER_FRAME, MIME_FORWARDING, Dialect
-from ...protocol.rsocket import MAX_FRAME, MAX_REQUEST_N, ConnectionLimits
+from ...protocol.options import Count, Range, Seconds, Size, check_options
+from ...protocol.rsocket import MAX_FRAME, MAX_REQUEST_N, ConnectionLimits, FrameSize
 from .._options import Backoff, parse_uri
 
 __all__ = ["ClientOptions", "Place", "parse_place"]
@@ -16,7 +17,8 @@ _BACKOFF: Final = Backoff()
 _RETRY: Final = Backoff(first=0.05, longest=2.0)
 _MIMES: Final = {Dialect.SPECIFICATION: MIME_FORWARDING, Dialect.REFERENCE: MIME_BROKER_FRAME}
 
-_MAY_BE_ANY: Final = frozenset({"request_timeout", "element_timeout"})
+Credit: TypeAlias = Annotated[int, Range(least=1, most=MAX_REQUEST_N)]
+"""A number of elements that fits in a REQUEST_N frame."""
 
 TCP: Final = "rsocket+tcp"
 WS: Final = "rsocket+ws"
@@ -81,75 +83,41 @@ class ClientOptions:
 
     dialect: Dialect = Dialect.SPECIFICATION
     data_mime: str = "application/octet-stream"
-    connect_timeout: float = 10.0
-    request_timeout: float | None = 30.0
-    element_timeout: float | None = None
-    keepalive: float = 20.0
-    lifetime: float = 60.0
-    suspect_after: float = 1.0
+    connect_timeout: Seconds = 10.0
+    request_timeout: Seconds | None = 30.0
+    element_timeout: Seconds | None = None
+    keepalive: Seconds = 20.0
+    lifetime: Seconds = 60.0
+    suspect_after: Seconds = 1.0
     reconnect: bool = True
     backoff: Backoff = _BACKOFF
-    max_tries: int = 3
-    retry_within: float = 1.0
+    max_tries: Count = 3
+    retry_within: Seconds = 1.0
     retry_backoff: Backoff = _RETRY
-    max_in_flight: int = 1000
-    max_waiting: int = 10_000
-    max_queued: int = 1024 * 1024
-    max_pending: int = 64 * 1024 * 1024
-    max_request: int = 8 * 1024 * 1024
-    max_answer: int = 16 * 1024 * 1024
-    max_gathered: int = 64 * 1024 * 1024
-    max_frame: int = MAX_FRAME
-    fragment_size: int | None = None
-    max_streams: int = 16_384
-    stream_window: int = 32
-    credit_window: int = 16
-    lease_requests: int | None = None
-    lease_time: float = 30.0
-    drain_timeout: float = 5.0
+    max_in_flight: Count = 1000
+    max_waiting: Size = 10_000
+    max_queued: Count = 1024 * 1024
+    max_pending: Count = 64 * 1024 * 1024
+    max_request: Count = 8 * 1024 * 1024
+    max_answer: Count = 16 * 1024 * 1024
+    max_gathered: Count = 64 * 1024 * 1024
+    max_frame: FrameSize = MAX_FRAME
+    fragment_size: FrameSize | None = None
+    max_streams: Count = 16_384
+    stream_window: Credit = 32
+    credit_window: Credit = 16
+    lease_requests: Annotated[int, Range(least=0, most=MAX_REQUEST_N)] | None = None
+    lease_time: Seconds = 30.0
+    drain_timeout: Seconds = 5.0
 
     def __post_init__(self) -> None:
-        for name in (
-            "max_tries",
-            "max_in_flight",
-            "max_queued",
-            "max_request",
-            "max_answer",
-            "max_gathered",
-            "max_streams",
-            "stream_window",
-            "credit_window",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in (
-            "connect_timeout",
-            "request_timeout",
-            "element_timeout",
-            "keepalive",
-            "suspect_after",
-            "retry_within",
-            "lease_time",
-            "drain_timeout",
-        ):
-            time: float | None = getattr(self, name)
-            if time is None and name in _MAY_BE_ANY:
-                continue
-            if time is None or not time > 0:
-                raise ValueError(f"{name} must be more than 0, not {time}")
-        if self.max_waiting < 0:
-            raise ValueError(f"max_waiting must be at least 0, not {self.max_waiting}")
+        check_options(self)
         if not self.keepalive < self.lifetime <= MAX_REQUEST_N / 1000:
             raise ValueError("lifetime must be longer than keepalive, and at most 24 days")
         if self.max_pending < self.max_queued:
             raise ValueError("max_pending must be at least max_queued")
-        if max(self.stream_window, self.credit_window) > MAX_REQUEST_N:
-            raise ValueError(f"a window is at most {MAX_REQUEST_N}")
-        if self.lease_requests is not None and not 0 <= self.lease_requests <= MAX_REQUEST_N:
-            raise ValueError(f"lease_requests must be 0 to {MAX_REQUEST_N}")
         if not self.data_mime.isascii() or len(self.data_mime) > 255:
             raise ValueError("data_mime must be at most 255 characters of ASCII")
-        _ = self.limits
 
     @property
     def leases(self) -> bool:

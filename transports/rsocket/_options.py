@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
+from ...protocol.options import Count, Range, Seconds, check_options
 from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
+from .._unix_file import FileMode
 from .._ws_options import WebSocketOptions
 
 __all__ = ["LinkOptions", "UnixOptions", "WebSocketOptions"]
@@ -60,48 +63,30 @@ class LinkOptions:
     """
 
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
-    max_connections: int = 10_000
-    high_water: int = 1024 * 1024
-    low_water: int = 256 * 1024
-    max_pending: int = 64 * 1024 * 1024
-    stall_timeout: float = 30.0
-    credit_window: int = 128
-    max_answer: int = 16 * 1024 * 1024
-    max_gather: int = 1024 * 1024
-    max_request: int = 8 * 1024 * 1024
-    max_gathered: int = 32 * 1024 * 1024
-    max_multicast_held: int = 32 * 1024 * 1024
-    frame_timeout: float = 30.0
-    max_unfinished: int = 256 * 1024 * 1024
-    drain_timeout: float = 2.0
+    max_connections: Count = 10_000
+    high_water: Count = 1024 * 1024
+    low_water: Count = 256 * 1024
+    max_pending: Count = 64 * 1024 * 1024
+    stall_timeout: Seconds = 30.0
+    credit_window: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 128
+    max_answer: Count = 16 * 1024 * 1024
+    max_gather: Count = 1024 * 1024
+    max_request: Count = 8 * 1024 * 1024
+    max_gathered: Count = 32 * 1024 * 1024
+    max_multicast_held: Count = 32 * 1024 * 1024
+    frame_timeout: Seconds = 30.0
+    max_unfinished: Count = 256 * 1024 * 1024
+    drain_timeout: Seconds = 2.0
     lease: bool = True
-    lease_requests: int = 1000
-    lease_time: float = 10.0
+    lease_requests: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 1000
+    lease_time: Annotated[float, Range(above=0, most=MAX_REQUEST_N / 1000, unit="seconds")] = 10.0
 
     def __post_init__(self) -> None:
-        for name in (
-            "max_connections",
-            "credit_window",
-            "max_answer",
-            "max_gather",
-            "max_request",
-            "max_multicast_held",
-            "max_unfinished",
-            "lease_requests",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("stall_timeout", "frame_timeout", "drain_timeout", "lease_time"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be more than 0, not {getattr(self, name)}")
-        if not 0 < self.low_water <= self.high_water <= self.max_pending:
+        check_options(self)
+        if not self.low_water <= self.high_water <= self.max_pending:
             raise ValueError("low_water, high_water and max_pending must be in this order")
-        if self.credit_window > MAX_REQUEST_N:
-            raise ValueError(f"credit_window must be at most {MAX_REQUEST_N}")
         if self.max_gathered < self.max_gather:
             raise ValueError("max_gathered must be at least max_gather")
-        if max(self.lease_requests, self.lease_time * 1000) > MAX_REQUEST_N:
-            raise ValueError("lease_requests and lease_time must fit in a LEASE frame")
         if self.connection.lease != self.lease:
             connection = replace(self.connection, lease=self.lease)
             object.__setattr__(self, "connection", connection)
@@ -119,8 +104,7 @@ class UnixOptions:
         ValueError: The mode is not of 0 to 777 octal.
     """
 
-    mode: int = 0o600
+    mode: FileMode = 0o600
 
     def __post_init__(self) -> None:
-        if not 0 <= self.mode <= 0o777:
-            raise ValueError(f"mode must be 0 to 0o777, not {self.mode:#o}")
+        check_options(self)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import isfinite
 from typing import Final, NamedTuple
+
+from ...protocol.options import Count, Probability, Seconds, SecondsOrZero, check_options
 
 __all__ = ["NO_FAULTS", "Event", "Faults", "SimulationOptions", "Traffic"]
 
@@ -27,22 +28,17 @@ class Faults:
         ValueError: A probability is not one, or a time is negative or without an end.
     """
 
-    latency: tuple[float, float] = (0.001, 0.001)
-    loss: float = 0.0
-    duplicate: float = 0.0
-    reorder: float = 0.0
-    reorder_by: float = 0.1
+    latency: tuple[SecondsOrZero, SecondsOrZero] = (0.001, 0.001)
+    loss: Probability = 0.0
+    duplicate: Probability = 0.0
+    reorder: Probability = 0.0
+    reorder_by: SecondsOrZero = 0.1
 
     def __post_init__(self) -> None:
+        check_options(self)
         shortest, longest = self.latency
-        if not (0 <= shortest <= longest and isfinite(longest)):
-            raise ValueError(f"a latency of {shortest} to {longest} seconds cannot be")
-        for name in ("loss", "duplicate", "reorder"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} is a probability, and {value} is none")
-        if not (self.reorder_by >= 0 and isfinite(self.reorder_by)):
-            raise ValueError(f"reorder_by is a time, and {self.reorder_by} seconds is none")
+        if shortest > longest:
+            raise ValueError(f"Faults.latency has the shortest time first, not {self.latency}")
 
 
 NO_FAULTS: Final = Faults()
@@ -69,19 +65,16 @@ class SimulationOptions:
         ValueError: A number is not positive, or has no end.
     """
 
-    window: int = 1000
-    detection: float = 3.0
-    connect_timeout: float = 5.0
-    connect_retry: float = 1.0
-    history: int = 10_000
-    nodes: int = 1000
-    max_links: int = 1000
+    window: Count = 1000
+    detection: Seconds = 3.0
+    connect_timeout: Seconds = 5.0
+    connect_retry: Seconds = 1.0
+    history: Count = 10_000
+    nodes: Count = 1000
+    max_links: Count = 1000
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if not (value > 0 and isfinite(value)):
-                raise ValueError(f"{field.name} has to be more than 0, and finite")
+        check_options(self)
 
 
 class Event(NamedTuple):

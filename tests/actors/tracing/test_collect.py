@@ -220,5 +220,5 @@ async def test_only_reports_of_this_trace_are_reports() -> None:
 
 @pytest.mark.parametrize("wrong", [{"timeout": -1}, {"settle": -1}, {"reports": 0}])
 def test_options_that_cannot_be(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="cannot be waited for"):
+    with pytest.raises(ValueError, match=f"TraceOptions.{next(iter(wrong))} must be"):
         TraceOptions(**wrong)

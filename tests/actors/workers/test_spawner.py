@@ -309,12 +309,3 @@ async def test_when_the_spawner_is_restarted_its_workers_are_stopped() -> None:
         with pytest.raises(WorkerStopped):
             await waiting
         assert (await node.request("spawner", b"a")).payload == b"a1"
-
-
-@pytest.mark.parametrize(
-    "options",
-    [SpawnerOptions(max_workers=0), SpawnerOptions(idle=0), SpawnerOptions(max_held=0)],
-)
-def test_options_that_make_no_sense(options: SpawnerOptions) -> None:
-    with pytest.raises(ValueError, match="more than 0"):
-        Spawner(lambda key: Kept(key, Log()), first_byte, options=options)

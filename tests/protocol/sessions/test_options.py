@@ -31,5 +31,7 @@ def test_a_jitter_that_cannot_be(jitter: float) -> None:
 
 def test_less_than_one_ping_cannot_go_unanswered() -> None:
     given: dict[str, Any] = {"max_unanswered": 0.5}
-    with pytest.raises(ValueError, match=r"max_unanswered cannot be 0\.5"):
+    with pytest.raises(
+        ValueError, match=r"max_unanswered must be a whole number of at least 1, not 0\.5"
+    ):
         LivenessOptions(**given)

@@ -11,19 +11,19 @@ from onward.transports.simulated import Faults, SimulationOptions, Traffic
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"latency": (2, 1)}, "a latency of 2 to 1 seconds"),
-        ({"latency": (-1, 1)}, "a latency of -1 to 1 seconds"),
-        ({"loss": 1.1}, "loss is a probability, and 1.1 is none"),
-        ({"duplicate": -0.1}, "duplicate is a probability"),
-        ({"reorder": 2}, "reorder is a probability"),
-        ({"reorder_by": -1}, "reorder_by is a time, and -1 seconds is none"),
-        ({"latency": (0, math.inf)}, "a latency of 0 to inf seconds"),
-        ({"latency": (math.inf, math.inf)}, "a latency of inf to inf seconds"),
-        ({"latency": (0, math.nan)}, "a latency of 0 to nan seconds"),
-        ({"latency": (math.nan, 1)}, "a latency of nan to 1 seconds"),
-        ({"loss": math.nan}, "loss is a probability, and nan is none"),
-        ({"reorder_by": math.nan}, "reorder_by is a time, and nan seconds is none"),
-        ({"reorder_by": math.inf}, "reorder_by is a time, and inf seconds is none"),
+        ({"latency": (2, 1)}, "the shortest time first"),
+        ({"latency": (-1, 1)}, "Faults.latency must be a tuple of 2"),
+        ({"loss": 1.1}, "Faults.loss must be a number"),
+        ({"duplicate": -0.1}, "Faults.duplicate must be a number"),
+        ({"reorder": 2}, "Faults.reorder must be a number"),
+        ({"reorder_by": -1}, "Faults.reorder_by must be a number"),
+        ({"latency": (0, math.inf)}, "Faults.latency must be a tuple of 2"),
+        ({"latency": (math.inf, math.inf)}, "Faults.latency must be a tuple of 2"),
+        ({"latency": (0, math.nan)}, "Faults.latency must be a tuple of 2"),
+        ({"latency": (math.nan, 1)}, "Faults.latency must be a tuple of 2"),
+        ({"loss": math.nan}, "Faults.loss must be a number"),
+        ({"reorder_by": math.nan}, "Faults.reorder_by must be a number"),
+        ({"reorder_by": math.inf}, "Faults.reorder_by must be a number"),
     ],
 )
 def test_what_cannot_be(wrong: dict[str, Any], text: str) -> None:
@@ -32,10 +32,10 @@ def test_what_cannot_be(wrong: dict[str, Any], text: str) -> None:
 
 
 def test_options_are_positive() -> None:
-    with pytest.raises(ValueError, match="window has to be more than 0"):
+    with pytest.raises(ValueError, match="window must be a whole number"):
         SimulationOptions(window=0)
     for number in (math.nan, math.inf):
-        with pytest.raises(ValueError, match="detection has to be more than 0, and finite"):
+        with pytest.raises(ValueError, match="detection must be a number of seconds, more than 0"):
             SimulationOptions(detection=number)
 
 
