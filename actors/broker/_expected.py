@@ -119,9 +119,10 @@ class Expectations:
 
     def rows(self) -> Iterator[RouteStatistics]:
         """Yield what is expected as rows of the broker's table."""
-        return map(self._row, self._table.expected())
+        return map(self.row, self._table.expected())
 
-    def _row(self, expected: Expected) -> RouteStatistics:
+    def row(self, expected: Expected) -> RouteStatistics:
+        """Return one of them as a row of the broker's table."""
         return RouteStatistics(
             UUID(bytes=expected.route_id),
             expected.service_name,

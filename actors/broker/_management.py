@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from ...protocol.broker import format_route
 from ...protocol.rsocket import ErrorCode
 from .._errors import LimitReached
 from ._handlers import ApplicationError, Handlers, Request
+from ._table_text import TableText, event_of, row_of
 
 if TYPE_CHECKING:
     from ._broker import Broker
@@ -48,18 +50,29 @@ def management(broker: Broker) -> Handlers:
       another broker needs to expect them; what they say is in `protocol.broker.parse_routes`.
 
     What cannot be read is answered with an object whose `error` says why.
+
+    What is long is made in slices, and one thing at a time, whoever asks: the loop is for requests.
     """
+    table = TableText(broker)
+    one_at_a_time = asyncio.Lock()
     handlers = Handlers(max_handling_per_peer=broker.events.share)
 
     @handlers.response
     async def answer(request: Request) -> bytes:
-        return _written(_answer(broker, *_question(request)))
+        what, rest = _question(request)
+        if what == "routes":
+            return await table.written()
+        async with one_at_a_time:
+            written = _written(_answer(broker, what, rest))
+            await asyncio.sleep(0)
+        return written
 
     @handlers.stream
     async def watch(request: Request) -> AsyncGenerator[bytes]:
         what, _ = _question(request)
         if what == "table":
-            for chunk in _chunks(broker):
+            chunks = _chunks(broker)
+            while chunk := await _next(chunks, one_at_a_time):
                 yield chunk
             return
         if what != "watch":
@@ -70,7 +83,7 @@ def management(broker: Broker) -> Handlers:
             raise ApplicationError(ErrorCode.REJECTED, str(error)) from None
         with subscription as events:
             async for event in events:
-                yield _written(asdict(event))
+                yield _written(event_of(event))
 
     return handlers
 
@@ -84,19 +97,28 @@ def _question(request: Request) -> tuple[str, str]:
     return what, rest
 
 
+async def _next(chunks: Iterator[bytes], one_at_a_time: asyncio.Lock) -> bytes:
+    """Return the next part of a table, once all who were before have theirs; empty at the end."""
+    async with one_at_a_time:
+        chunk = next(chunks, b"")
+        await asyncio.sleep(0)
+    return chunk
+
+
 def _answer(broker: Broker, what: str, rest: str) -> Any:
-    if what == "routes":
-        return [_row(asdict(row)) for row in (*broker.routes(), *broker.expected())]
     if what == "statistics":
         return _statistics(broker)
     if what == "resolve":
         try:
-            found = asdict(broker.resolve(rest, limit=MAX_ROWS))
+            found = broker.resolve(rest, limit=MAX_ROWS)
         except ProtocolError as error:
             return {"error": str(error)}
-        found["matching"] = [_row(row) for row in found["matching"]]
-        found["others"] = [{**each, "route": _row(each["route"])} for each in found["others"]]
-        return found
+        others = [
+            {"route": row_of(each.route), "missing": each.missing, "different": each.different}
+            for each in found.others
+        ]
+        said = asdict(replace(found, matching=(), others=()))
+        return {**said, "matching": [row_of(row) for row in found.matching], "others": others}
     return {"error": _WHAT}
 
 
@@ -122,11 +144,6 @@ def _statistics(broker: Broker) -> dict[str, Any]:
     figures = {**asdict(broker.statistics()), "streams": streams, "listeners": listeners}
     log = broker.node.event_log
     return figures if log is None else {**figures, "event_log": asdict(log.statistics())}
-
-
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    identity = row.pop("route_id")
-    return {"route": identity, **row, "tags": dict(row["tags"])}
 
 
 def _written(answer: Any) -> bytes:

@@ -247,7 +247,10 @@ class RSocketListener(Listener):
 
     def statistics(self) -> ListenerStatistics:
         """Return the listener's figures at this moment."""
-        dropped = sum((link.core.counters for link in self._links), self._dropped)
+        dropped = self._dropped.copy()
+        for link in self._links:
+            if link.core.counters:
+                dropped.update(link.core.counters)
         sessions = [link.session for link in self._links]
         return ListenerStatistics(
             connections=len(self._links),
