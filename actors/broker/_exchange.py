@@ -189,6 +189,11 @@ class Exchange:
         return False
 
     @property
+    def source(self) -> str:
+        """Where it comes from: what all connections of one peer have in common; may be empty."""
+        return ""
+
+    @property
     def account(self) -> Account | None:
         """What it is counted on, or what it is a copy of."""
         return self.log

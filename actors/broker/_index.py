@@ -288,7 +288,8 @@ class TagIndexWorker(Worker):
     def _keep(self, message: Message, ask: Ask, since: float, patience: float) -> None:
         exchange = exchange_of(message)
         size = exchange.size if exchange is not None else len(message.payload)
-        waiter = self._waiters.add(message, ask, size, since, patience)
+        source = exchange.source if exchange is not None else ""
+        waiter = self._waiters.add(message, ask, size, since, patience, source)
         if waiter is None:
             self._refuse(message, ask)
             return

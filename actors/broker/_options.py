@@ -26,9 +26,13 @@ class BrokerOptions:
             request may say otherwise.
         max_wait: Most seconds that any request waits for a destination, whatever it or
             `no_route_timeout` says; then it is REJECTED.
-        max_waiters: Most requests that may wait for a route; one more is REJECTED at once.
+        max_waiters: Most requests that may wait for a route; one more is REJECTED at once. So is
+            one from a source (the address of a peer, the /64 network for IPv6, the user of a Unix
+            socket) of which more wait than there are places free, and one for tags that more wait
+            for than that: either alone gets half of the places.
         max_waiting_bytes: Most bytes the waiting requests may hold together, with fragments that
-            come while they wait; a request that would exceed it is REJECTED at once.
+            come while they wait; a request that would exceed it is REJECTED at once. So is one
+            whose source would hold more than is free.
         max_waiters_per_peer: Most of them that come from one connection; one more is REJECTED at
             once. When a connection ends, those that no answer is due for are REJECTED as well.
         max_waiting_bytes_per_peer: Most bytes that those of one connection may hold together; a

@@ -1,8 +1,11 @@
 """Messages that wait for a route.
 
-They are bounded in number, bytes and age, and those of one peer in number and bytes, so that no
-peer has all the room. Those that ask for the same tags are one group, and a
-group is filed under one of its tags: the one with the fewest groups. A destination that joins
+They are bounded in number, bytes and age, and those of one connection in number and bytes. No
+source, which is where a peer's connections come from, has more of them than are free, and no set
+of tags: so one of them alone leaves half of the room to others, two leave a third, and so on.
+
+Those that ask for the same tags are one group, and a group is filed under one of its tags: the
+one with the fewest groups. A destination that joins
 carries all tags of the groups it satisfies, so only the groups filed under its tags are looked
 at. Time is an argument, in seconds of any clock that does not go back.
 """
@@ -50,22 +53,24 @@ class Waiter:
         message: The message.
         ask: What it asks for.
         origin: Who sent it: the first step of its way back; `None` if it has none.
+        source: Where it comes from; empty if nothing is known of it.
         size: The bytes it holds.
         since: When it came.
         until: When it has waited long enough.
     """
 
-    __slots__ = ("ask", "message", "number", "origin", "since", "size", "until")
+    __slots__ = ("ask", "message", "number", "origin", "since", "size", "source", "until")
 
     def __init__(
-        self, number: int, message: Message, ask: Ask, size: int, since: float, until: float
+        self, number: int, message: Message, ask: Ask, source: str, since: float, until: float
     ) -> None:
         self.number: Final = number
         self.message: Final = message
         self.ask: Final = ask
         way_back = message[1]
         self.origin: Final[Address | None] = way_back[0] if way_back else None
-        self.size = size
+        self.source: Final = source
+        self.size = 0
         self.since: Final = since
         self.until: Final = until
 
@@ -94,7 +99,7 @@ class Place:
 
 
 class _Share:
-    """What waits of one peer."""
+    """What waits of one connection, or of one source."""
 
     __slots__ = ("numbers", "size")
 
@@ -118,7 +123,7 @@ class Waiters:
     """All messages that wait for a route, in the order they came.
 
     Args:
-        options: How many, how many bytes, and how much of either for one peer.
+        options: How many, how many bytes, and how much of either for one connection.
     """
 
     def __init__(self, options: BrokerOptions) -> None:
@@ -128,13 +133,21 @@ class Waiters:
         self._filed: dict[Tag, dict[Query, _Group]] = {}
         # Of those that have a way back; there are no more than wait.
         self._shares: dict[Address, _Share] = {}
+        # Of those whose source is known.
+        self._sources: dict[str, _Share] = {}
         # Deadlines, soonest first; some are of messages that wait no more.
         self._deadlines: list[tuple[float, int]] = []
         self._bytes = 0
         self._last = 0
 
     def add(
-        self, message: Message, ask: Ask, size: int, since: float, patience: float
+        self,
+        message: Message,
+        ask: Ask,
+        size: int,
+        since: float,
+        patience: float,
+        source: str = "",
     ) -> Waiter | None:
         """Let a message wait.
 
@@ -144,22 +157,18 @@ class Waiters:
             size: The bytes it holds.
             since: When it came.
             patience: How long it may wait from then on, in seconds.
+            source: Where it comes from; empty if nothing is known of it.
 
         Returns:
             What waits, or `None` if there is no room.
         """
         number = self._last + 1
-        waiter = Waiter(number, message, ask, 0, since, since + patience)
-        share = None if waiter.origin is None else self._shares.get(waiter.origin)
-        if len(self._all) >= self._options.max_waiters or not self._has_room(share, size):
-            return None
-        if share is not None and len(share.numbers) >= self._options.max_waiters_per_peer:
+        waiter = Waiter(number, message, ask, source, since, since + patience)
+        if not self._has_place(waiter) or not self._has_room(waiter, size):
             return None
         self._last = number
         self._all[number] = waiter
-        if waiter.origin is not None:
-            if share is None:
-                share = self._shares[waiter.origin] = _Share()
+        for share in self._shares_of(waiter, make=True):
             share.numbers[number] = None
         self._count(waiter, size)
         query = ask.query
@@ -182,24 +191,55 @@ class Waiters:
         waiter = self._all.get(number)
         if waiter is None:
             return True
-        share = None if waiter.origin is None else self._shares[waiter.origin]
-        if not self._has_room(share, size):
+        if not self._has_room(waiter, size):
             return False
         self._count(waiter, size)
         return True
 
-    def _has_room(self, share: _Share | None, size: int) -> bool:
-        own = size if share is None else share.size + size
-        return (
-            self._bytes + size <= self._options.max_waiting_bytes
-            and own <= self._options.max_waiting_bytes_per_peer
-        )
+    def _has_place(self, waiter: Waiter) -> bool:
+        """Whether one more may wait, of its connection, of its source, and for its tags."""
+        free = self._options.max_waiters - len(self._all)
+        if free < 1:
+            return False
+        own, source = self._own(waiter), self._sources.get(waiter.source)
+        if own is not None and len(own.numbers) >= self._options.max_waiters_per_peer:
+            return False
+        if source is not None and len(source.numbers) > free:
+            return False
+        group = self._groups.get(waiter.ask.query)
+        return group is None or len(group.waiters) <= free
+
+    def _has_room(self, waiter: Waiter, size: int) -> bool:
+        """Whether it may hold so many bytes more."""
+        free = self._options.max_waiting_bytes - self._bytes
+        own, source = self._own(waiter), self._sources.get(waiter.source)
+        if own is not None and own.size + size > self._options.max_waiting_bytes_per_peer:
+            return False
+        if source is not None and source.size + size > free:
+            return False
+        return size <= min(free, self._options.max_waiting_bytes_per_peer)
+
+    def _own(self, waiter: Waiter) -> _Share | None:
+        return None if waiter.origin is None else self._shares.get(waiter.origin)
+
+    def _shares_of(self, waiter: Waiter, *, make: bool = False) -> list[_Share]:
+        """Return the shares that count what waits: its connection's, and its source's."""
+        found: list[_Share] = []
+        if waiter.origin is not None:
+            if make and waiter.origin not in self._shares:
+                self._shares[waiter.origin] = _Share()
+            found.append(self._shares[waiter.origin])
+        if waiter.source:
+            if make and waiter.source not in self._sources:
+                self._sources[waiter.source] = _Share()
+            found.append(self._sources[waiter.source])
+        return found
 
     def _count(self, waiter: Waiter, size: int) -> None:
         waiter.size += size
         self._bytes += size
-        if waiter.origin is not None:
-            self._shares[waiter.origin].size += size
+        for share in self._shares_of(waiter):
+            share.size += size
 
     def _open(self, query: Query) -> _Group:
         filed = self._filed
@@ -213,15 +253,12 @@ class Waiters:
         waiter = self._all.pop(number, None)
         if waiter is None:
             return None
-        size = waiter.size
-        self._bytes -= size
-        origin = waiter.origin
-        if origin is not None:
-            share = self._shares[origin]
-            share.size -= size
+        self._bytes -= waiter.size
+        for share in self._shares_of(waiter):
+            share.size -= waiter.size
             del share.numbers[number]
             if not share.numbers:
-                del self._shares[origin]
+                self._forget(waiter, share)
         query = waiter.ask.query
         group = self._groups[query]
         del group.waiters[number]
@@ -231,6 +268,12 @@ class Waiters:
             self._deadlines = [(each.until, each.number) for each in self._all.values()]
             heapify(self._deadlines)
         return waiter
+
+    def _forget(self, waiter: Waiter, share: _Share) -> None:
+        if waiter.origin is not None and self._shares.get(waiter.origin) is share:
+            del self._shares[waiter.origin]
+        else:
+            del self._sources[waiter.source]
 
     def _close(self, group: _Group) -> None:
         del self._groups[group.query]

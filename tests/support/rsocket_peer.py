@@ -500,10 +500,10 @@ class World:
         self.peers: list[Peer] = []
         self._ids = 0
 
-    def connect(self) -> Peer:
+    def connect(self, host: str = "10.0.0.1") -> Peer:
         """Connect a peer that says nothing yet."""
         port = int(self.listener.uri.rpartition(":")[2])
-        peer = Peer(self.loop.servers[port], ("10.0.0.1", 5000 + len(self.peers)))
+        peer = Peer(self.loop.servers[port], (host, 5000 + len(self.peers)))
         self.peers.append(peer)
         return peer
 
@@ -516,8 +516,8 @@ class World:
         frame = address(service, origin=self.broker.broker_id.bytes)
         return composite((BROKER_FRAME, frame))
 
-    async def requester(self) -> Peer:
-        peer = self.connect()
+    async def requester(self, host: str = "10.0.0.1") -> Peer:
+        peer = self.connect(host)
         assert await peer.ask(setup()) == []
         return peer
 

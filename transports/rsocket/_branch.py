@@ -355,6 +355,11 @@ class Branch(FrameExchange):
     # --- the end ------------------------------------------------------------------------------
 
     @property
+    def source(self) -> str:
+        """Where the requester is."""
+        return self.merging.link.source
+
+    @property
     def account(self) -> Account | None:
         """What the request is counted on."""
         return self.merging.exchange.log

@@ -305,6 +305,11 @@ class StreamExchange(FrameExchange):
         return self.taker is not None and self.kind not in WITH_CREDIT
 
     @property
+    def source(self) -> str:
+        """Where the requester is."""
+        return self.link.source
+
+    @property
     def kept(self) -> bool:
         """Whether frames of the request are kept: it has not ended or been handed over."""
         return not self.ended and self.taker is None

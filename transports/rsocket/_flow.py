@@ -11,7 +11,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from ...actors._clock import clock_of
 from ...protocol.rsocket import (
@@ -23,6 +23,7 @@ from ...protocol.rsocket import (
     Stream,
 )
 from .._log import SeldomLogger
+from .._source import source_of
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 
@@ -45,6 +46,8 @@ class Flow(asyncio.Protocol, ABC):
         core: The state machine.
         options: The limits.
         peer_name: The peer's address, for the log.
+        source: What all connections of the peer have in common: its address, or its user. What
+            they take together is counted by it; empty if nothing is known of it.
         now: When the last chunk of input came, by `clock_of` the loop.
         in_turns: Whether what it is given comes in turns already.
         flushing: Whether what is queued will be written at the end of this turn.
@@ -79,6 +82,7 @@ class Flow(asyncio.Protocol, ABC):
         self._transport: asyncio.Transport | None = None
         self._aborting: asyncio.TimerHandle | None = None
         self.peer_name = ""
+        self.source = ""
         self.write_paused = False
         self.flushing = False
         self._resting = False
@@ -106,8 +110,9 @@ class Flow(asyncio.Protocol, ABC):
         self._transport = cast(asyncio.Transport, transport)
         options = self.options
         self._transport.set_write_buffer_limits(options.high_water, options.low_water)
-        name = transport.get_extra_info("peername")
+        name: Any = transport.get_extra_info("peername")
         self.peer_name = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "unix")
+        self.source = source_of(name)
         self._arm()
 
     def eof_received(self) -> bool:

@@ -75,7 +75,8 @@ class _Named(asyncio.Protocol):
         link = self._link
         transport.set_protocol(link)
         link.connection_made(transport)
-        link.peer_name = peer_name(transport.get_extra_info("socket"))
+        link.peer_name = name = peer_name(transport.get_extra_info("socket"))
+        link.source = name.rpartition(",")[2]  # its user, where the system tells
 
 
 class RSocketUnixTransport(RSocketTransport):

@@ -88,6 +88,26 @@ def test_how_many_and_how_many_bytes() -> None:
     assert waiters.statistics(4.0) == WaitingStatistics(2, 25, 3.0, 3)
 
 
+def test_bytes_of_one_connection_to_the_last() -> None:
+    waiters = Waiters(BrokerOptions(max_waiting_bytes_per_peer=100))
+
+    def add(origin: bytes, size: int) -> Waiter | None:
+        message = Message((), (Address(0, origin),), b"")
+        return waiters.add(message, ask("service=a"), size, 0.0, 1.0)
+
+    assert add(b"one", 101) is None
+    whole = add(b"one", 100)
+    assert whole is not None
+    assert add(b"one", 1) is None
+    assert add(b"two", 100) is not None
+    waiters.withdraw(whole.number)
+    part = add(b"one", 60)
+    assert part is not None
+    assert not waiters.place(part).grow(41)
+    assert waiters.place(part).grow(40)
+    assert not waiters.place(part).grow(1)
+
+
 def test_each_has_its_own_patience() -> None:
     waiters = room(100, 1000)
     for number, patience in enumerate((5.0, 1.0, 300.0, 1.0)):

@@ -104,6 +104,60 @@ async def test_fragments_that_come_while_a_request_waits_take_room() -> None:
         await w.settled()
 
 
+def codes(frames: list[bytes]) -> list[int]:
+    return [code for _, code, _ in errors(frames)]
+
+
+@in_memory
+async def test_the_connections_of_one_source_together_leave_half_of_the_places() -> None:
+    async with world(BrokerOptions(max_waiters=10)) as w:
+        refused = 0
+        for number in range(4):
+            peer = await w.requester("10.0.0.66")
+            asked = (request(RR, stream, asked_for(f"{number}{stream}")) for stream in (1, 3, 5))
+            refused += len(errors(await peer.ask(*asked)))
+        assert (w.broker.statistics().waiting, refused) == (6, 6)
+        others = [await w.requester(f"10.0.1.{each}") for each in range(4)]
+        got = [await peer.ask(request(RR, 1, ASKED)) for peer in others]
+        assert [codes(each) for each in got] == [[], [], [], [REJECTED]]  # three for the same tags
+        assert await others[3].ask(request(RR, 3, asked_for("b"))) == []
+        assert w.broker.statistics().waiting == 10
+        for peer in w.peers:
+            peer.die()
+        await w.settled()
+        assert not w.broker.index._waiters._sources
+
+
+@in_memory
+async def test_requests_for_the_same_tags_leave_half_of_the_places() -> None:
+    async with world(BrokerOptions(max_waiters=10)) as w:
+        peers = [await w.requester(f"10.0.0.{each}") for each in range(10)]
+        got = [await peer.ask(request(RR, 1, ASKED)) for peer in peers]
+        assert [codes(each) for each in got] == [[]] * 6 + [[REJECTED]] * 4
+        got = [await peer.ask(request(RR, 3, asked_for({1: "a", 6: "eu"}))) for peer in peers]
+        assert [codes(each) for each in got] == [[]] * 3 + [[REJECTED]] * 7
+        for peer in peers:
+            peer.die()
+        await w.settled()
+
+
+@in_memory
+async def test_the_connections_of_one_source_together_leave_half_of_the_bytes() -> None:
+    options = BrokerOptions(max_waiting_bytes=10_000, max_waiting_bytes_per_peer=4000)
+    async with world(options) as w:
+        many = [await w.requester("10.0.0.66") for _ in range(3)]
+        got = [await peer.ask(request(RR, 1, ASKED, bytes(2400))) for peer in many]
+        assert [codes(each) for each in got] == [[], [], [REJECTED]]
+        few = await w.requester("10.0.0.7")
+        assert await few.ask(request(RR, 1, ASKED, bytes(2400))) == []
+        # Fragments that come while it waits count as well: it may have what is free.
+        assert await few.ask(request(RR, 3, ASKED, b"x", flags=F)) == []
+        assert codes(await few.ask(payload(3, bytes(2400), F))) == [REJECTED]
+        for peer in w.peers:
+            peer.die()
+        await w.settled()
+
+
 # --- released, no faster than they can be taken ---------------------------------------------
 
 
