@@ -73,7 +73,7 @@ test-compiled: compiled
 	PYTHONPATH=build/compiled/site $(BIN)/python -m pytest --numprocesses=$(JOBS) $(COMPILED_TESTS)
 
 peers: $(VENV)/.test
-	$(BIN)/python -m pytest tests/peers --verbose
+	ONWARD_PEERS=1 $(BIN)/python -m pytest tests/peers --verbose
 
 check: $(VENV)/.check
 	$(BIN)/ruff format --check --quiet .

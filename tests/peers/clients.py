@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from tests.peers import onward_client, rsocket_client
 from tests.peers.jvm import FAST_START, java_command
@@ -32,6 +32,8 @@ __all__ = [
     "JavaDestination",
     "JavaRequester",
     "JavascriptDestination",
+    "ProgramDestination",
+    "ProgramRequester",
     "PythonDestination",
     "ask_from_javascript",
     "start_asking",
@@ -95,21 +97,18 @@ class PythonDestination:
         await self._stack.aclose()
 
 
-# --- JavaScript -------------------------------------------------------------------------------
+# --- programs ---------------------------------------------------------------------------------
 
 
-class JavascriptDestination:
-    """The program `destination.js`, whose lines arrive in the order of the events."""
+class ProgramDestination:
+    """A program that prints a line of JSON for each event, in their order, as `destination.js`."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
 
     @classmethod
-    async def start(
-        cls, node: str, uri: str, service: str, stack: AsyncExitStack
-    ) -> JavascriptDestination:
+    async def run(cls, command: Sequence[str], stack: AsyncExitStack) -> Self:
         """Start it; the stack stops it."""
-        command = [node, str(JAVASCRIPT / "destination.js"), uri, service]
         program = await stack.enter_async_context(Program.running(*command))
         assert await program.report() == {"event": "ready"}
         return cls(program)
@@ -122,6 +121,39 @@ class JavascriptDestination:
 
     async def kill(self) -> None:
         await self._program.kill()
+
+
+class ProgramRequester:
+    """A program that reads lines `INTERACTION=ARGUMENT` and prints a line of JSON for each."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    @classmethod
+    async def run(cls, command: Sequence[str], stack: AsyncExitStack) -> ProgramRequester:
+        """Start it; the stack stops it."""
+        return cls(await stack.enter_async_context(Program.running(*command)))
+
+    async def ask(self, interaction: str, argument: str) -> Outcome:
+        """Send one request, and wait for what becomes of it."""
+        await self._program.tell(f"{interaction}={argument}")
+        report = await self._program.report()
+        assert report["interaction"] == interaction
+        return _outcome(report)
+
+
+# --- JavaScript -------------------------------------------------------------------------------
+
+
+class JavascriptDestination(ProgramDestination):
+    """The program `destination.js`."""
+
+    @classmethod
+    async def start(
+        cls, node: str, uri: str, service: str, stack: AsyncExitStack
+    ) -> JavascriptDestination:
+        """Start it; the stack stops it."""
+        return await cls.run([node, str(JAVASCRIPT / "destination.js"), uri, service], stack)
 
 
 async def ask_from_javascript(
@@ -215,12 +247,32 @@ class Java:
         assert answer["outcome"] == "closed", answer
 
     async def connect(
-        self, uri: str, service: str, tags: dict[str, str] | None = None, *, route_id: uuid.UUID
+        self,
+        uri: str,
+        service: str,
+        tags: dict[str, str] | None = None,
+        *,
+        route_id: uuid.UUID,
+        **options: int,
     ) -> int:
-        """Connect to a broker, and return the connection's number."""
+        """Connect to a broker, and return the connection's number.
+
+        Args:
+            uri: Where the broker is.
+            service: The service name.
+            tags: More tags.
+            route_id: The route id.
+            options: `fragment`: the size of frames over which payloads go in fragments, in bytes;
+                `lease`: with leases, of so many requests each.
+        """
         self._events[self._ids + 1] = asyncio.Queue()
         answer = await self.do(
-            do="connect", uri=uri, service=service, tags=tags or {}, route_id=str(route_id)
+            do="connect",
+            uri=uri,
+            service=service,
+            tags=tags or {},
+            route_id=str(route_id),
+            options=options,
         )
         assert answer["outcome"] == "connected", answer
         number: int = answer["id"]
@@ -253,11 +305,17 @@ class JavaDestination:
 
     @classmethod
     async def start(
-        cls, java: Java, uri: str, service: str, tags: dict[str, str] | None = None
+        cls,
+        java: Java,
+        uri: str,
+        service: str,
+        tags: dict[str, str] | None = None,
+        **options: int,
     ) -> JavaDestination:
-        """Connect it."""
+        """Connect it; the options are those of `Java.connect`."""
         route_id = uuid.uuid4()
-        return cls(java, await java.connect(uri, service, tags, route_id=route_id), route_id)
+        connection = await java.connect(uri, service, tags, route_id=route_id, **options)
+        return cls(java, connection, route_id)
 
     async def received(self) -> Received:
         event = await self._java.event(self._connection)
@@ -284,9 +342,12 @@ class JavaRequester:
         self._connection = connection
 
     @classmethod
-    async def start(cls, java: Java, uri: str) -> JavaRequester:
-        """Connect it."""
-        return cls(java, await java.connect(uri, "java-requester", route_id=uuid.uuid4()))
+    async def start(cls, java: Java, uri: str, **options: int) -> JavaRequester:
+        """Connect it; the options are those of `Java.connect`."""
+        route_id = uuid.uuid4()
+        return cls(
+            java, await java.connect(uri, "java-requester", None, route_id=route_id, **options)
+        )
 
     async def ask(
         self,

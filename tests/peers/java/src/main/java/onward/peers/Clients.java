@@ -16,7 +16,8 @@ import reactor.core.publisher.Hooks;
  * It reads one JSON object a line. Each has an "id", which the answer repeats:
  *
  * <pre>
- * "do": "connect"   "uri": tcp://HOST:PORT or ws://HOST:PORT, "service", "route_id", "tags"
+ * "do": "connect"   "uri": tcp://HOST:PORT or ws://HOST:PORT, "service", "route_id", "tags",
+ *                   "options": "fragment" (bytes of a frame), "lease" (requests of each lease)
  *                   answer: "outcome" is "connected" or "failed"; the "id" is the connection's
  * "do": "request"   "connection", "interaction", "argument", "routing", "tags"
  *                   answer: "elements" and "outcome", "completed" or "failed", the latter with

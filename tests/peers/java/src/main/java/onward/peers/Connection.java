@@ -3,6 +3,7 @@ package onward.peers;
 import java.net.InetSocketAddress;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -22,6 +23,7 @@ import io.rsocket.broker.common.Tags;
 import io.rsocket.broker.common.WellKnownKey;
 import io.rsocket.broker.frames.RoutingType;
 import io.rsocket.frame.decoder.PayloadDecoder;
+import io.rsocket.lease.Lease;
 import io.rsocket.metadata.CompositeMetadataCodec;
 import io.rsocket.metadata.TaggingMetadataCodec;
 import io.rsocket.metadata.WellKnownMimeType;
@@ -29,10 +31,13 @@ import io.rsocket.transport.ClientTransport;
 import io.rsocket.transport.netty.client.TcpClientTransport;
 import io.rsocket.transport.netty.client.WebsocketClientTransport;
 import io.rsocket.util.DefaultPayload;
+import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
 
 /** A connection to the broker, made with {@link BrokerRSocketConnector}. */
 final class Connection {
+
+  private static final Duration LEASE = Duration.ofSeconds(1);
 
   private final int id;
   private final BrokerRSocketClient client;
@@ -48,10 +53,19 @@ final class Connection {
             .serviceName(command.get("service").asText())
             .setupTags(tags.buildTags())
             .configure(
-                connector ->
-                    connector
-                        .payloadDecoder(PayloadDecoder.DEFAULT)
-                        .acceptor(SocketAcceptor.with(new Destination(id, instance))))
+                connector -> {
+                  connector
+                      .payloadDecoder(PayloadDecoder.DEFAULT)
+                      .acceptor(SocketAcceptor.with(new Destination(id, instance)));
+                  int fragment = command.path("options").path("fragment").asInt();
+                  if (fragment > 0) {
+                    connector.fragment(fragment);
+                  }
+                  int lease = command.path("options").path("lease").asInt();
+                  if (lease > 0) {
+                    connector.lease(specification -> specification.sender(() -> leases(lease)));
+                  }
+                })
             .toRSocketClient(transport(URI.create(command.get("uri").asText())));
   }
 
@@ -62,6 +76,11 @@ final class Connection {
       case "ws" -> WebsocketClientTransport.create(uri);
       default -> throw new IllegalArgumentException("no such transport: " + uri);
     };
+  }
+
+  /** A lease of so many requests at once, and another whenever one is over. */
+  private static Flux<Lease> leases(int requests) {
+    return Flux.interval(Duration.ZERO, LEASE).map(number -> Lease.create(LEASE, requests));
   }
 
   /** Connect; what is returned has a value once SETUP has been sent. */
