@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from ..protocol import Address, AddressLike, Context, Message, NodeStopped, RouteLike
+from ..protocol.options import check_timeout
 from ._future import check_may_block
 from ._policy import Mailbox, Supervision
 
@@ -98,6 +99,7 @@ class BackgroundNode:
         Args:
             timeout: How long its workers may take, in seconds.
         """
+        check_timeout(timeout)
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or loop.is_closed():
             return
@@ -161,8 +163,8 @@ class BackgroundNode:
             self.node.start,
             factory,
             address=address,
-            mailbox=mailbox or Mailbox(),
-            supervision=supervision or Supervision(),
+            mailbox=Mailbox() if mailbox is None else mailbox,
+            supervision=Supervision() if supervision is None else supervision,
             access=access,
         )
 

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import pykka
 
+from ..protocol.options import check_timeout
 from ._errors import WouldDeadlock
 
 __all__ = ["LoopFuture", "check_may_block"]
@@ -57,6 +58,8 @@ class LoopFuture(pykka.Future[T]):
         if self._get_hook is not None:
             return super().get(timeout=timeout)
         if self._outcome is None:
+            if timeout is not None:
+                check_timeout(timeout)
             if timeout != 0:
                 check_may_block("Future.get()")
             arrived = threading.Event()

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
-from ..protocol import Address, AddressLike, NodeStopped, address as address_of
+from ..protocol import Address, AddressLike, NodeStopped
+from ..protocol.options import check_timeout, check_value
 from . import _lifecycle as lifecycle
 from ._background import BackgroundNode
 from ._cell import Cell
@@ -15,6 +16,7 @@ from ._errors import WouldDeadlock
 from ._policy import NodeLimits
 from ._router import Rule
 from ._run_queue import Phase
+from ._several import several
 from ._transport import Listener, Transport, Transports
 from ._workers import Workers
 
@@ -66,6 +68,9 @@ class Node(Workers):
         error_replies: bool = False,
         diagnostics: DiagnosticsOptions | None = None,
     ) -> None:
+        check_value("name", name, str)
+        check_value("limits", limits, NodeLimits)
+        check_value("diagnostics", diagnostics, DiagnosticsOptions | None)
         super().__init__(name, limits, clock)
         if diagnostics is not None:
             self.observer = Diagnostics(self, diagnostics)
@@ -129,6 +134,7 @@ class Node(Workers):
         Raises:
             WouldDeadlock: Called by a handler of a worker of this node.
         """
+        check_timeout(timeout)
         if self.phase in (Phase.NOT_STARTED, Phase.CLOSED):
             self.phase = Phase.CLOSED
             return
@@ -179,7 +185,8 @@ class Node(Workers):
             UnknownAddress: There is no such worker.
             WouldDeadlock: Called by a handler of that worker; it has `Worker.stop`.
         """
-        await self._on_loop(self._stop_worker(self._cell(address), timeout))
+        work = self._stop_worker(self._cell(address), check_timeout(timeout))
+        await self._on_loop(work)
 
     async def _stop_worker(self, cell: Cell, timeout: float) -> None:
         if cell.task is not None and cell.task is asyncio.current_task():
@@ -230,7 +237,7 @@ class Node(Workers):
             UnknownScheme: There is no transport for the scheme.
             TypeError: `expose` is one address and not several, or there is no such option.
         """
-        exposed = _exposed(expose)
+        exposed = frozenset(several("expose", expose))
         return await self._on_loop(self._listen(uri, exposed, error_replies, options))
 
     async def connect(
@@ -256,7 +263,7 @@ class Node(Workers):
             UnknownScheme: There is no transport for the scheme.
             TypeError: `expose` is one address and not several, or there is no such option.
         """
-        exposed = _exposed(expose)
+        exposed = frozenset(several("expose", expose))
         return await self._on_loop(self._connect(uri, exposed, error_replies, options))
 
     async def _listen(
@@ -293,11 +300,3 @@ class Node(Workers):
         with self.lock:
             self._transports.for_type(address_type)
         return self._rules.get(address_type)
-
-
-def _exposed(addresses: Iterable[AddressLike]) -> frozenset[Address]:
-    # A text is an iterable too, of addresses of one letter each: nobody means that.
-    given: object = addresses
-    if isinstance(given, (str, bytes, Address)):
-        raise TypeError(f"expose takes several addresses: expose=[{given!r}]")
-    return frozenset(map(address_of, addresses))

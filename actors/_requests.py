@@ -26,6 +26,7 @@ from ..protocol import (
     format_route,
     read_error_reply,
 )
+from ..protocol.options import check_timeout
 from ._errors import GivenUp, Refused, TooManyRequests
 from ._mailbox import RoomLater, Target
 from ._run_queue import Phase
@@ -209,10 +210,10 @@ class Requests:
         if self.count >= router.limits.requests:
             raise TooManyRequests(format_route(onward), f"{router.limits.requests} wait")
         future: asyncio.Future[Message] = loop.create_future()
-        reply = Reply(router, future, onward, timeout)
         router.now = now = loop.time()
+        patience = self._patience.get(timeout) or self._patience_of(loop, timeout, now)
+        reply = Reply(router, future, onward, timeout)
         deadline = now + timeout
-        patience = self._patience.get(timeout) or self._patience_of(loop, timeout, deadline)
         deadlines = patience.deadlines
         deadlines[reply] = deadline
         if not patience.armed:
@@ -277,8 +278,10 @@ class Requests:
             patience.cancel()
 
     def _patience_of(
-        self, loop: asyncio.AbstractEventLoop, timeout: float, deadline: float
+        self, loop: asyncio.AbstractEventLoop, timeout: float, now: float
     ) -> _Patience:
+        # Those that are shared have been checked, so it costs the usual request nothing.
+        deadline = now + check_timeout(timeout)
         # Most programs use a few timeouts. One that computes them from deadlines must not
         # leave a timer behind for each.
         shared = self._patience

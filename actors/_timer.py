@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..protocol.options import Seconds, check_timeout, check_value
 from ._errors import LimitReached
 from ._mailbox import Turn
 
@@ -30,8 +31,10 @@ class Timer(Turn):
     def __init__(
         self, cell: Cell, seconds: float, action: Callable[[], object], *, repeat: bool
     ) -> None:
-        if not seconds > 0 and (repeat or seconds != 0):
-            raise ValueError(f"a timer cannot be set to {seconds} seconds")
+        if repeat:
+            check_value("seconds", seconds, Seconds)
+        else:
+            check_timeout(seconds, "seconds")
         timers = cell.timers
         if timers is None:
             timers = cell.timers = {}

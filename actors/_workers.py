@@ -13,6 +13,7 @@ from ..protocol import (
     WorkerStopped,
     address as address_of,
 )
+from ..protocol.options import check_value
 from . import _lifecycle as lifecycle
 from ._cell import Cell, Factory
 from ._errors import LimitReached
@@ -152,6 +153,8 @@ class Workers(Guarding):
         parent: Cell | None,
         access: AccessLike | None,
     ) -> Cell:
+        check_value("mailbox", mailbox, Mailbox)
+        check_value("supervision", supervision, Supervision)
         addresses = self._addresses(address)
         if parent is not None and parent.state >= STOPPING:
             raise WorkerStopped(parent.address)

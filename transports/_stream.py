@@ -15,6 +15,7 @@ from ..protocol import (
     Message,
     PayloadTooBig,
 )
+from ..protocol.options import check_value
 from ._base import Transport
 from ._dialled import DialledLinks
 from ._link_statistics import LinkStatistics
@@ -192,6 +193,7 @@ class StreamTransport(Transport):
         scheme = uri.partition("://")[0]
         if scheme not in self.schemes:
             raise ValueError(f"{uri!r} is not {self.scheme}://…")
+        check_value("options", options, self.options_class | None)
         chosen = replace(options or self.options_class(), **changes)
         if self.schemes[scheme] and chosen.tls is None:
             chosen = replace(chosen, tls=TlsOptions())

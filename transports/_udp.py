@@ -16,6 +16,7 @@ from ..protocol import (
     Message,
     PayloadTooBig,
 )
+from ..protocol.options import check_value
 from ._base import Transport
 from ._dialled import DialledLinks
 from ._link_statistics import LinkStatistics
@@ -91,6 +92,7 @@ class UdpTransport(Transport):
             TypeError: There is no such option.
         """
         host, port = parse_uri(uri, self.scheme)
+        check_value("options", options, UdpOptions | None)
         chosen = replace(options or UdpOptions(), **changes)
         worker = UdpListenerWorker(host, port, expose, chosen, self._listeners.forget)
         return await self._listeners.start(worker)
@@ -120,6 +122,7 @@ class UdpTransport(Transport):
             TypeError: There is no such option.
         """
         host, port = parse_uri(uri, self.scheme)
+        check_value("options", options, UdpOptions | None)
         link = self._open(host, port, expose, replace(options or UdpOptions(), **changes))
         try:
             await link.found()

@@ -23,6 +23,7 @@ from ...protocol.batches import (
     decode_batch,
     encode_answer,
 )
+from ...protocol.options import Count, check_value
 
 __all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "BatchTaker", "HandleRows"]
 
@@ -80,8 +81,9 @@ class BatchTaker:
         max_waiting: int = MAX_WAITING,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
     ) -> None:
-        if max_waiting < 1:
-            raise ValueError(f"max_waiting must be at least 1, not {max_waiting}")
+        check_value("options", options, BatchOptions)
+        check_value("max_waiting", max_waiting, Count)
+        check_value("max_waiting_bytes", max_waiting_bytes, Count)
         if max_waiting_bytes < options.max_bytes:
             raise ValueError(
                 f"max_waiting_bytes must be at least the {options.max_bytes} of a batch "

@@ -30,6 +30,7 @@ from ...protocol.broker import (
     check_default_tags,
     make_tags,
 )
+from ...protocol.options import check_value
 from .._policy import Mailbox
 from .._worker import Worker
 from ._events import BrokerEvent
@@ -123,6 +124,7 @@ class Broker(Worker):
     """
 
     def __init__(self, options: BrokerOptions = BrokerOptions()) -> None:  # noqa: B008 - frozen
+        check_value("options", options, BrokerOptions)
         super().__init__()
         self.options = options
         self.broker_id = uuid.uuid4()

@@ -10,6 +10,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import TAGS
+from ...protocol.options import check_value
 from .._clock import clock_of
 from .._errors import LimitReached
 from .._worker import Worker
@@ -69,6 +70,7 @@ class EventLog(Worker):
     stops_last: ClassVar[bool] = True
 
     def __init__(self, options: LogOptions) -> None:
+        check_value("options", options, LogOptions)
         super().__init__()
         self.options: Final = options
         self._writer: Final = LogWriter(options)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final
 
 from ...protocol import Message, OnwardError, RouteLike
-from ...protocol.options import Count, Size, check_options
+from ...protocol.options import Count, Size, check_options, check_value
 from ...protocol.pipes import (
     Broken,
     Gap,
@@ -118,6 +118,7 @@ class PipeChannel(Worker):
         on_gap: Callable[[Gap], object] | None = None,
         access: AccessLike | None = None,
     ) -> None:
+        check_value("options", options, PipeChannelOptions)
         super().__init__()
         self._access = access
         self._route = route

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...protocol import Address, Message, OnwardError, Route
+from ...protocol.options import check_value
 from ...protocol.pipes import FrameReader, Gap, Hello, Refusal, Refused, encode_frame
 from .._errors import LimitReached
 from .._worker import Worker
@@ -79,6 +80,7 @@ class PipeChannelService(Worker):
         on_gap: Callable[[Gap], object] | None = None,
         access: AccessLike | None = None,
     ) -> None:
+        check_value("options", options, PipeChannelOptions)
         super().__init__()
         self._access = access
         self._options = options

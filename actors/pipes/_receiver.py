@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from ...protocol import Message
+from ...protocol.options import check_value
 from ...protocol.pipes import Gap, PipeReceiverOptions, Receiver
 from .._worker import Worker
 from ._hooks import told
@@ -43,6 +44,7 @@ class PipeReceiver(Worker):
         on_gap: Callable[[Gap], object] | None = None,
         on_closed: Callable[[bytes], object] | None = None,
     ) -> None:
+        check_value("options", options, PipeReceiverOptions)
         super().__init__()
         self._options = options
         self._on_gap = on_gap

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final
 
 from ...protocol import LOCAL, Message, OnwardError, RouteLike
+from ...protocol.options import check_value
 from ...protocol.pipes import Broken, Missed, PipeClosed, PipeOptions
 from .._cell import Cell
 from .._policy import Mailbox
@@ -61,6 +62,7 @@ class PipeSender(Worker):
         on_missed: Callable[[Missed], object] | None = None,
         on_broken: Callable[[Broken], object] | None = None,
     ) -> None:
+        check_value("options", options, PipeOptions)
         super().__init__()
         self._route = route
         self._options = options

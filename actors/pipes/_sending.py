@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Message, OnwardError, Route
+from ...protocol.options import check_timeout
 from ...protocol.pipes import (
     Broken,
     Data,
@@ -225,7 +226,7 @@ class Sending:
         """
         self.end()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(check_timeout(timeout)):
                 await asyncio.shield(self._closed)
         except TimeoutError:
             self.abort()

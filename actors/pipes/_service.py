@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...protocol import Address, Message, OnwardError
-from ...protocol.options import Count, Size, check_options
+from ...protocol.options import Count, Size, check_options, check_value
 from ...protocol.pipes import (
     Abort,
     Data,
@@ -91,6 +91,7 @@ class PipeService(Worker):
         access: AccessLike | None = None,
         on_gap: Callable[[Gap], object] | None = None,
     ) -> None:
+        check_value("options", options, PipeServiceOptions)
         super().__init__()
         self._options = options
         self._access = access

@@ -13,8 +13,8 @@ from ...protocol import (
     Message,
     Route,
     UnknownAddress,
-    address as address_of,
 )
+from ...protocol.options import check_value
 from ...protocol.services import (
     ApiRequest,
     Method,
@@ -25,6 +25,7 @@ from ...protocol.services import (
     encode_services,
 )
 from .._errors import LimitReached
+from .._several import several
 from ._options import DiscoveryOptions
 from ._service import Service
 
@@ -64,9 +65,10 @@ class DiscoveryService(Service):
         allow: AccessControl | None = None,
         options: DiscoveryOptions = _OPTIONS,
     ) -> None:
+        check_value("options", options, DiscoveryOptions)
         super().__init__(allow, options.expire_after)
         self._options = options
-        self._expose_at = tuple(map(address_of, expose_at))
+        self._expose_at = several("expose_at", expose_at)
         self._exposed = Counter[Address]()
         self._services: dict[str, tuple[ServiceInfo, float]] = {}
 

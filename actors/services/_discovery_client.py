@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ...protocol import AddressLike, Message, OnwardError, Route, RouteLike
+from ...protocol.options import check_timeout
 from ...protocol.services import (
     MAX_REQUEST_ID,
     ApiRequest,
@@ -52,7 +53,7 @@ class DiscoveryClient:
     def __init__(self, node: Node, way: RouteLike, *, timeout: float = 30.0) -> None:
         self._node = node
         self._way = node.route_of(way)
-        self._timeout = timeout
+        self._timeout = check_timeout(timeout)
         self._numbers = count(1)
 
     async def get(self, name: str) -> ServiceInfo | None:
@@ -186,7 +187,7 @@ class Announcer(Worker):
         Raises:
             TimeoutError: It has not.
         """
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(check_timeout(timeout)):
             await self._known.wait()
 
     def _announce(self) -> None:

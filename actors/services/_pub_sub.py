@@ -19,9 +19,10 @@ from ...protocol import (
     OnwardError,
     Route,
     UnknownAddress,
-    address as address_of,
 )
+from ...protocol.options import check_value
 from ...protocol.services import ServiceError, decode_subscription, named_address
+from .._several import several
 from .._worker import Worker
 from ._options import PubSubOptions
 from ._service import Service
@@ -128,9 +129,10 @@ class PubSubService(Service):
         allow: AccessControl | None = None,
         options: PubSubOptions = _OPTIONS,
     ) -> None:
+        check_value("options", options, PubSubOptions)
         super().__init__(allow, options.expire_after)
         self._options = options
-        self._expose_at = tuple(map(address_of, expose_at))
+        self._expose_at = several("expose_at", expose_at)
         self._topics: dict[Address, Topic] = {}
 
     @property

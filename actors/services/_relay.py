@@ -25,6 +25,7 @@ from ...protocol import (
     address as address_of,
 )
 from ...protocol.bare import encode_string
+from ...protocol.options import check_value
 from ...protocol.payloads import CBOR
 from ...protocol.services import (
     FORWARDING_API,
@@ -39,6 +40,7 @@ from ...protocol.services import (
     named_address,
     relayed,
 )
+from .._several import several
 from .._worker import Worker
 from ._options import RelayServiceOptions
 from ._service import Service
@@ -117,10 +119,11 @@ class RelayService(Service):
         allow: AccessControl | None = None,
         options: RelayServiceOptions = _OPTIONS,
     ) -> None:
+        check_value("options", options, RelayServiceOptions)
         super().__init__(allow, options.expire_after)
         self.registered = 0
         self._options = options
-        self._expose_at = tuple(map(address_of, expose_at))
+        self._expose_at = several("expose_at", expose_at)
         self._api = None if api is None else address_of(api)
         self._relays: dict[Address, Relay] = {}
         self._unwatch: dict[Address, Callable[[], None]] = {}

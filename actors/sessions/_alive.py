@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeAlias
 
 from ...protocol import Address, NotDelivered, UnknownAddress
+from ...protocol.options import check_timeout
 from ...protocol.sessions import Acceptor, Action, Actions, Opener, SessionState
 from .._timer import Timer
 from .._worker import Worker
@@ -67,7 +68,7 @@ class Alive(Worker):
             NotDelivered: It did not come up in time, or is over.
         """
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(check_timeout(timeout)):
                 while self.state is not SessionState.UP:
                     if self.state >= SessionState.CLOSING:
                         raise self._closed_error(self.address, self.cause)

@@ -14,6 +14,7 @@ from ...protocol import (
     is_error_reply,
     read_error_reply,
 )
+from ...protocol.options import check_value
 from ...protocol.sessions import (
     Action,
     Frame,
@@ -76,6 +77,7 @@ class SessionClient(SessionEnd):
         on_down: Hook = None,
         on_closed: Hook = None,
     ) -> None:
+        check_value("options", options, SessionOptions)
         super().__init__(options, expose, (on_up, on_down, on_closed))
         self.resumed = False
         self._given = way

@@ -24,7 +24,6 @@ from ...protocol import (
     Route,
     RouteTooLong,
     UnknownAddress,
-    address as address_of,
 )
 from ...protocol.ockam import decode_message, encode_message
 from ...protocol.sessions import (
@@ -38,6 +37,7 @@ from ...protocol.sessions import (
     decode_frame,
     encode_frame,
 )
+from .._several import several
 from ._alive import Alive, Hook
 from ._errors import SessionClosed, SessionDown, SessionLost
 from ._kept import Kept
@@ -76,7 +76,7 @@ class SessionEnd(Alive):
         self._token = b""
         self._way: Route = ()
         self._inner: Address
-        self._ways = Ways(frozenset(map(address_of, expose)), options.max_returns)
+        self._ways = Ways(frozenset(several("expose", expose)), options.max_returns)
         self._kept = Kept(options.max_kept, options.max_kept_bytes, options.keep_for)
         self._flushing = False
         self._stopping = False

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, AddressLike, Message, OnwardError
+from ...protocol.options import check_value
 from ...protocol.sessions import (
     VERSION,
     Acceptor,
@@ -136,6 +137,7 @@ class SessionService(Worker):
         on_down: Hook = None,
         on_closed: Hook = None,
     ) -> None:
+        check_value("options", options, SessionServiceOptions)
         super().__init__()
         self._expose = tuple(expose)
         self._allow = allow

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from ...protocol import AddressLike, Message
+from ...protocol.options import check_timeout
 from .._worker import Worker
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Probe(Worker):
 
     async def _until(self, number: int, timeout: float) -> None:
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(check_timeout(timeout)):
                 while len(self.messages) < number:
                     changed = asyncio.get_running_loop().create_future()
                     self._changed.append(changed)

@@ -20,7 +20,7 @@ from ...protocol import (
     trace_mark_of,
     with_trace_mark,
 )
-from ...protocol.options import Count, SecondsOrZero, check_options
+from ...protocol.options import Count, SecondsOrZero, check_options, check_value
 from .._worker import Worker
 from ._chain import hop_tracer_of
 from ._trace import ROOT, Trace, analyse
@@ -124,6 +124,7 @@ class _Collector(Worker):
         self.ended: int | None = None
         self.lost: str | None = None
         self._trace = made
+        check_value("options", options, TraceOptions)
         self._options = options
         self._clock = clock
         self._news = asyncio.Event()

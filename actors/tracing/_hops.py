@@ -28,7 +28,7 @@ from ...protocol import (
     tracing_of_report,
     with_trace_mark,
 )
-from ...protocol.options import Count, Range, check_options
+from ...protocol.options import Count, Range, check_options, check_value
 from .._observer import Tracer
 from .._thread import is_coroutine
 from ._watched import Watch, Watched
@@ -153,6 +153,7 @@ class HopTracer(Tracer):
         wall_clock: Callable[[], int] = time.time_ns,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
+        check_value("options", options, HopTracerOptions | None)
         self.options: Final = options or HopTracerOptions()
         self._node = node
         self._wall_clock = wall_clock

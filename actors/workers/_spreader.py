@@ -18,7 +18,7 @@ from ...protocol import (
     RouteLike,
     route as route_of,
 )
-from ...protocol.options import Count, Seconds, check_options
+from ...protocol.options import Count, Seconds, check_options, check_value
 from .._worker import Worker
 from ._two_sided import add_addresses
 
@@ -95,6 +95,7 @@ class Spreader(Worker):
         key: Callable[[Message], bytes] | None = None,
         options: SpreaderOptions = _OPTIONS,
     ) -> None:
+        check_value("options", options, SpreaderOptions)
         super().__init__()
         self._routes: tuple[Route, ...] = tuple(map(route_of, routes))
         if not self._routes or not all(self._routes):

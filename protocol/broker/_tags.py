@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
+from ..options import check_value
 from ._dialect import Dialect
 from ._errors import (
     BadText,
@@ -352,10 +353,12 @@ def make_tags(given: Mapping[str, str | None]) -> TagList:
     Keys are read as people write them: see `parse_key`.
 
     Raises:
+        ValueError: It is no mapping from texts to texts or `None`.
         AddressError: A key cannot be read.
         BrokerFrameError: A value is over 127 bytes or not to be written as UTF-8, or there
             are more than `MAX_TAGS`.
     """
+    check_value("tags", given, Mapping[str, str | None])
     tags = tuple((parse_key(key), value) for key, value in given.items())
     # Null may stand anywhere in a table; only a wire has no way to say it.
     serialize_tags(tuple((key, value or "") for key, value in tags), Dialect.SPECIFICATION)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ...actors.broker import Answer, Handlers
 from ...protocol.broker import Dialect
+from ...protocol.options import Count, check_timeout, check_value
 from ...protocol.rsocket import FrameType
 from ._asked import Asked
 from ._calls import Calls, Tries
@@ -101,8 +102,9 @@ def connect(
     places = [parse_place(each) for each in ([brokers] if isinstance(brokers, str) else brokers)]
     if not places:
         raise ValueError("brokers= needs at least one")
-    if connections < 1:
-        raise ValueError(f"connections must be at least 1, not {connections}")
+    check_value("connections", connections, Count)
+    check_value("handlers", handlers, Handlers | None)
+    check_value("options", options, ClientOptions)
     if service is None and (tags or handlers is not None):
         raise ValueError("tags= and handlers= go with service=")
     ids = [uuid.uuid4() for _ in range(connections)] if route_ids is None else list(route_ids)
@@ -377,10 +379,14 @@ class Client:
         return address_metadata(destination, origin, metadata, route, entries, self._options)
 
     def _timeout(self, timeout: Timeout) -> float | None:
-        return self._options.request_timeout if isinstance(timeout, _Unset) else timeout
+        if isinstance(timeout, _Unset):
+            return self._options.request_timeout
+        return None if timeout is None else check_timeout(timeout)
 
     def _patience(self, first: Timeout, other: Timeout) -> Patience:
         between = self._options.element_timeout if isinstance(other, _Unset) else other
+        if between is not None:
+            check_timeout(between, "element_timeout")
         return Patience(self._timeout(first), between)
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ...actors import Node
 from ...actors.broker import Broker
 from ...protocol import Address, LinkDown
+from ...protocol.options import check_value
 from .._base import Transport
 from .._options import parse_uri
 from ._listener import RSocketListener, TcpListener
@@ -60,10 +61,8 @@ class RSocketTransport(Transport):
             if name not in known:
                 names = ", ".join(f"{each}=" for each in known)
                 raise ValueError(f"unknown option {name!r}; {self.scheme} takes {names}")
-            if name != "broker" and not isinstance(value, (known[name], type(None))):
-                raise ValueError(
-                    f"{name}= takes {known[name].__name__}, not {type(value).__name__}"
-                )
+            if name != "broker":
+                check_value(name, value, known[name] | None)
         broker = options.pop("broker", None)
         if not isinstance(broker, Broker) or getattr(broker, "node", None) is not self.node:
             raise ValueError("an RSocket listener needs broker=, a Broker of the same node")

@@ -12,6 +12,7 @@ from ...actors import LimitReached, Node
 from ...actors._run_queue import Phase
 from ...actors.testing import crash
 from ...protocol import LOCAL, Address
+from ...protocol.options import check_value
 from ._clockwork import Clockwork
 from ._faults import NO_FAULTS, Event, Faults, SimulationOptions, Traffic
 from ._way import Way
@@ -85,6 +86,9 @@ class SimulatedNetwork:
         faults: Faults = NO_FAULTS,
         options: SimulationOptions = _OPTIONS,
     ) -> None:
+        check_value("seed", seed, int)
+        check_value("faults", faults, Faults)
+        check_value("options", options, SimulationOptions)
         loop = asyncio.get_running_loop()
         if id(loop) in _networks:
             raise RuntimeError("the event loop has a simulated network already")
