@@ -172,6 +172,13 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         help="connections each listener has at a time; more are closed (default %(default)d)",
     )
     parser.add_argument(
+        "--max-connections-per-source",
+        metavar="N",
+        type=positive,
+        help="of those, connections from one address; behind a proxy, which has one address, say as "
+        "many as --max-connections (default: no more than there are places free)",
+    )
+    parser.add_argument(
         "--no-lease",
         dest="lease",
         action="store_false",
@@ -208,6 +215,7 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
             raise CommandError(f"{name} goes with --listen {scheme}...", Status.USAGE)
     links = LinkOptions(
         max_connections=arguments.max_connections,
+        max_connections_per_source=arguments.max_connections_per_source,
         lease=arguments.lease,
         lease_requests=arguments.lease_requests,
         lease_time=arguments.lease_time,

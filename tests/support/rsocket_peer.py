@@ -348,6 +348,9 @@ class MemoryTransport(asyncio.Transport):
         self.delivered = bytearray()
         self.peer_reads = True
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast(asyncio.Protocol, protocol)
+
     def is_closing(self) -> bool:
         return self._closing
 
@@ -433,13 +436,13 @@ class Peer:
         protocol = cast(asyncio.Protocol, factory())
         self.transport = MemoryTransport(loop, protocol, name)
         protocol.connection_made(self.transport)
-        self._protocol = protocol
 
     @property
     def link(self) -> Link:
         """The broker's half of the connection, to look into its tables."""
-        assert isinstance(self._protocol, Link)
-        return self._protocol
+        protocol: object = self.transport._protocol
+        assert isinstance(protocol, Link)
+        return protocol
 
     def send(self, *frames: bytes) -> None:
         """Send bytes that arrive in one piece."""

@@ -113,11 +113,6 @@ def close_code(frames: list[tuple[int, bytes]]) -> int:
     return int.from_bytes(payload[:2])
 
 
-class _SwitchingTransport(MemoryTransport):
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = cast(asyncio.Protocol, protocol)
-
-
 class WebSocketPeer:
     """The other end of a connection to a listener for WebSockets."""
 
@@ -127,7 +122,7 @@ class WebSocketPeer:
         self.loop = loop
         port = int(listener.uri.split(":")[2].partition("/")[0])
         protocol = cast(asyncio.Protocol, loop.servers[port]())
-        self.transport = _SwitchingTransport(loop, protocol, name)
+        self.transport = MemoryTransport(loop, protocol, name)
         protocol.connection_made(self.transport)
 
     def send(self, *data: bytes) -> None:

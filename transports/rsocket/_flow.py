@@ -23,7 +23,6 @@ from ...protocol.rsocket import (
     Stream,
 )
 from .._log import SeldomLogger
-from .._source import source_of
 from ._options import LinkOptions
 from ._unfinished import UnfinishedFrames
 
@@ -112,7 +111,6 @@ class Flow(asyncio.Protocol, ABC):
         self._transport.set_write_buffer_limits(options.high_water, options.low_water)
         name: Any = transport.get_extra_info("peername")
         self.peer_name = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "unix")
-        self.source = source_of(name)
         self._arm()
 
     def eof_received(self) -> bool:

@@ -20,8 +20,10 @@ from .._base import Listener
 from .._listening import close_server
 from .._log import SeldomLogger
 from .._options import format_endpoint
+from .._source import source_of
 from ._link import Link
 from ._options import LinkOptions
+from ._places import Places
 from ._unfinished import UnfinishedFrames
 from ._worker import ConnectionWorker
 
@@ -39,8 +41,8 @@ class ListenerStatistics:
     Attributes:
         connections: Connections now.
         accepted: Connections taken since the start.
-        turned_away: Connections closed at once because there were too many, of them or of
-            the node's workers, or because the node was stopping.
+        turned_away: Connections closed at once because there were too many, of them, of their
+            source or of the node's workers, or because the node was stopping.
         requests: Requests read since the start.
         refused: Of those, the ones that could not be read or routed at once.
         dropped: Frames the connections' state machines ignored since the start, by reason.
@@ -89,6 +91,7 @@ class RSocketListener(Listener):
         self._seldom = SeldomLogger(_logger, node.loop.time)
         self._unfinished = UnfinishedFrames(node.loop, options)
         self._links: set[Link] = set()
+        self._places = Places(options, node.loop.time)
         self._accepted = 0
         self._turned_away = 0
         self._requests = 0
@@ -171,24 +174,34 @@ class RSocketListener(Listener):
 
     def _enter(self) -> asyncio.BaseProtocol:
         """Return what is to have a connection that has just come."""
-        taken = self._taken
-        if taken >= self._options.max_connections:
-            self._turned_away += 1
-            text = "%s: %d connections already, one more turned away"
-            self._seldom.log(logging.WARNING, "too many", text, self._uri, taken)
-            return _TurnedAway()
-        return self._first()
+        return _Arrival(self._admit)
 
-    @property
-    def _taken(self) -> int:
-        """How many sockets it has."""
-        return len(self._links)
+    def _admit(self, transport: asyncio.BaseTransport) -> asyncio.BaseProtocol | None:
+        """Return what is to have a connection, or `None` if there is no place for it."""
+        if self._server is None:
+            self._turned_away += 1  # accepted just before it was closed
+            return None
+        places, source = self._places, self._source(transport)
+        refusal = places.refusal(source)
+        if refusal:
+            spare = places.spare(source)
+            if spare is None:
+                self._turned_away += 1
+                text = "%s: %s, one more turned away"
+                self._seldom.log(logging.WARNING, "too many", text, self._uri, refusal)
+                return None
+            spare.close("unused", "its place is needed, and it has done nothing")
+        return self._first(source)
 
-    def _first(self) -> asyncio.BaseProtocol:
+    def _source(self, transport: asyncio.BaseTransport) -> str:
+        """Return where a connection comes from."""
+        return source_of(transport.get_extra_info("peername"))
+
+    def _first(self, source: str) -> asyncio.BaseProtocol | None:
         """Return what is to have a connection that there is room for."""
-        return self._link() or _TurnedAway()
+        return self._link(source)
 
-    def _link(self) -> Link | None:
+    def _link(self, source: str) -> Link | None:
         """Make a connection with its worker, or say that there can be none."""
         worker = ConnectionWorker()
         try:
@@ -203,12 +216,16 @@ class RSocketListener(Listener):
         link = Link(
             worker, self._broker, self._options, self._seldom, self._unfinished, self._on_closed
         )
+        link.source = source
         worker.attach(link)
         self._links.add(link)
+        self._places.take(source)
+        self._places.begin(link)
         return link
 
     def _on_closed(self, link: Link) -> None:
         self._links.discard(link)
+        self._places.end(link)
         self._requests += link.session.requests
         self._refused += link.session.refused
         self._dropped += link.core.counters
@@ -264,12 +281,26 @@ class RSocketListener(Listener):
         )
 
 
-class _TurnedAway(asyncio.Protocol):
-    """A connection that is closed as soon as it is made."""
+class _Arrival(asyncio.Protocol):
+    """A connection that has just come: it gets its protocol once it is known where from.
+
+    Args:
+        admit: Returns what is to have the connection, or `None` to close it.
+    """
+
+    def __init__(
+        self, admit: Callable[[asyncio.BaseTransport], asyncio.BaseProtocol | None]
+    ) -> None:
+        self._admit = admit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()
+        """Hand the connection over, or close it."""
+        protocol = self._admit(transport)
+        if protocol is None:
+            transport.close()
+        else:
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)
 
 
 class TcpListener(RSocketListener):

@@ -20,7 +20,13 @@ class LinkOptions:
     Attributes:
         connection: The limits of the connection's state machine.
         max_connections: Most connections of one listener, with those whose WebSocket handshake
-            is under way; one more is closed at once.
+            is under way; one more is closed at once, unless one that is there does nothing.
+        max_connections_per_source: Most of them that come from one source: an address, the /64
+            network for IPv6, the user for a Unix socket. `None`: no more than there are places
+            free, so that one source alone leaves half of them to others. One more is closed at
+            once, unless one of its own does nothing. Behind a proxy all have one source.
+        unused_timeout: After how many seconds a connection that is no destination and has sent no
+            request gives up its place to one that finds none free.
         high_water: Bytes waiting for the peer's socket above which those who send to it
             are no longer read.
         low_water: Bytes below which they are read again.
@@ -64,6 +70,8 @@ class LinkOptions:
 
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
     max_connections: Count = 10_000
+    max_connections_per_source: Count | None = None
+    unused_timeout: Seconds = 10.0
     high_water: Count = 1024 * 1024
     low_water: Count = 256 * 1024
     max_pending: Count = 64 * 1024 * 1024

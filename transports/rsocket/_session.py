@@ -115,6 +115,11 @@ class Session:
         self.requests = 0
         self.refused = 0
 
+    @property
+    def used(self) -> bool:
+        """Whether the peer is a destination, or has sent a request, be it one that was refused."""
+        return self.registration is not None or self.requests > 0 or self.refused > 0
+
     def on_frame(self, frame: Frame) -> None:
         """Act on a frame of the connection; one of a stream that is over means nothing."""
         kind = frame.type

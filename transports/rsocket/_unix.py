@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlsplit
@@ -59,24 +60,32 @@ class UnixListener(RSocketListener):
         file, self._file = self._file, None
         unbind(self._path, file)
 
-    def _first(self) -> asyncio.BaseProtocol:
-        first = super()._first()
-        return _Named(first) if isinstance(first, Link) else first
+    def _source(self, transport: asyncio.BaseTransport) -> str:
+        """Return the user at the other end, where the system tells."""
+        return self._named(transport).rpartition(",")[2]
+
+    def _first(self, source: str) -> asyncio.BaseProtocol | None:
+        link = super()._first(source)
+        return _Named(link, self._named) if isinstance(link, Link) else link
+
+    @staticmethod
+    def _named(transport: asyncio.BaseTransport) -> str:
+        return peer_name(transport.get_extra_info("socket"))
 
 
 class _Named(asyncio.Protocol):
-    """Gives a connection its socket, and the name of who is at the other end."""
+    """Gives a connection its socket, and the name of the process at the other end."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, named: Callable[[asyncio.BaseTransport], str]) -> None:
         self._link = link
+        self._named = named
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Hand over."""
         link = self._link
         transport.set_protocol(link)
         link.connection_made(transport)
-        link.peer_name = name = peer_name(transport.get_extra_info("socket"))
-        link.source = name.rpartition(",")[2]  # its user, where the system tells
+        link.peer_name = self._named(transport)
 
 
 class RSocketUnixTransport(RSocketTransport):

@@ -54,28 +54,25 @@ class WebSocketListener(TcpListener):
         self._web = web
         self._names = own_names(host)
         self._path = path
-        self._handshakes: set[Handshake] = set()
+        self._handshakes: dict[Handshake, str] = {}  # with where they come from
         self._refused_handshakes: Counter[str] = Counter()
 
-    @property
-    def _taken(self) -> int:
-        return len(self._links) + len(self._handshakes)
-
-    def _first(self) -> asyncio.BaseProtocol:
+    def _first(self, source: str) -> asyncio.BaseProtocol:
         handshake = Handshake(
             self._node.loop,
             self._names,
             "rsocket",
             self._path,
             self._web,
-            self._room,
+            partial(self._room, source),
             self._on_handshake,
         )
-        self._handshakes.add(handshake)
+        self._handshakes[handshake] = source
+        self._places.take(source)
         return handshake
 
-    def _room(self) -> Opener | None:
-        link = self._link()
+    def _room(self, source: str) -> Opener | None:
+        link = self._link(source)
         return None if link is None else partial(self._open, link)
 
     def _open(
@@ -89,7 +86,7 @@ class WebSocketListener(TcpListener):
             socket.data_received(rest)
 
     def _on_handshake(self, handshake: Handshake, outcome: str) -> None:
-        self._handshakes.discard(handshake)
+        self._places.give_up(self._handshakes.pop(handshake))
         if outcome:
             self._refused_handshakes[outcome] += 1
             if handshake.detail:

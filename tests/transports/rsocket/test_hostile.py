@@ -298,6 +298,7 @@ async def test_warnings_of_a_kind_are_counted_after_the_first(
 ) -> None:
     async with world(options=LinkOptions(max_connections=1)) as w:
         first = await w.requester()
+        assert len(await first.ask(request(RR, 1, None))) == 1
         for _ in range(50):
             assert turned_away(w)
         warned = [record.getMessage() for record in caplog.records]

@@ -383,7 +383,8 @@ async def test_closing_cuts_handshakes() -> None:
         await peer.loop.idle()
         assert peer.closed
         assert late.lost
-        assert listener.statistics().refused_handshakes == {"stopped": 2}
+        assert listener.statistics().refused_handshakes == {"stopped": 1}
+        assert listener.statistics().turned_away == 1
 
 
 @in_memory
