@@ -210,7 +210,7 @@ async def test_what_it_is_told_wrong() -> None:
             await node.listen(URI, broker=broker, expose=["echo"])
         with pytest.raises(ValueError, match=r"'colour'; rsocket.tcp takes broker=, options=$"):
             await node.listen(URI, broker=broker, colour="blue")
-        with pytest.raises(ValueError, match="options must be None or LinkOptions, not {"):
+        with pytest.raises(ValueError, match=r"options must be None or LinkOptions, not {"):
             await node.listen(URI, broker=broker, options={"max_answer": 3})
         for uri in ("rsocket+tcp://127.0.0.1", "rsocket+tcp://:1", "rsocket+tcp://h:1/path"):
             with pytest.raises(ValueError, match="host:port"):

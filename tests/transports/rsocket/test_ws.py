@@ -91,9 +91,8 @@ def test_options_out_of_range(wrong: dict[str, Any], text: str) -> None:
 async def test_what_it_is_told_wrong() -> None:
     async with Node() as node:
         broker = await Broker.attach(node)
-        with pytest.raises(
-            ValueError, match=r"websocket must be None or WebSocketOptions, not UnixOptions\("
-        ):
+        text = r"websocket must be None or WebSocketOptions, not UnixOptions\("
+        with pytest.raises(ValueError, match=text):
             await node.listen(URI, broker=broker, websocket=UnixOptions())
         with pytest.raises(ValueError, match=r"'unix'; rsocket.ws takes broker=, options=, web"):
             await node.listen(URI, broker=broker, unix=UnixOptions())
