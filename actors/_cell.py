@@ -15,12 +15,13 @@ import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from ..protocol import Address, Message, OnwardError, WorkerFailed
+from ..protocol import Address, MailboxFull, Message, OnwardError, WorkerFailed
 from . import _lifecycle as lifecycle
 from ._errors import Expired
 from ._losses import is_others
-from ._mailbox import Intake, is_envelope
+from ._mailbox import Intake, Turn, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
+from ._room import WorkerLine, wait_on_thread
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
 from ._statistics import WorkerStatistics
 from ._thread import is_coroutine
@@ -28,11 +29,28 @@ from ._thread import is_coroutine
 if TYPE_CHECKING:
     from ._node import Node
     from ._observer import Observer
+    from ._room import Line, Room
     from ._thread import OwnThread
     from ._timer import Timer
     from ._worker import Worker
 
 __all__ = ["Cell", "Factory"]
+
+
+class _Pause(Turn):
+    """What a worker does that has something to hand over before the next message: nothing."""
+
+    __slots__ = ()
+
+    def perform(self, cell: Cell) -> None:
+        """Take no message until there is room."""
+        cell.pausing = False
+        if cell.waits_for:
+            cell.paused = True
+            cell.state = BUSY
+
+
+_PAUSE: Final = _Pause()
 
 Factory: TypeAlias = "Callable[[], Worker]"
 
@@ -54,7 +72,10 @@ class Cell(Intake):
         "handle",
         "handled",
         "in_hand",
+        "inside",
         "parent",
+        "paused",
+        "pausing",
         "registered",
         "restarts",
         "started",
@@ -62,6 +83,7 @@ class Cell(Intake):
         "task",
         "thread",
         "timers",
+        "waits_for",
         "worker",
     )
 
@@ -77,12 +99,13 @@ class Cell(Intake):
         parent: Cell | None,
     ) -> None:
         self.queue = None
-        self.limit = mailbox.limit
+        self.take_mailbox(mailbox)
+        self.bytes = 0
+        self.lines: deque[Line] | None = None
         self.scheduled = False
         self.node = node
         self.addresses = addresses
         self.factory = factory
-        self.overflow = mailbox.overflow
         self.supervision = supervision
         self.parent = parent
         self.state = NEW
@@ -97,7 +120,10 @@ class Cell(Intake):
         self.children: dict[Cell, None] | None = None
         self.timers: dict[Timer, None] | None = None
         self.in_hand: Message | None = None
-        self.waiters: deque[asyncio.Future[None]] | None = None
+        self.waits_for: dict[Intake, WorkerLine] | None = None  # while it may not go on
+        self.pausing = False  # before it is paused: in the rest of its turn
+        self.paused = False
+        self.inside = 0  # bytes of the heavy messages that a link has brought and that wait
         self.failures: deque[float] | None = None
         self.handled = 0
         self.failed = 0
@@ -107,6 +133,12 @@ class Cell(Intake):
 
     def __str__(self) -> str:
         return f"{type(self.worker).__name__} {self.addresses[0]}"
+
+    def take_mailbox(self, mailbox: Mailbox) -> None:
+        """Have the limits and the policy of a mailbox."""
+        self.limit = self.most = mailbox.limit
+        self.most_bytes = mailbox.max_bytes
+        self.overflow = mailbox.overflow
 
     # --- turns ------------------------------------------------------------------------
 
@@ -159,11 +191,25 @@ class Cell(Intake):
                 count = number + 1
                 break
         self.handled += count - counted
-        if self.waiters:
-            self.wake_waiters()
+        if self.lines:
+            self.serve_lines()
         if self.state == RUNNING:
             self.look_again()
         return count + 1
+
+    def handle_other(self, message: Message) -> None:
+        """Handle a message that is not in the queue as it is, but in something else."""
+        self.handled += 1
+        handle = self.handle
+        if handle is None:
+            handle = self.handle = lifecycle.bound_handler(self)
+        try:
+            context = message[4]
+            result = handle(message) if context is None else self._in_context(handle, message)
+            if result is not None and self.suspend(result, self.turn_done):
+                self.in_hand = message
+        except BaseException as error:  # noqa: BLE001 - as in `turn`
+            self.raised(error, message)
 
     def _in_context(self, handle: Callable[[Message], object], message: Message) -> object:
         """Handle a message with a context, unless nobody waits for it any more."""
@@ -187,7 +233,7 @@ class Cell(Intake):
 
     def _look_at_mailbox(self, observer: Observer, waiting: int) -> None:
         # One message that waits is nothing to tell of, even where that is the limit.
-        if waiting > 1 and waiting * NEARLY >= self.limit * (NEARLY - 1):
+        if waiting > 1 and waiting * NEARLY >= self.most * (NEARLY - 1):
             observer.nearly_full(self, waiting)
 
     def found_full(self, observer: Observer, waiting: int) -> None:
@@ -356,6 +402,93 @@ class Cell(Intake):
             return function(*args)
         return self.thread.run(function, *args)
 
+    # --- room elsewhere ---------------------------------------------------------------
+
+    def hand_over_later(self, full: MailboxFull, came: Message) -> None:
+        """Have what the worker passes on, or answers with, wait for room, if it may.
+
+        If the message in hand came over a link, its other end is pushed back, and the worker
+        goes on: others' messages pass it meanwhile. Else the worker is paused, so that the chain
+        that it is part of is as slow as its slowest worker.
+
+        Args:
+            full: The error, which says where there is no room.
+            came: The message in hand.
+
+        Raises:
+            MailboxFull: It may not wait.
+        """
+        room: Room | None = full.room
+        if room is None or not room.may_wait:
+            raise full
+        node = self.node
+        room.intake.refused -= 1  # it is not refused, after all
+        if get_ident() != node.thread_id:
+            if self.thread is None or not self.thread.is_current():
+                room.intake.refused += 1
+                raise full
+            wait_on_thread(room)
+            return
+        link = node.origin_of(came)
+        if link is None or not link._wait_for_room(room):
+            self._wait(room)
+
+    def _wait(self, room: Room) -> None:
+        """Wait for room in a mailbox before the next message."""
+        intake, message = room.intake, room.message
+        waits_for = self.waits_for
+        if waits_for is None:
+            waits_for = self.waits_for = {}
+        line = waits_for.get(intake)
+        if line is None:
+            if self._closes_circle(intake):
+                # None of them would ever go on, so it is let in beyond the limit.
+                if len(intake.queue or ()) >= intake.most + self.node.limits.waiting_messages:
+                    intake.refused += 1
+                    raise MailboxFull(intake.address, "workers wait for one another")
+                intake.load(message)
+                return
+            line = waits_for[intake] = WorkerLine(intake, self)
+            intake.join(line)
+        elif len(line.messages) >= self.node.limits.waiting_messages:
+            intake.refused += 1
+            raise MailboxFull(intake.address, f"{len(line.messages)} messages wait for room")
+        line.messages.append(message)
+        if not self.pausing and not self.paused:
+            self.pausing = True
+            self.post(_PAUSE, first=True)
+
+    def _closes_circle(self, intake: Intake) -> bool:
+        """Whether a worker waits, itself or by others, for this one."""
+        seen: set[Intake] = set()
+        look_at = [intake]
+        while look_at:
+            each = look_at.pop()
+            if each is self:
+                return True
+            if each not in seen:
+                seen.add(each)
+                if isinstance(each, Cell) and each.waits_for:
+                    look_at.extend(each.waits_for)
+        return False
+
+    def has_room_in(self, intake: Intake) -> None:
+        """Go on if the worker waits for room nowhere else."""
+        waits_for = self.waits_for
+        if waits_for is None:
+            return
+        waits_for.pop(intake, None)
+        if not waits_for and self.paused:
+            self.paused = False
+            if self.state == BUSY:
+                self.state = RUNNING
+                self.look_again()
+
+    def wait_no_more(self) -> None:
+        """Lose what waits for room: the worker is to stop."""
+        for line in list((self.waits_for or {}).values()):
+            line.give_up(MailboxFull(line.intake.address, "the worker that sent it was stopped"))
+
     # --- the end ----------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -386,7 +519,7 @@ class Cell(Intake):
             kind=type(self.worker).__name__,
             state=NAMES[self.state],
             waiting=len(self.queue or ()),
-            limit=self.limit,
+            limit=self.most,
             handled=self.handled,
             failed=self.failed,
             refused=self.refused,

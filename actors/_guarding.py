@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from ..protocol import Address, AddressLike, Route, UnknownAddress, address as address_of
+from ..protocol import (
+    Address,
+    AddressLike,
+    Message,
+    Route,
+    UnknownAddress,
+    address as address_of,
+)
 from ._cell import Cell
 from ._mailbox import Target
 from ._policy import NodeLimits
@@ -14,6 +21,7 @@ from .access._exposures import Exposures
 from .access._guard import Guard, Guarded, Outgoing
 
 if TYPE_CHECKING:
+    from ._worker import Worker
     from ._workers import Workers
 
 __all__ = ["Guarding"]
@@ -78,6 +86,17 @@ class Guarding(Router):
             if cell.worker.leaves_node:
                 return address
         return None
+
+    def share_of(self, sender: Target | None) -> Cell | None:
+        """Return who sent something if that is a link, whose share of what waits is bounded."""
+        cell = _cell_of(sender)
+        return cell if cell is not None and cell.worker.leaves_node else None
+
+    def origin_of(self, message: Message) -> Worker | None:
+        """Return the link that a message came over, if it came over one."""
+        link = self.link_on(message[1])
+        cell = None if link is None else _cell_of(self.table.get(link))
+        return None if cell is None else cell.worker
 
     def expose(self, at: AddressLike, address: AddressLike) -> None:
         """Let the other end of a link send to a worker. Safe from any thread.

@@ -312,8 +312,9 @@ def close(cell: Cell) -> None:
     cell.node.forget(cell)
     if cell.parent is not None and cell.parent.children is not None:
         cell.parent.children.pop(cell, None)
+    cell.wait_no_more()
     cell.flush()
-    cell.wake_waiters()
+    cell.serve_lines()
     if cell.thread is not None:
         cell.thread.quit()
     if cell.started is not None and not cell.started.done():
@@ -358,11 +359,14 @@ async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
         stop(cell)
     elif cell.state != STOPPING:
         cell.post(Stop(), first=not drain)
+        if not drain:
+            cell.wait_no_more()
     if await _stopped_in_half(cell, deadline):
         return
     logger.warning("%s does not stop in time and is cancelled", cell)
     if cell.state != STOPPING:
         cell.post(Stop(), first=True)
+    cell.wait_no_more()
     if cell.task is not None:
         cell.task.cancel()
     if await _stopped_in_half(cell, deadline):

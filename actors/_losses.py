@@ -63,7 +63,8 @@ class Losses(RunQueue):
         """Make a message a dead letter, and tell who waits for it.
 
         A request of this node raises the error. Anybody else is sent an error reply, if the
-        node sends any. For whoever has taken a message over and cannot do anything with it.
+        node sends any. If the message is the answer to a request of this node, that request
+        raises `GivenUp`. For whoever has taken a message over and cannot do anything with it.
         Safe from any thread.
 
         Args:
@@ -71,7 +72,15 @@ class Losses(RunQueue):
             error: Why; what the request raises.
         """
         self.dead_letter(message, error)
+        self._answer_lost(message, error)
         self._tell(message, error)
+
+    def _answer_lost(self, message: Message, error: OnwardError) -> None:
+        """Tell the request that a message was the answer to, if it was one's of this node."""
+        onward = message[0]
+        if onward and onward[-1] in self._requests:
+            lost = GivenUp(onward[0], f"the answer was lost: {words_for(error)}")
+            self._fail_soon(onward[-1], lost)
 
     def give_back(
         self, message: Message | None, error: OnwardError, own: tuple[Address, ...]
@@ -99,6 +108,8 @@ class Losses(RunQueue):
             if isinstance(error, PayloadTooBig):
                 reason = words_for(error)
                 self._tell(message, GivenUp(message.to, reason), reason)
+            else:  # an error reply would have to go the way that the answer could not
+                self._answer_lost(lost, error)
             return True
         if is_answer(lost, own):  # nobody else is to be told
             self.dead_letter(lost, error)
@@ -130,10 +141,14 @@ class Losses(RunQueue):
             return False
         if back[-1] not in self._requests:
             return self.error_replies.answer(message, error, reason or words_for(error))
+        return self._fail_soon(back[-1], error)
+
+    def _fail_soon(self, mailbox: Address, error: OnwardError) -> bool:
+        """Raise an error where a request waits; from any thread."""
         if get_ident() != self.thread_id:
-            self.call_on_loop(lambda: self.fail_request(back[-1], error))
+            self.call_on_loop(lambda: self.fail_request(mailbox, error))
             return True
-        return self.fail_request(back[-1], error)
+        return self.fail_request(mailbox, error)
 
     def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
         """Count and keep a message that cannot be delivered. Safe from any thread.

@@ -16,9 +16,10 @@ into the run queue twice, and a turn with nothing to do does nothing.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeGuard
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import pykka
 from pykka import messages
@@ -26,14 +27,22 @@ from pykka._envelope import Envelope
 
 from ..protocol import Address, Context, MailboxFull, Message, UnknownAddress, WorkerStopped
 from ._policy import Overflow
+from ._room import Room
 from ._state import STOPPED
 
 if TYPE_CHECKING:
     from ._cell import Cell
     from ._node import Node
     from ._observer import Observer
+    from ._room import Line
 
-__all__ = ["Intake", "RoomLater", "Target", "Turn", "is_envelope"]
+__all__ = ["HEAVY", "Heavy", "Intake", "Target", "Turn", "is_envelope"]
+
+HEAVY: Final = 16 * 1024
+"""Bytes of a payload above which it counts in the bytes that wait. What is smaller is bounded by
+the number of messages: to count it would cost more than a hop may."""
+
+_NO_CONTEXT: Final = Context()
 
 
 class Target:
@@ -41,7 +50,7 @@ class Target:
 
     Attributes:
         queue: Where messages wait, or `None`: then `put` decides.
-        limit: How many may wait; at the limit `put` decides.
+        limit: How many may wait; at the limit, and if the payload is over `HEAVY`, `put` decides.
         scheduled: Whether somebody will look at the queue.
     """
 
@@ -74,13 +83,25 @@ class Turn:
         raise AssertionError(f"unexpected turn {self} of {cell}")
 
 
-class RoomLater(MailboxFull):
-    """The mailbox is full, and its policy lets a sender wait for room."""
+class Heavy(Turn):
+    """A message in a mailbox whose bytes are counted.
 
-    def __init__(self, intake: Intake, message: Message) -> None:
-        super().__init__(intake.address, f"{intake.limit} messages wait")
-        self.intake = intake
+    Args:
+        message: The message.
+        sender: Whose share it counts in: the link that it has come over, if it is one's.
+    """
+
+    __slots__ = ("message", "sender", "size")
+
+    def __init__(self, message: Message, sender: Cell | None) -> None:
         self.message = message
+        self.sender = sender
+        self.size = len(message[2])
+
+    def perform(self, cell: Cell) -> None:
+        """Handle the message."""
+        cell.unload(self)
+        cell.handle_other(self.message)
 
 
 class Intake(Target):
@@ -91,19 +112,25 @@ class Intake(Target):
 
     __slots__ = (
         "addresses",
+        "bytes",
         "dropped",
+        "lines",
+        "most",
+        "most_bytes",
         "node",
         "overflow",
         "refused",
         "state",
-        "waiters",
     )
 
     node: Node
     addresses: tuple[Address, ...]
+    most: int  # messages that may wait; `limit` is that, or 0 while there is a line
+    most_bytes: int
+    bytes: int  # of the heavy ones that wait
     overflow: Overflow
     state: int
-    waiters: deque[asyncio.Future[None]] | None
+    lines: deque[Line] | None
     refused: int
     dropped: int
 
@@ -124,7 +151,39 @@ class Intake(Target):
         if self.state == STOPPED:
             raise UnknownAddress(message[0][0])
         if self._has_room_for(message):
+            self.load(message)
+
+    def load(self, message: Message) -> None:
+        """Put a message into the queue, room or not."""
+        if len(message[2]) <= HEAVY:
             self.post(message)
+            return
+        node, source = self.node, message[3]
+        if message[4] is None:
+            # `Sending.forward` looks at the size of those with a context only, which is cheaper.
+            message = message._replace(context=_NO_CONTEXT)
+        sender = None if source is None else node.table.get(source)
+        heavy = Heavy(message, node.share_of(sender))
+        with node.lock:
+            self.bytes += heavy.size
+            node.waiting_bytes += heavy.size
+            if heavy.sender is not None:
+                heavy.sender.inside += heavy.size
+        self.post(heavy)
+
+    def unload(self, heavy: Heavy) -> None:
+        """Count a message no more that has left the queue."""
+        node, sender = self.node, heavy.sender
+        with node.lock:
+            self.bytes -= heavy.size
+            node.waiting_bytes -= heavy.size
+            if sender is None:
+                return
+            sender.inside -= heavy.size
+        if get_ident() == node.thread_id:
+            sender.worker._inside_shrunk(sender.inside)
+        else:
+            node.call_on_loop(partial(sender.worker._inside_shrunk, sender.inside))
 
     def put_envelope(self, envelope: Envelope[Any]) -> None:
         """Take what Pykka's `tell` or `ask` sends.
@@ -155,9 +214,31 @@ class Intake(Target):
             self.scheduled = True
             self.node.schedule(self)
 
-    def _has_room_for(self, item: Message | Envelope[Any]) -> bool:
+    def has_room(self, item: Message | Envelope[Any]) -> bool:
+        """Whether there is room for a message, if those that wait for some are left out."""
         queue = self.queue
-        if queue is None or len(queue) < self.limit:
+        if queue is None:
+            return True
+        return len(queue) < self.most and not self._is_too_heavy(item)
+
+    def _is_too_heavy(self, item: Message | Envelope[Any]) -> bool:
+        """Whether the bytes that wait would be too many with these. One may always wait."""
+        if type(item) is not Message or not self.bytes:
+            return False
+        size = len(item[2])
+        if size <= HEAVY:
+            return False
+        node = self.node
+        return (
+            self.bytes + size > self.most_bytes
+            or node.waiting_bytes + size > node.limits.waiting_bytes
+        )
+
+    def _has_room_for(self, item: Message | Envelope[Any]) -> bool:
+        if not self.lines and self.has_room(item):
+            return True
+        queue = self.queue
+        if queue is None:
             return True
         observer = self.node.observer
         if observer is not None:
@@ -166,40 +247,60 @@ class Intake(Target):
             self._drop(item)
             return False
         if self.overflow is Overflow.DROP_OLDEST:
-            self._drop_oldest(queue)
+            while self._drop_oldest(queue) and self._is_too_heavy(item):
+                pass
             return True
         self.refused += 1
-        if self.overflow is Overflow.WAIT and isinstance(item, Message):
-            raise RoomLater(self, item)
-        raise MailboxFull(self.address, f"{self.limit} messages wait")
+        error = self.full()
+        if isinstance(item, Message):
+            error.room = Room(self, item, self.overflow is Overflow.WAIT)
+        raise error
+
+    def full(self) -> MailboxFull:
+        """Return the error that says that there is no room."""
+        waiting = len(self.queue or ())
+        if waiting >= self.most:
+            return MailboxFull(self.address, f"{self.most} messages wait")
+        if self.lines:
+            return MailboxFull(self.address, "others wait for room")
+        return MailboxFull(self.address, f"{self.bytes} bytes wait")
 
     def found_full(self, observer: Observer, waiting: int) -> None:
         """Tell who looks on that there was no room in the mailbox."""
         raise AssertionError(f"unexpected {observer} of {waiting} messages")
 
-    def _drop_oldest(self, queue: deque[Any]) -> None:
+    def _drop_oldest(self, queue: deque[Any]) -> bool:
         # Only messages are dropped; the start, the stop and due timers keep their places.
         kept: list[object] = []
+        dropped = False
         while queue:
             oldest = queue.popleft()
+            if type(oldest) is Heavy:
+                self.unload(oldest)
+                oldest = oldest.message
             if is_message(oldest):
                 self._drop(oldest)
+                dropped = True
                 break
             kept.append(oldest)
         queue.extendleft(reversed(kept))
+        return dropped
 
     def _drop(self, item: Message | Envelope[Any]) -> None:
         self.dropped += 1
         if isinstance(item, Message):
-            self.node.lose(item, MailboxFull(self.address, f"{self.limit} messages wait"))
+            self.node.lose(item, self.full())
         elif item.reply_to is not None:
-            error = MailboxFull(self.address, f"{self.limit} messages wait")
+            error = self.full()
             item.reply_to.set_exception((MailboxFull, error, None))
         else:
             self.node.dead_letter(self._as_message(item), MailboxFull.reason)
 
     def refuse(self, item: object) -> None:
         """Answer or dead-letter something this worker will not handle any more."""
+        if type(item) is Heavy:
+            self.unload(item)
+            item = item.message
         if isinstance(item, Message):
             self.node.lose(item, WorkerStopped(self.address))
         elif is_envelope(item):
@@ -217,44 +318,46 @@ class Intake(Target):
         """Give a message of Pykka's a form in which it can be a dead letter."""
         return Message((self.address,), (), b"", None, Context(meta=envelope.message))
 
-    # --- room for waiting senders -----------------------------------------------------
+    # --- those who wait for room; on the loop's thread ----------------------------------
 
-    async def room(self) -> None:
-        """Wait until there may be room in the mailbox.
+    def join(self, line: Line) -> None:
+        """Have the messages of a line put into the mailbox as there is room, the first next."""
+        if self.lines is None:
+            self.lines = deque()
+        self.lines.append(line)
+        self.limit = 0  # so that nobody passes those who wait
 
-        Raises:
-            MailboxFull: Too many senders wait already.
-        """
-        waiters = self.waiters
-        if waiters is None:
-            waiters = self.waiters = deque()
-        limit = self.node.limits.waiting_senders
-        if len(waiters) >= limit:
-            raise MailboxFull(self.address, f"{limit} senders wait")
-        if self.state == STOPPED or self.queue is None or len(self.queue) < self.limit:
-            return
-        waiter: asyncio.Future[None] = self.node.loop.create_future()
-        waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if not waiter.cancelled():
-                self.wake_waiters()  # the room it was given is another's
-            elif waiter in waiters:
-                waiters.remove(waiter)
-            raise
+    def leave(self, line: Line) -> None:
+        """Forget a line."""
+        lines = self.lines
+        if lines is not None and line in lines:
+            lines.remove(line)
+            if lines:
+                self.serve_lines()  # it may have been the one that others waited behind
+            else:
+                self.limit = self.most
 
-    def wake_waiters(self) -> None:
-        """Wake as many waiting senders as there is room, those first that came first."""
-        waiters, queue = self.waiters, self.queue
-        if waiters is None or queue is None:
-            return
-        room = len(waiters) if self.state == STOPPED else self.limit - len(queue)
-        while waiters and room > 0:
-            waiter = waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                room -= 1
+    def serve_lines(self) -> None:
+        """Put messages that wait into the mailbox, from each line in turn while there is room."""
+        lines = self.lines
+        while lines:
+            line = lines[0]
+            if self.state == STOPPED:
+                lines.popleft()
+                line.refuse()
+                continue
+            moved = line.advance()
+            if line.messages:
+                if not moved:
+                    break  # no other passes it: a large message would never find room
+                lines.rotate(-1)
+                continue
+            lines.popleft()
+            if not lines:
+                self.limit = self.most
+            line.done()
+        if not lines:
+            self.limit = self.most
 
 
 def is_message(item: object) -> TypeGuard[Message | Envelope[Any]]:

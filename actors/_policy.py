@@ -17,8 +17,9 @@ class Overflow(Enum):
     """The sender gets `MailboxFull`."""
 
     WAIT = auto()
-    """A sender that awaits (`send_wait`, `route_wait`, `request`) waits for room; one that
-    does not await gets `MailboxFull`."""
+    """A sender that awaits (`send_wait`, `route_wait`, `request`) waits for room, and so does what
+    a worker passes on or answers with (`forward`, `redirect`, `step`, `route`, `reply`). Other
+    senders get `MailboxFull`."""
 
     DROP_OLDEST = auto()
     """The message that has waited longest becomes a dead letter."""
@@ -29,19 +30,22 @@ class Overflow(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """How many messages may wait for a worker.
+    """How many messages may wait for a worker, and how many bytes.
 
     Attributes:
         limit: Messages that may wait. Checked without a lock: each other thread that sends
             at the same instant can exceed it by one.
         overflow: What happens at the limit.
+        max_bytes: Bytes that may wait, of the payloads that are larger than 16 KiB. One such
+            message may always wait, however large.
 
     Raises:
-        ValueError: The limit is less than 1.
+        ValueError: The limit is less than 1, or the bytes are negative.
     """
 
     limit: Count = 1000
     overflow: Overflow = Overflow.FAIL
+    max_bytes: Size = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -95,6 +99,14 @@ class NodeLimits:
             known to be late. Older ones are forgotten: their answer has no such worker.
         timers: Timers of one worker. More: `LimitReached`.
         waiting_senders: Senders waiting for room in one mailbox. More: `MailboxFull`.
+        waiting_messages: Messages of one worker, passed on or answered with in one turn, that
+            wait for room in one mailbox. More: `MailboxFull`. Where workers wait for one another
+            in a circle, a mailbox takes as many beyond its limit, as none would go on otherwise.
+        room_timeout: Time a worker waits for room in a mailbox that takes nothing, in seconds.
+            Then the messages that it would put there are lost: `MailboxFull`.
+        waiting_bytes: Bytes of the payloads larger than 16 KiB that wait in all mailboxes
+            together. A mailbox that has none of them still takes one. More: as at a mailbox's
+            own limit.
         dead_letters: Dead letters kept; all are counted.
         dead_letter_reasons: Distinct reasons counted; further ones count as "other".
         hops: Times a message may be passed on inside the node with no trace of it on the return
@@ -116,6 +128,9 @@ class NodeLimits:
     late_answers: Size = 10_000
     timers: Size = 10_000
     waiting_senders: Size = 1000
+    waiting_messages: Size = 1000
+    room_timeout: SecondsOrZero = 30.0
+    waiting_bytes: Size = 256 * 1024 * 1024
     dead_letters: Size = 100
     dead_letter_reasons: Size = 64
     hops: Size = 64

@@ -28,7 +28,8 @@ from ..protocol import (
 )
 from ..protocol.options import check_timeout
 from ._errors import GivenUp, Refused, TooManyRequests
-from ._mailbox import RoomLater, Target
+from ._mailbox import Target
+from ._room import Room, join
 from ._run_queue import Phase
 
 if TYPE_CHECKING:
@@ -239,8 +240,11 @@ class Requests:
             message = _new(Message, (onward, (address,), payload, source, context))
             try:
                 router.route_now(message)
-            except RoomLater as full:
-                await _put_in_time(full, future)
+            except MailboxFull as full:
+                room: Room | None = full.room
+                if room is None or not room.may_wait:
+                    raise
+                await _put_in_time(room, future)
             if future.done():
                 # Answered without the loop. It must come to its own work all the same.
                 self._at_once = (self._at_once + 1) % _AT_ONCE
@@ -303,28 +307,23 @@ class Requests:
             del given_up[next(iter(given_up))]
 
 
-async def _put_in_time(full: RoomLater, future: asyncio.Future[Message]) -> None:
+async def _put_in_time(room: Room, future: asyncio.Future[Message]) -> None:
     """Wait for room as long as the request may last.
 
     Raises:
         MailboxFull: There was none in time. Unlike a timeout after the message was handed
             over, this leaves no doubt.
     """
-    while True:
-        room = asyncio.ensure_future(full.intake.room())
-        try:
-            await asyncio.wait((room, future), return_when=asyncio.FIRST_COMPLETED)
-            if future.done():
-                error = future.exception()
-                if isinstance(error, RequestTimeout):
-                    raise MailboxFull(full.intake.address, "no room in time")
-                return  # the node has stopped: the request raises that
-            room.result()
-        finally:
-            room.cancel()
-        try:
-            full.intake.put(full.message)
-        except RoomLater as again:
-            full = again
-        else:
-            return
+    line = join(room)
+    if line is None:
+        return
+    try:
+        await asyncio.wait((line.future, future), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waited = not line.future.done()
+        line.leave()
+    if not waited:
+        line.future.result()
+    elif isinstance(future.exception(), RequestTimeout):
+        raise MailboxFull(room.intake.address, "no room in time")
+    # Else the node has stopped: the request raises that.

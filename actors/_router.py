@@ -14,6 +14,7 @@ from ..protocol import (
     MAX_ROUTE_LENGTH,
     Address,
     Context,
+    MailboxFull,
     Message,
     NodeStopped,
     OnwardError,
@@ -27,13 +28,16 @@ from ..protocol import (
 )
 from ._errors import RoutingLoop
 from ._losses import Losses
-from ._mailbox import RoomLater, Target
+from ._mailbox import HEAVY, Target
 from ._observer import Observer, Tracer
 from ._policy import NodeLimits
 from ._requests import LATE_ANSWER, RandomAddresses
+from ._room import Room, put_when_room
 from ._run_queue import Phase
 
 if TYPE_CHECKING:
+    from ._cell import Cell
+    from ._worker import Worker
     from .eventlog._recorder import Recorder
     from .eventlog._worker import EventLog
 
@@ -64,6 +68,7 @@ class Router(Losses):
         tracer: What follows messages that are traced, if anything does.
         recorder: What records messages, links and requests, if the node has an event log.
         event_log: What keeps that log, for its figures; it stays when it has ended.
+        waiting_bytes: Bytes of the payloads over `HEAVY` that wait in all mailboxes.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -76,6 +81,7 @@ class Router(Losses):
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
         self.event_log: EventLog | None = None
+        self.waiting_bytes = 0
 
     # --- routing ----------------------------------------------------------------------
 
@@ -104,7 +110,7 @@ class Router(Losses):
             self._reroute(message)
             return
         queue = target.queue
-        if queue is None or len(queue) >= target.limit:
+        if queue is None or len(queue) >= target.limit or len(message[2]) > HEAVY:
             target.put(message)
             return
         queue.append(message)
@@ -125,7 +131,7 @@ class Router(Losses):
             self._reroute(message)
             return
         queue = target.queue
-        if queue is None or len(queue) >= target.limit:
+        if queue is None or len(queue) >= target.limit or len(message[2]) > HEAVY:
             target.put(message)
             return
         queue.append(message)
@@ -156,7 +162,7 @@ class Router(Losses):
         self._awake = True  # so that nobody wakes the loop
         try:
             queue = target.queue
-            if queue is None or len(queue) >= target.limit:
+            if queue is None or len(queue) >= target.limit or len(message[2]) > HEAVY:
                 target.put(message)
             else:
                 queue.append(message)
@@ -201,6 +207,14 @@ class Router(Losses):
         """Return the first link on a way back, if there is one; a node knows its links."""
         raise NotImplementedError
 
+    def share_of(self, sender: Target | None) -> Cell | None:
+        """Return who sent something if that is a link, whose share of what waits is bounded."""
+        raise NotImplementedError
+
+    def origin_of(self, message: Message) -> Worker | None:
+        """Return the link that a message came over, if it came over one."""
+        raise NotImplementedError
+
     def _unknown(self, message: Message, first: Address) -> None:
         if first == ERROR_SOURCE:
             self.dead_letter(message, ANSWERED_ERROR)
@@ -223,8 +237,11 @@ class Router(Losses):
         """Do as `route_wait`, and believe the message's source."""
         try:
             self.carry(message)
-        except RoomLater as full:
-            await self._on_loop(_put_when_room(full))
+        except MailboxFull as full:
+            room: Room | None = full.room
+            if room is None or not room.may_wait:
+                raise
+            await self._on_loop(put_when_room(room))
 
     def deliver(self, message: Message) -> bool:
         """Do as `route` for a message whose sender cannot be told of an error.
@@ -395,17 +412,6 @@ class Router(Losses):
 
 class _LateAnswer(UnknownAddress):
     reason: ClassVar[str] = LATE_ANSWER
-
-
-async def _put_when_room(full: RoomLater) -> None:
-    while True:
-        await full.intake.room()
-        try:
-            full.intake.put(full.message)
-        except RoomLater as again:
-            full = again
-        else:
-            return
 
 
 def from_outside(message: Message) -> Message:

@@ -10,6 +10,7 @@ from ..protocol import (
     Address,
     Context,
     EmptyRoute,
+    MailboxFull,
     Message,
     OnwardError,
     Route,
@@ -18,8 +19,10 @@ from ..protocol import (
 )
 from ._actor import Actor
 from ._errors import RoutingLoop
+from ._mailbox import HEAVY
 
 if TYPE_CHECKING:
+    from ._cell import Cell
     from ._node import Node
     from ._workers import Workers
     from .access._guard import Outgoing
@@ -45,6 +48,7 @@ class Sending(Actor):
 
     node: Node
     address: Address
+    _cell: Cell | None
     _out: Workers | Outgoing  # the node, unless what it may send is controlled
 
     def forward(self, message: Message, own: Address | None = None) -> None:
@@ -81,9 +85,17 @@ class Sending(Actor):
                 node.carry(forwarded)
                 return
             queue = target.queue
-            if queue is None or len(queue) >= target.limit:
+            # A message whose bytes are counted has come with a context: see `Intake.load`.
+            if (
+                queue is None
+                or len(queue) >= target.limit
+                or (context is not None and len(payload) > HEAVY)
+            ):
                 target.put(forwarded)
                 return
+        except MailboxFull as full:
+            self._hand_over_later(full, message)
+            return
         except OnwardError as error:
             error.lost = message
             raise
@@ -91,6 +103,19 @@ class Sending(Actor):
         if not target.scheduled:
             target.scheduled = True
             node.schedule(target)
+
+    def _hand_over_later(
+        self, full: MailboxFull, came: Message, lost: Message | None = None
+    ) -> None:
+        """Have what could not be handed over wait for room, if it may."""
+        cell = self._cell
+        try:
+            if cell is None:
+                raise full
+            cell.hand_over_later(full, came)
+        except OnwardError as error:
+            error.lost = lost or came
+            raise
 
     def _look_at_length(self, message: Message) -> None:
         length = len(message[1])
@@ -127,6 +152,8 @@ class Sending(Actor):
                 self._look_at_length(message)
             back = (own or message[0][0], *back)
             self._out.carry(_new(Message, (onward, back, payload, self.address, context)))
+        except MailboxFull as full:
+            self._hand_over_later(full, message)
         except OnwardError as error:
             error.lost = message
             raise
@@ -154,9 +181,16 @@ class Sending(Actor):
                 node.carry_from(onward[0], stepped)
                 return
             queue = target.queue
-            if queue is None or len(queue) >= target.limit:
+            if (
+                queue is None
+                or len(queue) >= target.limit
+                or (context is not None and len(payload) > HEAVY)
+            ):
                 target.put(stepped)
                 return
+        except MailboxFull as full:
+            self._hand_over_later(full, message)
+            return
         except OnwardError as error:
             error.lost = message
             raise
@@ -206,6 +240,8 @@ class Sending(Actor):
             if len(payload) > self.node.limits.payload:
                 self.node.check_payload(payload)
             self._out.carry(answer)
+        except MailboxFull as full:
+            self._hand_over_later(full, message, answer)
         except OnwardError as error:
             error.lost = answer if back else message
             raise
@@ -267,6 +303,8 @@ class Sending(Actor):
             context = self._count_hop(message)
             routed = _new(Message, (onward, back, payload, self.address, context))
             self._out.carry_from(None, routed)  # nothing in it says which address sends
+        except MailboxFull as full:
+            self._hand_over_later(full, message)
         except OnwardError as error:
             error.lost = message
             raise

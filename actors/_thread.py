@@ -41,7 +41,12 @@ class OwnThread:
             raise RuntimeError(no_threads)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         # A daemon: a handler that hangs must not keep the interpreter from ending.
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def is_current(self) -> bool:
+        """Whether the calling code runs on it."""
+        return threading.current_thread() is self._thread
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function on the thread; what it returns, if a coroutine, is run there too.

@@ -21,6 +21,7 @@ from ._timer import Timer
 if TYPE_CHECKING:
     from threading import Event
 
+    from ._room import Room
     from .access._guard import AccessLike
 
 __all__ = ["ThreadWorker", "Worker"]
@@ -79,6 +80,14 @@ class Worker(Sending):
 
     def _has_start(self) -> bool:
         return type(self).on_start is not Worker.on_start
+
+    def _wait_for_room(self, room: Room) -> bool:
+        """Have a message that came by this worker wait for room; links do, others do not."""
+        del room
+        return False
+
+    def _inside_shrunk(self, size: int) -> None:
+        """Note how many bytes wait of what this worker, a link, has brought."""
 
     @property
     def addresses(self) -> tuple[Address, ...]:

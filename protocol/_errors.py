@@ -38,7 +38,7 @@ defined beside their codecs and join the tree there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from ._message import Message
@@ -251,9 +251,14 @@ class AddressInUse(NotDelivered):
 
 
 class MailboxFull(NotDelivered):
-    """The worker's mailbox is at its limit."""
+    """The worker's mailbox is at its limit.
+
+    Attributes:
+        room: What the runtime waits for room by, or `None`; of no use to others.
+    """
 
     reason = "mailbox full"
+    room: Any = None
 
 
 class NotExposed(NotDelivered):

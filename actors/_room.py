@@ -1,0 +1,246 @@
+"""Lines of messages that wait for room in a mailbox, and what becomes of those who sent them.
+
+A mailbox at its limit does one of two things with one more message. It refuses it, or the message
+waits in a *line*: one for each sender, in the order they came. At the end of each turn of the
+mailbox's worker the lines are served in rotation, `QUANTUM` messages at a time, so that a sender
+with many messages does not keep the others out. While there is a line nothing else is put into
+the mailbox, so messages of one sender stay in order.
+
+Three kinds of sender have lines:
+
+- a coroutine that awaits (`send_wait`, `request`): one message, and a future;
+- a worker that passes on or answers: it is *paused*, which means that it takes no further message
+  until its line is empty;
+- a link, for what came over it: it reads on until it keeps too much, and then holds its socket.
+  Workers that such a message passes are not paused; see `Cell.hand_over_later`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..protocol import MailboxFull, Message, OnwardError, UnknownAddress
+
+if TYPE_CHECKING:
+    from ._cell import Cell
+    from ._mailbox import Intake
+
+__all__ = ["Line", "Room", "SenderLine", "WorkerLine", "join", "put_when_room", "wait_on_thread"]
+
+QUANTUM: Final = 16
+"""Messages that a line may put into a mailbox before the next line has its turn."""
+
+_SLACK: Final = 5.0
+
+
+class Room(NamedTuple):
+    """What a `MailboxFull` says to who can wait for room.
+
+    Attributes:
+        intake: The mailbox.
+        message: The message, as it was to be put there.
+        may_wait: Whether the mailbox's policy lets those wait that are not links.
+    """
+
+    intake: Intake
+    message: Message
+    may_wait: bool
+
+
+class Line(ABC):
+    """Messages of one sender that wait for room in one mailbox, in order.
+
+    Attributes:
+        intake: The mailbox.
+        messages: Those that wait.
+    """
+
+    __slots__ = ("intake", "messages")
+
+    def __init__(self, intake: Intake) -> None:
+        self.intake = intake
+        self.messages: deque[Message] = deque()
+
+    def advance(self) -> int:
+        """Put messages into the mailbox while there is room, at most `QUANTUM`.
+
+        Returns:
+            How many.
+        """
+        intake, messages = self.intake, self.messages
+        for count in range(QUANTUM):
+            if not messages or not intake.has_room(messages[0]):
+                return count
+            message = messages.popleft()
+            intake.load(message)
+            self.moved(message)
+        return QUANTUM
+
+    def leave(self) -> deque[Message]:
+        """Leave the mailbox; return the messages that still wait, which are nobody's now."""
+        left, self.messages = self.messages, deque()
+        self.intake.leave(self)
+        return left
+
+    @abstractmethod
+    def moved(self, message: Message) -> None:
+        """Note that a message is in the mailbox."""
+
+    @abstractmethod
+    def done(self) -> None:
+        """Let the sender go on: all messages are in the mailbox."""
+
+    @abstractmethod
+    def refuse(self) -> None:
+        """Tell the sender that the worker has stopped."""
+
+
+class SenderLine(Line):
+    """The one message of a coroutine that awaits room.
+
+    Attributes:
+        future: Done when the message is in the mailbox.
+    """
+
+    __slots__ = ("future",)
+
+    def __init__(self, intake: Intake, message: Message) -> None:
+        super().__init__(intake)
+        self.messages.append(message)
+        self.future: asyncio.Future[None] = intake.node.loop.create_future()
+
+    def advance(self) -> int:
+        """Put the message into the mailbox, unless the coroutine has been cancelled."""
+        if self.future.cancelled():
+            self.messages.clear()
+        return super().advance()
+
+    def moved(self, message: Message) -> None:
+        """Do nothing: it has been the only one."""
+
+    def done(self) -> None:
+        """Let the coroutine go on."""
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def refuse(self) -> None:
+        """Raise `UnknownAddress` in the coroutine."""
+        if not self.future.done():
+            self.future.set_exception(UnknownAddress(self.intake.address))
+
+
+class WorkerLine(Line):
+    """Messages that a worker has passed on or answered with; it is paused meanwhile.
+
+    They wait for `NodeLimits.room_timeout` after the last that was taken, and are lost then.
+
+    Args:
+        intake: The mailbox.
+        cell: The worker's.
+    """
+
+    __slots__ = ("_cell", "_moved", "_timer")
+
+    def __init__(self, intake: Intake, cell: Cell) -> None:
+        super().__init__(intake)
+        self._cell = cell
+        self._moved = False
+        self._timer = self._arm()
+
+    def _arm(self) -> asyncio.TimerHandle:
+        node = self._cell.node
+        return node.loop.call_later(node.limits.room_timeout, self._look)
+
+    def _look(self) -> None:
+        if self._moved:
+            self._moved = False
+            self._timer = self._arm()
+        else:
+            limit = self._cell.node.limits.room_timeout
+            self.give_up(MailboxFull(self.intake.address, f"no room for {limit:g} s"))
+
+    def moved(self, message: Message) -> None:
+        """Note that there was room."""
+        self._moved = True
+
+    def done(self) -> None:
+        """Let the worker take messages again, if it waits for nothing else."""
+        self._timer.cancel()
+        self._cell.has_room_in(self.intake)
+
+    def refuse(self) -> None:
+        """Lose what waits: the worker that it is for has stopped."""
+        self.give_up(UnknownAddress(self.intake.address))
+
+    def give_up(self, error: OnwardError) -> None:
+        """Lose what waits, and let the worker go on."""
+        left = self.leave()
+        node = self._cell.node
+        for message in left:
+            node.lose(message, error)
+        self.done()
+
+
+async def put_when_room(room: Room) -> None:
+    """Put a message into a mailbox once there is room. Called on the node's loop.
+
+    Raises:
+        UnknownAddress: The worker has stopped.
+        MailboxFull: Too many senders wait already.
+    """
+    line = join(room)
+    if line is None:
+        return
+    try:
+        await line.future
+    except asyncio.CancelledError:
+        line.leave()
+        raise
+
+
+def wait_on_thread(room: Room) -> None:
+    """Put a message into a mailbox once there is room, blocking this thread, which is no loop's.
+
+    Raises:
+        UnknownAddress: The worker has stopped.
+        MailboxFull: There was no room in `NodeLimits.room_timeout`.
+    """
+    node = room.intake.node
+    limit = node.limits.room_timeout
+    put = asyncio.run_coroutine_threadsafe(_put_in_time(room, limit), node.loop)
+    put.result(limit + _SLACK)  # if the loop is closed, nothing comes
+
+
+async def _put_in_time(room: Room, limit: float) -> None:
+    try:
+        async with asyncio.timeout(limit):
+            await put_when_room(room)
+    except TimeoutError:
+        raise MailboxFull(room.intake.address, f"no room for {limit:g} s") from None
+
+
+def join(room: Room) -> SenderLine | None:
+    """Begin to wait for room; `None` if there was some and the message is in the mailbox.
+
+    Raises:
+        UnknownAddress: The worker has stopped.
+        MailboxFull: Too many senders wait already.
+    """
+    intake = room.intake
+    try:
+        intake.put(room.message)
+    except MailboxFull as full:
+        if full.room is None:
+            raise
+    else:
+        return None
+    intake.refused -= 1  # it is not refused, after all
+    limit = intake.node.limits.waiting_senders
+    if len(intake.lines or ()) >= limit:
+        raise MailboxFull(intake.address, f"{limit} senders wait")
+    line = SenderLine(intake, room.message)
+    intake.join(line)
+    return line
