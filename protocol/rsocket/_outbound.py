@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from ._constants import MAX_REQUEST_N, MAX_STREAM_ID, FrameType
+from ._constants import (
+    HEADER_SIZE,
+    IGNORE,
+    MAX_REQUEST_N,
+    MAX_STREAM_ID,
+    METADATA,
+    FrameType,
+)
 from ._errors import LocalProtocolError, TooManyStreams
 from ._octets import unpack_u32
 from ._serialize import (
@@ -26,15 +33,18 @@ from ._serialize import (
 )
 from ._states import CLOSED, ConnectionState, Role
 from ._stream import Stream
-from ._tables import CLOSE, CREDIT, GRANT, IDLE, KNOWN_BITS, SEND, describe
+from ._tables import BARE, CLOSE, CREDIT, GRANT, IDLE, KNOWN_BITS, SEND, describe
 
 if TYPE_CHECKING:
     from ._frames import Frame
     from ._limits import ConnectionLimits
+    from ._tables import Sending
 
 __all__ = ["Outbound"]
 
 _pack_u32: Final = Struct(">I").pack_into
+_pack_id_and_word: Final = Struct(">IH").pack_into
+_GRANT_OR_BARE: Final = GRANT | BARE
 _OPEN: Final = ConnectionState.OPEN
 
 
@@ -141,8 +151,13 @@ class Outbound:
     def relay(self, stream: Stream, frame: Frame) -> None:
         """Send a frame that another connection accepted, with this stream's id.
 
-        All other bytes stay as they are: flags, empty metadata, unknown flag bits. Credit
-        is accounted for as if the frame was made here; a request's initial n becomes
+        Other bytes stay as they are: flags, empty metadata, unknown flag bits. Only what the
+        specification forbids is mended, so that no peer closes its connection over what
+        another wrote: flags that mean nothing in the frame are cleared, a PAYLOAD without N and
+        C gets N, F beside C is cleared, the last fragment of a channel's last element
+        has C, and what follows the fixed fields of REQUEST_N and CANCEL is left out.
+
+        Credit is accounted for as if the frame was made here; a request's initial n becomes
         `stream.receive_credit`.
 
         Args:
@@ -156,26 +171,27 @@ class Outbound:
         """
         step = SEND.get(stream.state | frame.word)
         if step is None:
-            step = SEND.get(stream.state | frame.word & KNOWN_BITS)
-            if step is None:
-                raise self._illegal(stream, frame.type)
-        state, actions = step
+            step = self._unusual(stream, frame)
+        state, actions, word = step
         buffer = frame.buffer
         start = frame.start
+        end = frame.end
         if actions:
             if actions & CREDIT:
                 if stream.send_credit < 1:
                     raise self._no_credit(stream)
                 stream.send_credit -= 1
-            if actions & GRANT:
-                self._grant(stream, unpack_u32(buffer, start + 6)[0])
+            if actions & _GRANT_OR_BARE:
+                if actions & GRANT:
+                    self._grant(stream, unpack_u32(buffer, start + 6)[0])
+                if actions & BARE:
+                    buffer, start, end = _bare(frame)
             if actions & CLOSE:
                 del self.streams[stream.id]
         stream.state = state
-        end = frame.end
         out = self._out
         out += buffer[start - 3 : end]
-        _pack_u32(out, start - end, stream.id)  # counted from the end
+        _pack_id_and_word(out, start - end, stream.id, word)  # counted from the end
 
     def relay_request(self, stream: Stream, frame: Frame, initial_n: int) -> None:
         """Relay a REQUEST_STREAM or REQUEST_CHANNEL with another first credit.
@@ -197,13 +213,20 @@ class Outbound:
         stream.receive_credit = initial_n
 
     def relay_metadata_push(self, frame: Frame) -> None:
-        """Send a METADATA_PUSH that another connection accepted, as it is.
+        """Send a METADATA_PUSH that another connection accepted.
+
+        It stays as it is, except for flags that mean nothing in it.
 
         Raises:
             LocalProtocolError: The connection is not open.
         """
         self._check_live("METADATA_PUSH")
-        self._out += frame.buffer[frame.start - 3 : frame.end]
+        start, end = frame.start, frame.end
+        out = self._out
+        out += frame.buffer[start - 3 : end]
+        unknown = frame.word & ~KNOWN_BITS
+        word = FrameType.METADATA_PUSH << 10 | METADATA | frame.word & IGNORE | unknown
+        _pack_id_and_word(out, start - end, 0, word)
 
     # --- frames of our own ----------------------------------------------------------------
 
@@ -373,7 +396,7 @@ class Outbound:
             step = SEND.get(stream.state | word)
             if step is None:
                 raise self._illegal(stream, word >> 10)
-            state, actions = step
+            state, actions, _ = step
             if actions & CREDIT:
                 if stream.send_credit < 1:
                     raise self._no_credit(stream)
@@ -384,6 +407,14 @@ class Outbound:
                 del self.streams[stream.id]
             stream.state = state
             self._out += frame
+
+    def _unusual(self, stream: Stream, frame: Frame) -> Sending:
+        """Return the step for a frame with flag bits that mean nothing in any frame: they stay."""
+        step = SEND.get(stream.state | frame.word & KNOWN_BITS)
+        if step is None:
+            raise self._illegal(stream, frame.type)
+        state, actions, word = step
+        return state, actions, word | frame.word & ~KNOWN_BITS
 
     def _grant(self, stream: Stream, n: int) -> None:
         # Credit is kept at the most one REQUEST_N can say, not above: no number to overflow.
@@ -412,3 +443,12 @@ class Outbound:
     @staticmethod
     def _no_credit(stream: Stream) -> LocalProtocolError:
         return LocalProtocolError(f"no credit to send an element on stream {stream.id}")
+
+
+def _bare(frame: Frame) -> tuple[bytes, int, int]:
+    """Return a REQUEST_N or CANCEL without what follows its fixed fields, and where it is."""
+    size = HEADER_SIZE + 4 if frame.type == FrameType.REQUEST_N else HEADER_SIZE
+    start, end = frame.start, frame.end
+    if end - start == size:
+        return frame.buffer, start, end
+    return size.to_bytes(3) + frame.buffer[start : start + size], 3, 3 + size

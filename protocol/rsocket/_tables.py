@@ -5,13 +5,17 @@ next state and to what must be done. A state is an int with its low 16 bits clea
 `state | word`, with the 16 bits of a frame's type and flags, is the key. The tables know
 words without the five flag bits that have no meaning in any frame: who finds nothing looks
 again with `word & KNOWN_BITS`.
+
+`SEND` also says with which type and flags a relayed frame is written: its sender's, except where
+the specification forbids them or gives them no meaning (`_mended`). A strict peer closes its
+whole connection over such a frame, for what another peer did.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
-from ._constants import COMPLETE, FOLLOWS, METADATA, NEXT, FrameType
+from ._constants import COMPLETE, FOLLOWS, IGNORE, METADATA, NEXT, FrameType
 from ._states import (
     CLOSED,
     CONTROL,
@@ -26,6 +30,7 @@ from ._states import (
 )
 
 __all__ = [
+    "BARE",
     "CHECK",
     "CLOSE",
     "CREDIT",
@@ -36,6 +41,7 @@ __all__ = [
     "SEND",
     "START",
     "Move",
+    "Sending",
     "describe",
     "machine",
     "start_states",
@@ -52,11 +58,27 @@ GRANT: Final = 4
 """Action: the frame carries a request-n, at offset 6."""
 CHECK: Final = 8
 """Action: the frame has lengths inside that must be checked before it is accepted."""
+BARE: Final = 16
+"""Action: the frame has fixed fields only; a relay leaves out what follows them."""
 
 Move: TypeAlias = PayloadInput | FrameType
 """What moves a stream: what a PAYLOAD says, or REQUEST_N, CANCEL or ERROR."""
 Transition: TypeAlias = tuple[int, int]
 """The next state and a sum of actions."""
+Sending: TypeAlias = tuple[int, int, int]
+"""The next state, a sum of actions, and the word that the frame is written with."""
+
+_MEANT: Final[dict[FrameType, int]] = {
+    FrameType.REQUEST_RESPONSE: METADATA | FOLLOWS,
+    FrameType.REQUEST_FNF: METADATA | FOLLOWS,
+    FrameType.REQUEST_STREAM: METADATA | FOLLOWS,
+    FrameType.REQUEST_CHANNEL: METADATA | FOLLOWS | COMPLETE,
+    FrameType.REQUEST_N: 0,
+    FrameType.CANCEL: 0,
+    FrameType.ERROR: 0,
+    FrameType.PAYLOAD: METADATA | FOLLOWS | COMPLETE | NEXT,
+}
+"""The flags that mean something in a frame of a stream, besides I."""
 
 _STATE_SHIFT: Final = 16
 _FLAG_SETS: Final = tuple(range(0, 0x400, 0x20))
@@ -135,10 +157,10 @@ def machine(kind: FrameType) -> dict[StreamState, dict[tuple[Side, Move], Stream
 def _words(move: Move, direction: Direction) -> list[tuple[int, int]]:
     """Return each word (type and flags) that means the move, with its actions."""
     if move is FrameType.REQUEST_N:
-        return [(move << 10 | flags, GRANT | CHECK) for flags in _FLAG_SETS]
+        return [(move << 10 | flags, GRANT | CHECK | BARE) for flags in _FLAG_SETS]
     if isinstance(move, FrameType):
-        check = CHECK if move is FrameType.ERROR else 0
-        return [(move << 10 | flags, check) for flags in _FLAG_SETS]
+        action = CHECK if move is FrameType.ERROR else BARE
+        return [(move << 10 | flags, action) for flags in _FLAG_SETS]
     words: list[tuple[int, int]] = []
     for flags in _FLAG_SETS:
         if _payload_input(flags) is not move:
@@ -152,8 +174,35 @@ def _words(move: Move, direction: Direction) -> list[tuple[int, int]]:
     return words
 
 
+def _mended(word: int, kind: FrameType, direction: Direction) -> int:
+    """Return type and flags of a frame of a stream as a strict peer accepts them.
+
+    Args:
+        word: Type and flags as its sender wrote them; all of its move's other bits are known.
+        kind: The request frame that opened the stream.
+        direction: Where the sender's direction was before the frame.
+    """
+    frame_type = FrameType(word >> 10)
+    word &= frame_type << 10 | IGNORE | _MEANT[frame_type]
+    if frame_type is not FrameType.PAYLOAD:
+        return word
+    if word & COMPLETE:
+        # "implicitly ignores the F flag"; a peer that does not ignore it waits for ever.
+        word &= ~FOLLOWS
+    within = direction in (Direction.PART, Direction.FINAL)
+    if within or not word & COMPLETE:
+        # "A PAYLOAD MUST NOT have both (C)complete and (N)ext empty". Inside a fragmented payload
+        # a C alone would have peers drop what came before.
+        word |= NEXT
+    if kind is FrameType.REQUEST_CHANNEL and direction is Direction.FINAL and not word & FOLLOWS:
+        # "... by setting the C bit on either the initial REQUEST_CHANNEL frame, or on the last
+        # PAYLOAD frame": it was the first, and peers that put fragments together look at the last.
+        word |= COMPLETE
+    return word
+
+
 class _Tables(NamedTuple):
-    send: dict[int, Transition]
+    send: dict[int, Sending]
     receive: dict[int, Transition]
     start: dict[int, Transition]
     idle: dict[int, int]
@@ -193,12 +242,14 @@ def _compile() -> _Tables:
                 close = CLOSE if after is None else 0
                 for ours in Side:
                     here, there = numbers.of(state, ours), numbers.of(after, ours)
-                    sending = side is ours
-                    table = tables.send if sending else tables.receive
                     for word, actions in _words(move, direction):
-                        # What we send was checked when it was accepted, or made by us.
-                        needed = actions & ~CHECK if sending else actions
-                        table[here | word] = (there, needed | close)
+                        if side is ours:
+                            # What we send was checked when it was accepted, or made by us.
+                            needed = actions & ~CHECK | close
+                            written = _mended(word, kind, direction)
+                            tables.send[here | word] = (there, needed, written)
+                        else:
+                            tables.receive[here | word] = (there, actions & ~BARE | close)
         idle = tables.idle[int(kind)] = numbers.new(f"{kind.name} as requester: not sent")
         grant = GRANT if kind in (FrameType.REQUEST_STREAM, FrameType.REQUEST_CHANNEL) else 0
         for flags in _FLAG_SETS:
@@ -206,14 +257,15 @@ def _compile() -> _Tables:
             actions = grant | (CLOSE if state.over else 0)
             word = kind << 10 | flags
             tables.start[word] = (numbers.of(state, Side.RESPONDER), actions)
-            tables.send[idle | word] = (numbers.of(state, Side.REQUESTER), actions)
+            written = _mended(word, kind, state.requester)
+            tables.send[idle | word] = (numbers.of(state, Side.REQUESTER), actions, written)
     return tables
 
 
 _TABLES = _compile()
 
 SEND: Final = _TABLES.send
-"""`state | word` of a frame we send: the next state and actions."""
+"""`state | word` of a frame we send: the next state, actions, and the word to write."""
 RECEIVE: Final = _TABLES.receive
 """`state | word` of a frame we receive: the next state and actions."""
 START: Final = _TABLES.start

@@ -17,11 +17,13 @@ from tests.support.rsocket_peer import (
     SERVICE_NAME,
     C,
     F,
+    N,
     Peer,
     composite,
     lists_of_tags,
     payload,
     request,
+    restamped,
 )
 
 __all__ = [
@@ -242,6 +244,15 @@ class Request:
             payload(self.stream, data, F, metadata[FIRST_FRAGMENT:]),
             payload(self.stream, b"the rest"),
         ]
+
+    def rest(self, stream: int) -> list[bytes]:
+        """Return the fragments after the first as a destination gets them: mended."""
+        if not self.frames[1:]:
+            return []
+        head, middle, last = (restamped(raw, stream) for raw in self.frames)
+        flags = (middle[7] << 8 | middle[8]) | N
+        end = (last[7] << 8 | last[8]) | (C if head[8] & C else 0)
+        return [middle[:7] + flags.to_bytes(2) + middle[9:], last[:7] + end.to_bytes(2) + last[9:]]
 
     def complete(self) -> bytes:
         """Return the frame with which the requester of a channel says that it is done."""

@@ -14,6 +14,8 @@ from ...protocol.broker import translate_address
 from ...protocol.rsocket import (
     COMPLETE,
     FOLLOWS,
+    HEADER_SIZE,
+    LENGTH_SIZE,
     MAX_FRAME,
     Frame,
     FrameType,
@@ -66,9 +68,8 @@ def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Fr
     # Fragments stay fragments of about the size their sender has chosen.
     in_parts = more or len(frames) > 1
     largest = max(frame.end - frame.start for frame in frames) if in_parts else MAX_FRAME
-    made = [
-        _frame(raw, 0)
-        for raw in request_frames(
+    raws = list(
+        request_frames(
             kind,
             1,
             b"".join(bytes(frame.data or b"") for frame in frames),
@@ -77,7 +78,12 @@ def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Fr
             complete=not more and completes(frames),
             mtu=max(_SMALLEST, largest),
         )
-    ]
+    )
+    if more and len(raws) > 1 and len(raws[-1]) < LENGTH_SIZE + _SMALLEST:
+        # The last one for now is not the last of all, and rsocket-java refuses a fragment of
+        # fewer than 64 bytes that is neither the first nor the last.
+        raws[-2:] = [_joined(raws[-2], raws[-1])]
+    made = [_frame(raw, 0) for raw in raws]
     made[0] = _frame(made[0].buffer, first.word & _KEPT_FLAGS)
     if more and kind == _CHANNEL:  # its last fragment need not say it again
         made[0] = _frame(made[0].buffer, first.word & COMPLETE)
@@ -107,6 +113,17 @@ def _translate(metadata: bytes, source: Form, target: Form) -> tuple[bytes, int]
 
 
 _translate_remembered = lru_cache(REMEMBERED)(_translate)
+
+
+def _joined(raw: bytes, after: bytes) -> bytes:
+    """Return two fragments of a request that come one after the other as one."""
+    first, second = _frame(raw, 0), _frame(after, 0)
+    fixed = raw[LENGTH_SIZE + HEADER_SIZE : first.body_offset]
+    metadata = bytes(first.metadata or b"") + bytes(second.metadata or b"")
+    data = bytes(first.data or b"") + bytes(second.data or b"")
+    body = fixed + (len(metadata).to_bytes(3) + metadata if first.has_metadata else b"") + data
+    head = raw[LENGTH_SIZE : LENGTH_SIZE + HEADER_SIZE]
+    return (HEADER_SIZE + len(body)).to_bytes(LENGTH_SIZE) + head + body
 
 
 def _frame(raw: bytes, flags: int) -> Frame:

@@ -10,6 +10,8 @@ from onward.protocol.rsocket import (
     CONTROL,
     DIRECTION,
     FOLLOWS,
+    IGNORE,
+    METADATA,
     NEXT,
     Direction,
     FrameType,
@@ -20,6 +22,7 @@ from onward.protocol.rsocket import (
     machine,
 )
 from onward.protocol.rsocket._tables import (
+    BARE,
     CHECK,
     CLOSE,
     CREDIT,
@@ -87,7 +90,7 @@ def test_both_ends_of_a_stream_go_the_same_way() -> None:
                     assert (out is None) == (into is None)
                     if out is None or into is None:
                         continue
-                    assert out[1] == into[1] & ~CHECK
+                    assert out[1] & ~BARE == into[1] & ~CHECK
                     after = (out[0], into[0])
                     pairs.append(after if sender == requester else (into[0], out[0]))
     assert len(seen) == 20
@@ -132,6 +135,44 @@ def test_request_n_grants_and_is_checked() -> None:
     actions = {RECEIVE[key][1] for key in RECEIVE if key & 0xFFFF in words}
     assert actions == {GRANT | CHECK}
     assert {START[FrameType.REQUEST_CHANNEL << 10 | flags][1] for flags in FLAGS} == {GRANT}
+
+
+_MEANT = {
+    FrameType.REQUEST_RESPONSE: METADATA | FOLLOWS,
+    FrameType.REQUEST_FNF: METADATA | FOLLOWS,
+    FrameType.REQUEST_STREAM: METADATA | FOLLOWS,
+    FrameType.REQUEST_CHANNEL: METADATA | FOLLOWS | COMPLETE,
+    FrameType.REQUEST_N: 0,
+    FrameType.CANCEL: 0,
+    FrameType.ERROR: 0,
+    FrameType.PAYLOAD: METADATA | FOLLOWS | COMPLETE | NEXT,
+}
+
+
+def test_what_is_sent_has_flags_that_a_strict_peer_accepts() -> None:
+    for key, (_, actions, word) in SEND.items():
+        kind, flags = FrameType(word >> 10), word & 0x3FF
+        assert kind == (key & 0xFFFF) >> 10
+        assert not flags & ~(_MEANT[kind] | IGNORE)
+        assert bool(actions & BARE) == (kind in {FrameType.REQUEST_N, FrameType.CANCEL})
+        if kind is FrameType.PAYLOAD:
+            assert flags & (NEXT | COMPLETE)
+            assert not (flags & COMPLETE and flags & FOLLOWS)
+
+
+def test_what_is_right_already_is_sent_as_it_is() -> None:
+    """Inside a fragmented payload each part has N; otherwise what the text allows is right."""
+    for key, (_, _, word) in SEND.items():
+        given, name = key & 0xFFFF, describe(key & ~0xFFFF)
+        kind, flags = FrameType(given >> 10), given & 0x3FF
+        right = not flags & ~(_MEANT[kind] | IGNORE)
+        if kind is FrameType.PAYLOAD:
+            right = bool(flags & (NEXT | COMPLETE)) and flags & (COMPLETE | FOLLOWS) != (
+                COMPLETE | FOLLOWS
+            )
+            if "in fragments" in name:
+                right = right and bool(flags & NEXT) and "last in fragments" not in name
+        assert word == given or not right, (name, hex(flags))
 
 
 def test_moves_are_only_what_the_literal_tables_list() -> None:

@@ -88,25 +88,6 @@ async def test_an_answer_whose_last_fragment_never_comes(how: str) -> None:
         await w.settled()
 
 
-@pytest.mark.parametrize("flags", [0x080, 0x0A0])
-@in_memory
-async def test_fragments_carry_the_flags_their_sender_gave_them(flags: int) -> None:
-    """Senders differ on N in all fragments but the last; it is not for a broker to mend."""
-    async with world() as w:
-        requester, destination = await w.pair()
-        await requester.ask(request(STREAM, 1, ASKED, n=2))
-        await destination.received()
-        answer = [
-            payload(2, b"1", flags, b"meta"),
-            payload(2, b"2", flags),
-            payload(2, b"3", N),
-            payload(2, b"", C),
-        ]
-        assert await destination.ask(*answer) == []
-        assert await requester.received() == [restamped(each, 1) for each in answer]
-        await w.settled()
-
-
 # --- empty elements -------------------------------------------------------------------------
 
 

@@ -632,8 +632,8 @@ class Model(RuleBasedStateMachine):
         branch = Branch(peer, self.destinations[peer].registration, stream, passed)
         asked.branches.append(branch)
         self.taken[peer, stream] = asked, branch
-        for each in asked.frames[1:]:
-            self.expect(peer, stream, restamped(each, stream))
+        for each in asked.rest(stream):
+            self.expect(peer, stream, each)
         if asked.wanted.flags == SHARD:
             self.same_place(asked, peer)
         if asked.kind == FNF and len(asked.branches) == asked.expects:

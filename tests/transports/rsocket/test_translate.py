@@ -179,6 +179,47 @@ async def test_a_translated_request_in_fragments() -> None:
         await w.settled()
 
 
+@pytest.mark.parametrize("kind", [RR, FNF, STREAM, CHANNEL])
+@pytest.mark.parametrize("largest", [64, 65, 100, 127, 128, 200])
+@in_memory
+async def test_no_fragment_but_the_first_and_the_last_is_too_small(kind: int, largest: int) -> None:
+    """Java takes none below 61 bytes (64 with the length), unless it is the first or the last."""
+    async with world() as w:
+        to, peer = await destination(w, FORWARDING, False), await requester(w, BROKER_FRAME, True)
+        metadata = asked(BROKER_FRAME, True)
+        n = 1 if kind in {STREAM, CHANNEL} else None
+        room = largest - 9 - (4 if n else 0)
+        sent = b""
+        for stream in range(1, 2 * largest, 2):
+            # The first fragment with data ends the metadata: it is handed over with what came.
+            rest = metadata[room:]
+            data = bytes(range(stream % (largest - 9 - len(rest[: largest - 9 - 1]))))
+            peer.send(request(kind, stream, metadata[:room], n=n, flags=F))
+            for at in range(0, len(rest), largest - 10):
+                peer.send(payload(stream, b"", N | F, rest[at : at + largest - 10]))
+            peer.send(payload(stream, data, N | F))
+            peer.send(payload(stream, b"end", N))
+            frames = await to.received()
+            assert all(len(frame) >= 64 for frame in frames[1:-1]), [len(each) for each in frames]
+            got, sent = _put_together(frames), data + b"end"
+            assert got == (asked(FORWARDING, False), sent)
+        peer.die()
+        await w.settled_after(to)
+
+
+def _put_together(frames: list[bytes]) -> tuple[bytes, bytes]:
+    """Return the metadata and the data of a request in fragments."""
+    metadata, data = b"", b""
+    for raw in frames:
+        at = 13 if raw[7] >> 2 in {STREAM, CHANNEL} else 9
+        if raw[7] & 1:  # M
+            size = int.from_bytes(raw[at : at + 3])
+            metadata += raw[at + 3 : at + 3 + size]
+            at += 3 + size
+        data += raw[at:]
+    return metadata, data
+
+
 @in_memory
 async def test_a_translated_push() -> None:
     async with world() as w:
