@@ -175,7 +175,7 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "--max-connections-per-source",
         metavar="N",
         type=positive,
-        help="of those, connections from one address; behind a proxy, which has one address, say as "
+        help="of those, connections from one address; behind a proxy, which has one address, as "
         "many as --max-connections (default: no more than there are places free)",
     )
     parser.add_argument(

@@ -24,7 +24,7 @@ from ...protocol.rsocket import (
 )
 from .._log import SeldomLogger
 from ._options import LinkOptions
-from ._unfinished import UnfinishedFrames
+from ._shared import Shared
 
 __all__ = ["BULK", "TURN", "Flow"]
 
@@ -32,7 +32,8 @@ BLOCKED_RECHECK: Final = 1.0
 """Seconds after which a peer that is not read is looked at again for its keepalive."""
 
 BULK: Final = 64 * 1024
-"""Bytes written at once from which on it is cheaper not to copy them."""
+"""Bytes that are many for one connection: from so many on it is cheaper not to copy what is
+written, and what waits for its socket is counted for all connections together."""
 
 TURN: Final = 16 * 1024
 """Bytes of frames that one connection has handled before others have their turn."""
@@ -44,6 +45,7 @@ class Flow(asyncio.Protocol, ABC):
     Attributes:
         core: The state machine.
         options: The limits.
+        shared: What all connections of the listener hold.
         peer_name: The peer's address, for the log.
         source: What all connections of the peer have in common: its address, or its user. What
             they take together is counted by it; empty if nothing is known of it.
@@ -60,7 +62,7 @@ class Flow(asyncio.Protocol, ABC):
         loop: The loop of the socket.
         options: The limits.
         seldom: Logs the warnings of all connections of the listener.
-        unfinished: What all connections of the listener keep of unfinished frames.
+        shared: What all connections of the listener hold.
     """
 
     def __init__(
@@ -68,12 +70,15 @@ class Flow(asyncio.Protocol, ABC):
         loop: asyncio.AbstractEventLoop,
         options: LinkOptions,
         seldom: SeldomLogger,
-        unfinished: UnfinishedFrames,
+        shared: Shared,
     ) -> None:
         self.options = options
         self._seldom = seldom
-        self._unfinished = unfinished
+        self.shared = shared
+        self._unfinished = shared.unfinished
         self._keeps = False
+        self._much = min(BULK, options.max_pending)
+        self._noted = False  # as one for which more than a little waits
         self._loop = loop
         self._now = clock_of(loop)
         self.now = self._now()
@@ -136,10 +141,33 @@ class Flow(asyncio.Protocol, ABC):
         if transport is None or not self.core.pending:
             return
         transport.write(self.core.data_to_send())
-        if transport.get_write_buffer_size() > self.options.max_pending:
-            self._too_slow("it does not read what it is sent")
-        elif self.core.close_expected():
+        waiting = transport.get_write_buffer_size()
+        if waiting > self._much or self._noted:
+            self._note_waiting(waiting)
+        if self.core.close_expected():
             self._close_when_flushed()
+
+    def _note_waiting(self, waiting: int) -> None:
+        """Note how much waits for the socket; close if that is too much, or another one is."""
+        self._noted = waiting > self._much
+        if waiting > self.options.max_pending:
+            self._too_slow("it does not read what it is sent")
+            return
+        shares, source = self.shared.waiting, self.source
+        shares.note(self, waiting if self._noted else 0)
+        if shares.exceeds(source) and shares.measure():
+            while shares.exceeds(source) and (most := shares.largest(source)) is not None:
+                most.give_up_share()
+
+    def give_up_share(self) -> None:
+        """Close: of those that come from here, most waits for this one, and it is too much."""
+        self.shared.waiting.give_up(self)
+        self._too_slow(f"too much waits for connections of {self.source or 'its source'}")
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait for the socket."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _arm(self) -> None:
         """Set the timer to what the state machine asks for."""
@@ -332,6 +360,7 @@ class Flow(asyncio.Protocol, ABC):
                 handle.cancel()
         self._timer = self._stall = self._aborting = None
         self.take_later()
+        self.shared.waiting.note(self, 0)
         self._unblock_all()
         for flow in self._blocked_by:
             flow._blocking.discard(self)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ._options import LinkOptions
 from ._request import FRAME_COST
 
 if TYPE_CHECKING:
+    from ._byte_shares import ByteShares
     from ._exchange import StreamExchange
+    from ._flow import Flow
 
 __all__ = ["Gathered", "Keeper"]
 
@@ -33,11 +34,14 @@ class Gathered:
     may be on the path of a relayed frame. At the limit it is looked what is left.
 
     Args:
-        options: The limit.
+        link: The peer's connection, which has the limit.
+        shares: What is kept of all peers together.
     """
 
-    def __init__(self, options: LinkOptions) -> None:
-        self._limit = options.max_gathered
+    def __init__(self, link: Flow, shares: ByteShares) -> None:
+        self._link: Flow | None = link
+        self._shares = shares
+        self._limit = link.options.max_gathered
         self._requests: set[StreamExchange] = set()
         self._keepers: set[Keeper] = set()
         self._size = 0
@@ -66,16 +70,30 @@ class Gathered:
         self._keepers.discard(keeper)
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Let go of all: the connection is over."""
         self._requests.clear()
         self._keepers.clear()
+        if self._link is not None:
+            self._shares.note(self._link, 0)
+            self._link = None
 
-    def _room(self, size: int) -> bool:
-        self._size += size
-        if self._size <= self._limit and len(self._requests) <= self._sort_out:
-            return True
+    def count(self) -> int:
+        """Count what is left, and return how many bytes that is."""
         self._requests = {each for each in self._requests if each.kept}
         self._sort_out = 2 * len(self._requests) + SPARE
         requests = (each.size + FRAME_COST * len(each.frames) for each in self._requests)
         self._size = sum(requests) + sum(each.kept for each in self._keepers)
+        return self._size
+
+    def _room(self, size: int) -> bool:
+        self._size += size
+        if self._size > self._limit or len(self._requests) > self._sort_out:
+            self.count()
+        link, shares = self._link, self._shares
+        if link is None:
+            return False
+        shares.note(link, self._size)
+        if shares.exceeds(link.source):
+            shares.measure()
+            return self._size <= self._limit and not shares.exceeds(link.source)
         return self._size <= self._limit

@@ -47,7 +47,7 @@ from ._options import LinkOptions
 from ._request import DestinationSlow, DestinationUnleased
 from ._served import ServedStream
 from ._session import REQUESTS, Session
-from ._unfinished import UnfinishedFrames
+from ._shared import Shared
 
 if TYPE_CHECKING:
     from ...actors.broker import Broker
@@ -104,7 +104,7 @@ class Link(Flow):
         broker: Where destinations join and requests are routed.
         options: The limits.
         seldom: Logs the warnings of all connections of the listener.
-        unfinished: What all connections of the listener keep of unfinished frames.
+        shared: What all connections of the listener hold.
         on_closed: Called once the socket has gone.
     """
 
@@ -114,10 +114,10 @@ class Link(Flow):
         broker: Broker,
         options: LinkOptions,
         seldom: SeldomLogger,
-        unfinished: UnfinishedFrames,
+        shared: Shared,
         on_closed: Callable[[Link], None],
     ) -> None:
-        super().__init__(worker.node.loop, options, seldom, unfinished)
+        super().__init__(worker.node.loop, options, seldom, shared)
         self.worker = worker
         self.node = worker.node
         self.broker = broker

@@ -24,7 +24,7 @@ from .._source import source_of
 from ._link import Link
 from ._options import LinkOptions
 from ._places import Places
-from ._unfinished import UnfinishedFrames
+from ._shared import Shared
 from ._worker import ConnectionWorker
 
 __all__ = ["ListenerStatistics", "RSocketListener", "TcpListener"]
@@ -89,7 +89,7 @@ class RSocketListener(Listener):
         self._server: asyncio.Server | None = None
         self._uri = ""
         self._seldom = SeldomLogger(_logger, node.loop.time)
-        self._unfinished = UnfinishedFrames(node.loop, options)
+        self._shared = Shared(node.loop, options)
         self._links: set[Link] = set()
         self._places = Places(options, node.loop.time)
         self._accepted = 0
@@ -214,7 +214,7 @@ class RSocketListener(Listener):
             return None
         self._accepted += 1
         link = Link(
-            worker, self._broker, self._options, self._seldom, self._unfinished, self._on_closed
+            worker, self._broker, self._options, self._seldom, self._shared, self._on_closed
         )
         link.source = source
         worker.attach(link)

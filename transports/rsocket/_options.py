@@ -31,6 +31,10 @@ class LinkOptions:
             are no longer read.
         low_water: Bytes below which they are read again.
         max_pending: Bytes waiting above which the peer is closed as too slow.
+        max_pending_total: Most bytes waiting for the sockets of all peers of one listener, of those
+            for which more than 64 KiB wait. No source (see `max_connections_per_source`) may have
+            more of them than are free: of one that has, the peer for which most wait is closed as
+            too slow.
         stall_timeout: How long a peer may stay above `high_water`, in seconds, before it is
             closed as too slow.
         credit_window: Most elements of one stream that a destination may be ahead of the
@@ -45,6 +49,9 @@ class LinkOptions:
             have not taken, and with answers to workers of this node that are not whole. One more
             fragment has its request REJECTED, or its channel CANCELED; who asked for the answer
             gets `PayloadTooBig`.
+        max_gathered_total: Most bytes of all that `max_gathered` counts, of all peers of one
+            listener together. No source may have more of them than are free; at either limit it
+            is as at `max_gathered`.
         max_multicast_held: Most bytes held for all multicasts that one peer has asked for, with
             what the objects cost that hold them. The multicast that would exceed it is
             CANCELED.
@@ -75,12 +82,14 @@ class LinkOptions:
     high_water: Count = 1024 * 1024
     low_water: Count = 256 * 1024
     max_pending: Count = 64 * 1024 * 1024
+    max_pending_total: Count = 512 * 1024 * 1024
     stall_timeout: Seconds = 30.0
     credit_window: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 128
     max_answer: Count = 16 * 1024 * 1024
     max_gather: Count = 1024 * 1024
     max_request: Count = 8 * 1024 * 1024
     max_gathered: Count = 32 * 1024 * 1024
+    max_gathered_total: Count = 256 * 1024 * 1024
     max_multicast_held: Count = 32 * 1024 * 1024
     frame_timeout: Seconds = 30.0
     max_unfinished: Count = 256 * 1024 * 1024

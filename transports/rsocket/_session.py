@@ -106,7 +106,7 @@ class Session:
         self._known: dict[bytes, tuple[Ask, Form, int | None]] = {}
         recorder = link.node.recorder
         self._log: OriginLog | None = None if recorder is None else recorder.requests.origin("")
-        self.gathered = Gathered(link.options)
+        self.gathered = Gathered(link, link.shared.gathered)
         self._rejected = False
         self._service = ""
         self._asking: bytes | None = None

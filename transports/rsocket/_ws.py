@@ -79,7 +79,7 @@ class WebSocketListener(TcpListener):
         self, link: Link, transport: asyncio.Transport, wire: ServerProtocol, rest: bytes
     ) -> None:
         loop = self._node.loop
-        socket = WebSocket(transport, wire, link, self._unfinished, self._options, loop)
+        socket = WebSocket(transport, wire, link, self._shared.unfinished, self._options, loop)
         transport.set_protocol(socket)
         link.connection_made(socket)
         if rest:

@@ -78,8 +78,8 @@ class Web:
 
     def nothing_kept(self) -> bool:
         """Say whether nothing is counted as unfinished."""
-        unfinished: Any = self.listener
-        return unfinished._unfinished.total == 0 and not unfinished._unfinished._kept
+        unfinished = self.listener._shared.unfinished
+        return unfinished.total == 0 and not unfinished._kept
 
 
 @asynccontextmanager

@@ -1,0 +1,121 @@
+"""Bytes that peers hold together: answers they do not read, and requests they do not finish."""
+
+from __future__ import annotations
+
+import asyncio
+
+from onward.transports.rsocket import LinkOptions
+from tests.support.rsocket_peer import (
+    RR,
+    C,
+    F,
+    N,
+    Peer,
+    World,
+    asked_for,
+    errors,
+    in_memory,
+    kind_of,
+    payload,
+    request,
+    stream_of,
+    world,
+)
+
+ASKED = asked_for("a")
+HOG, HONEST = "10.0.0.66", "10.0.0.7"
+MIB = 1024 * 1024
+REJECTED = 0x202
+
+
+async def unread(w: World, destination: Peer, size: int, host: str = HOG) -> Peer:
+    """Have a peer that does not read ask for an answer of so many bytes."""
+    peer = await w.requester(host)
+    peer.stop_reading()
+    await answered(peer, destination, size)
+    return peer
+
+
+async def answered(peer: Peer, destination: Peer, size: int) -> None:
+    await peer.ask(request(RR, 1, ASKED))
+    (asked,) = await destination.received()
+    assert kind_of(asked) == RR
+    await destination.ask(payload(stream_of(asked), bytes(size), N | C))
+
+
+@in_memory
+async def test_peers_of_one_source_that_do_not_read_leave_half_of_the_bytes() -> None:
+    async with world(options=LinkOptions(max_pending_total=10 * MIB)) as w:
+        destination = await w.destination()
+        peers = [await unread(w, destination, 2 * MIB) for _ in range(2)]
+        assert not any(peer.closed for peer in peers)
+        largest = await unread(w, destination, 3 * MIB)
+        assert [peer.closed for peer in (*peers, largest)] == [False, False, True]
+        assert w.listener.statistics().closed == {"too slow": 1}
+        others = [await unread(w, destination, 2 * MIB, HONEST)]
+        assert not any(peer.closed for peer in (*peers, *others))
+        # What they have in common is less the more of them there are.
+        await unread(w, destination, MIB, "10.0.0.8")
+        late = await unread(w, destination, MIB)
+        assert [peer.closed for peer in (*peers, late)] == [True, False, False]
+        for peer in w.peers:
+            peer.read_on()
+        await w.loop.idle()
+        await w.settled()
+
+
+@in_memory
+async def test_what_has_been_read_does_not_count() -> None:
+    async with world(options=LinkOptions(max_pending_total=10 * MIB)) as w:
+        destination = await w.destination()
+        read = [await unread(w, destination, 2 * MIB, HONEST) for _ in range(2)]
+        for peer in read:
+            peer.transport.drain()  # nobody tells of it before the next answer
+        for _ in range(2):
+            await unread(w, destination, 2 * MIB, HONEST)
+        assert not any(peer.closed for peer in w.peers)
+        shares = w.listener._shared.waiting
+        assert shares.total == sum(len(peer.transport.waiting) for peer in w.peers)
+        for peer in w.peers:
+            peer.read_on()
+            peer.die()
+        await w.loop.idle()
+        assert (shares.total, shares._noted, shares._by_source) == (0, {}, {})
+
+
+@in_memory
+async def test_little_for_each_of_many_does_not_count_before_it_is_much() -> None:
+    async with world(options=LinkOptions(max_pending_total=1000)) as w:
+        destination = await w.destination()
+        peer = await unread(w, destination, 60_000)
+        assert not peer.closed
+        await answered(peer, destination, 10_000)
+        assert peer.closed
+
+
+@in_memory
+async def test_requests_in_fragments_of_one_source_leave_half_of_the_bytes() -> None:
+    options = LinkOptions(max_gathered_total=100_000, max_gathered=60_000, max_gather=50_000)
+    async with world(options=options) as w:
+        first, second = await w.requester(HOG), await w.requester(HOG)
+        metadata = bytes(100)  # not whole: the request is kept until it is
+        for stream in (1, 3):
+            assert await first.ask(request(RR, stream, metadata, flags=F)) == []
+            assert await first.ask(payload(stream, b"", F, metadata=bytes(15_000))) == []
+        assert await second.ask(request(RR, 1, metadata, flags=F)) == []
+        assert await second.ask(payload(1, b"", F, metadata=bytes(15_000))) == []
+        got = errors(await second.ask(payload(1, b"", F, metadata=bytes(10_000))))
+        assert [(stream, code) for stream, code, _ in got] == [(1, REJECTED)]
+        other = await w.requester(HONEST)
+        assert await other.ask(request(RR, 1, metadata, flags=F)) == []
+        assert await other.ask(payload(1, b"", F, metadata=bytes(15_000))) == []
+        # What is over makes room again.
+        first.die()
+        await asyncio.sleep(1)
+        assert await second.ask(request(RR, 3, metadata, flags=F)) == []
+        assert await second.ask(payload(3, b"", F, metadata=bytes(20_000))) == []
+        second.die()
+        other.die()
+        await w.settled()
+        shares = w.listener._shared.gathered
+        assert (shares.total, shares._noted, shares._by_source) == (0, {}, {})
