@@ -13,7 +13,16 @@ from typing import Final, NamedTuple
 
 from ._dialect import Dialect
 from ._errors import BadRoutingFlags, BrokerFrameError, FrameTruncated, NullNotLast
-from ._fields import HEADER_SIZE, Buffer, FrameType, check_header, expect_end, header, write_id
+from ._fields import (
+    HEADER_SIZE,
+    Buffer,
+    FrameType,
+    check_header,
+    expect_end,
+    header,
+    lacks_more_flag,
+    write_id,
+)
 from ._ids import ID_SIZE
 from ._tags import (
     Metadata,
@@ -95,7 +104,8 @@ class AddressFrame:
         metadata: Metadata = ()
         if spans.metadata != spans.tags:
             metadata, _ = parse_metadata(data, spans.metadata, dialect)
-        tags, _ = parse_tags(data, spans.tags, dialect)
+        to_end = lacks_more_flag(data, dialect)
+        tags, _ = parse_tags(data, spans.tags, dialect, to_end=to_end)
         _expect_tags(tags)
         origin = data[HEADER_SIZE : HEADER_SIZE + ID_SIZE]
         return cls(origin, spans.routing, tags, spans.encrypted, metadata, data[spans.wrapped :])
@@ -142,7 +152,7 @@ def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
         tags = list_end(buffer, first, dialect, "metadata")
     if tags == len(buffer):
         raise BrokerFrameError("tags", "an ADDRESS needs at least one")
-    end = list_end(buffer, tags, dialect)
+    end = list_end(buffer, tags, dialect, to_end=lacks_more_flag(buffer, dialect))
     if dialect is Dialect.REFERENCE:
         expect_end(buffer, end, "ADDRESS")
     return AddressSpans(routing, bool(flags & FLAG_ENCRYPTED), first, tags, end)

@@ -48,6 +48,9 @@ MAX_SERVICE_NAME_SIZE: Final = 255
 MAX_TIMESTAMP: Final = 2**63 - 1
 """Latest timestamp, in milliseconds since the Unix epoch: the reference's is signed."""
 
+_WITHOUT_MORE_FLAG: Final = (0).to_bytes(2) + (7169).to_bytes(2)
+"""Version 0.7169 as a frame says it."""
+
 _HEADER: Final = Struct(">HHH")
 _TIMESTAMP: Final = Struct(">Q")
 
@@ -94,6 +97,15 @@ def check_header(buffer: Buffer, expected: FrameType, dialect: Dialect) -> int:
     if major != MAJOR_VERSION and dialect is Dialect.SPECIFICATION:
         raise UnsupportedVersion(major, minor)
     return rest & 0x3FF
+
+
+def lacks_more_flag(buffer: Buffer, dialect: Dialect) -> bool:
+    """Whether the frame's lists go on to its end, whatever the more-flag of their entries says.
+
+    The JavaScript client (npm `rsocket-broker-client-js`) never sets that flag, and can be told
+    by the version that it alone writes.
+    """
+    return dialect is Dialect.REFERENCE and bytes(buffer[:4]) == _WITHOUT_MORE_FLAG
 
 
 def header(kind: FrameType, flags: int = 0) -> bytes:

@@ -7,7 +7,9 @@ its own: what carries it says where it ends, and every byte up to there must be 
 `parse` and `serialize` are inverse. Deliberately unlike the Java reference, `parse` refuses
 
 - bytes after the last list of a frame. There they are a sign of a list whose entries lack
-  the more-flag, and taking the first tag for all of them would route to the wrong place;
+  the more-flag, and taking the first tag for all of them would route to the wrong place. The one
+  client that is known to leave it out says so by its version, and is understood
+  (`lacks_more_flag`);
 - text that is not UTF-8, which the reference replaces;
 - an ADDRESS with none or several of the flags U, M and S, at once and not when it is routed.
 
@@ -32,6 +34,7 @@ from ._fields import (
     expect_end,
     frame_type,
     header,
+    lacks_more_flag,
     read_id,
     read_name,
     read_timestamp,
@@ -85,7 +88,7 @@ class RouteSetup:
         service_name, at = read_name(data, at)
         if not service_name:
             raise BrokerFrameError("service name", "empty")
-        tags, at = parse_tags(data, at, dialect)
+        tags, at = parse_tags(data, at, dialect, to_end=lacks_more_flag(data, dialect))
         expect_end(data, at, "ROUTE_SETUP")
         return cls(route_id, service_name, tags)
 

@@ -29,6 +29,7 @@ from .._errors import AddressError
 from ._address_frame import AddressFrame, RoutingType, locate_address
 from ._dialect import Dialect
 from ._errors import BadText, BrokerFrameError
+from ._fields import lacks_more_flag
 from ._keys import Key, WellKnownKey, extension_key, parse_key
 from ._query import Query, tag_order
 from ._tags import Metadata, TagList, normal_form, parse_metadata, parse_tags
@@ -101,7 +102,8 @@ def read_address(frame: bytes, dialect: Dialect) -> AddressQuery:
     metadata: Metadata = ()
     if spans.metadata != spans.tags:
         metadata, _ = parse_metadata(frame, spans.metadata, dialect)
-    tags, _ = parse_tags(frame, spans.tags, dialect)
+    to_end = lacks_more_flag(frame, dialect)
+    tags, _ = parse_tags(frame, spans.tags, dialect, to_end=to_end)
     return _ask(spans.routing, spans.encrypted, metadata, tags, dialect)
 
 

@@ -94,13 +94,17 @@ _Spans: TypeAlias = list[tuple[int, int, int]]
 # --- reading --------------------------------------------------------------------------------
 
 
-def parse_tags(buffer: bytes, offset: int, dialect: Dialect) -> tuple[TagList, int]:
+def parse_tags(
+    buffer: bytes, offset: int, dialect: Dialect, *, to_end: bool = False
+) -> tuple[TagList, int]:
     """Read a list of tags.
 
     Args:
         buffer: The whole frame, or just the list.
         offset: Where the list starts.
         dialect: Whether 0x7C and 0x7F are followed by a 16-bit number.
+        to_end: Whether entries follow up to the end of the buffer, also after one that says that
+            it is the last.
 
     Returns:
         The tags and where the list ends.
@@ -108,7 +112,7 @@ def parse_tags(buffer: bytes, offset: int, dialect: Dialect) -> tuple[TagList, i
     Raises:
         BrokerFrameError: The list is broken.
     """
-    spans, end = _scan(buffer, offset, dialect, "tag")
+    spans, end = _scan(buffer, offset, dialect, "tag", to_end=to_end)
     if _is_marker(buffer, spans):
         return (), end
     tags: list[Tag] = []
@@ -137,18 +141,28 @@ def parse_metadata(buffer: bytes, offset: int, dialect: Dialect) -> tuple[Metada
 
 
 def list_end(
-    buffer: bytes | bytearray | memoryview, offset: int, dialect: Dialect, what: str = "tag"
+    buffer: bytes | bytearray | memoryview,
+    offset: int,
+    dialect: Dialect,
+    what: str = "tag",
+    *,
+    to_end: bool = False,
 ) -> int:
-    """Return where a list ends, without reading its texts.
+    """Return where a list ends, without reading its texts; `to_end` is as in `parse_tags`.
 
     Raises:
         BrokerFrameError: Its lengths are broken.
     """
-    return _scan(buffer, offset, dialect, what)[1]
+    return _scan(buffer, offset, dialect, what, to_end=to_end)[1]
 
 
 def _scan(
-    buffer: bytes | bytearray | memoryview, at: int, dialect: Dialect, what: str
+    buffer: bytes | bytearray | memoryview,
+    at: int,
+    dialect: Dialect,
+    what: str,
+    *,
+    to_end: bool = False,
 ) -> tuple[_Spans, int]:
     """Check a list's lengths and say where each key, value and value's end is."""
     size = len(buffer)
@@ -180,7 +194,7 @@ def _scan(
         if at > size:
             raise FrameTruncated(f"{what} value", at - value, size - value)
         spans.append((key, value, at))
-        more = head >= 0x80
+        more = head >= 0x80 or (to_end and at < size)
     return spans, at
 
 

@@ -17,7 +17,14 @@ from ..rsocket import COMPOSITE_MIME, build_composite, iterate_composite
 from ._address_frame import AddressFrame, locate_address
 from ._dialect import DIALECTS, MIME_FORWARDING, Dialect
 from ._errors import BrokerFrameError
-from ._fields import HEADER_SIZE, FrameType, check_header, frame_type, header
+from ._fields import (
+    HEADER_SIZE,
+    FrameType,
+    check_header,
+    frame_type,
+    header,
+    lacks_more_flag,
+)
 from ._ids import ID_SIZE
 from ._keys import EXTENSION_SPACES, Key
 from ._tags import EMPTY_LIST, list_end, parse_tags, serialize_tags, tag_set
@@ -39,7 +46,7 @@ def translate_address(frame: bytes, source: Dialect, target: Dialect) -> bytes:
     if source is target:
         return frame
     spans = locate_address(frame, source)
-    tags, _ = parse_tags(frame, spans.tags, source)
+    tags, _ = parse_tags(frame, spans.tags, source, to_end=lacks_more_flag(frame, source))
     tags = tuple(tag for tag in tags if _has_place(tag[0], target))
     if not tag_set(tags):
         raise BrokerFrameError("tags", "the other dialect has no place for any of them")
@@ -100,23 +107,36 @@ def unwrap_metadata(metadata: bytes, metadata_mime: str) -> Unwrapped:
         entries = ((metadata_mime, metadata),) if metadata else ()
         return Unwrapped(None, Dialect.SPECIFICATION, b"", entries)
     found: tuple[bytes, Dialect] | None = None
+    place = 0
+    broken: tuple[bytes, Dialect] | None = None
     others: list[tuple[str, bytes]] = []
     for mime, content in iterate_composite(metadata):
         name = mime if isinstance(mime, str) else f"#{mime}"
         dialect = DIALECTS.get(name.encode("ascii", "surrogateescape"))
         data = bytes(content)
-        if dialect is None or found is not None or not _is_address(data):
-            others.append((name, data))
-        else:
-            found = data, dialect
-    if found is None:
-        return Unwrapped(None, Dialect.SPECIFICATION, b"", tuple(others))
-    return _unwrapped(*found, tuple(others))
+        others.append((name, data))
+        if dialect is None:
+            continue
+        if len(data) >= HEADER_SIZE and data[4] >> 2 == FrameType.ADDRESS:
+            # The last counts, as it does for the reference.
+            found, place = (data, dialect), len(others) - 1
+        elif found is None and broken is None and _is_broken(data):
+            broken = data, dialect
+    if found is not None:
+        del others[place]
+        return _unwrapped(*found, tuple(others))
+    if broken is not None:
+        return _unwrapped(*broken, ())  # says what is wrong with it
+    return Unwrapped(None, Dialect.SPECIFICATION, b"", tuple(others))
 
 
-def _is_address(data: bytes) -> bool:
-    """Say whether a broker frame is an ADDRESS; a broken header is one's that is broken."""
-    return len(data) < HEADER_SIZE or frame_type(data) is FrameType.ADDRESS
+def _is_broken(data: bytes) -> bool:
+    """Whether a broker frame is too short to have a type, or of one that is unknown."""
+    try:
+        frame_type(data)
+    except BrokerFrameError:
+        return True
+    return False
 
 
 def _unwrapped(frame: bytes, dialect: Dialect, entries: tuple[tuple[str, bytes], ...]) -> Unwrapped:
@@ -124,7 +144,8 @@ def _unwrapped(frame: bytes, dialect: Dialect, entries: tuple[tuple[str, bytes],
         address = AddressFrame.parse(frame, dialect)
         return Unwrapped(address, dialect, address.wrapped, entries)
     # A requester's frame must end with its tags. A broker's may wrap metadata after them.
-    end = list_end(frame, _TAGS, dialect) if len(frame) > _TAGS else len(frame)
+    to_end = lacks_more_flag(frame, dialect)
+    end = list_end(frame, _TAGS, dialect, to_end=to_end) if len(frame) > _TAGS else len(frame)
     address = replace(AddressFrame.parse(frame[:end], dialect), wrapped=frame[end:])
     return Unwrapped(address, dialect, address.wrapped, entries)
 

@@ -51,6 +51,7 @@ EITHER: Final = ADDRESS | ROUTE_SETUP
 """What a metadata push may be about."""
 
 _MIMES: Final = tuple(DIALECTS)
+_TYPES: Final = frozenset(int(kind) for kind in FrameType)
 _find: Final = entry_finder(*_MIMES)
 _find_trace: Final = entry_finder(b"message/x.rsocket.tracing-zipkin.v0")
 
@@ -76,7 +77,7 @@ class MetadataShape:
     def find(
         self, buffer: bytes, start: int, end: int, wanted: frozenset[FrameType]
     ) -> tuple[int, int, Form] | None:
-        """Return where the first broker frame of a type is, in any dialect, and how it is wrapped.
+        """Return where the last broker frame of a type is, in any dialect, and how it is wrapped.
 
         What came before on the connection does not matter: the same bytes always mean the
         same. A frame that is alone is what it is, be it of another type.
@@ -85,11 +86,12 @@ class MetadataShape:
             buffer: The bytes the metadata lies in.
             start: Offset of the metadata.
             end: Offset after them.
-            wanted: The types. A frame too short to have one counts: it is one that is broken.
+            wanted: The types. If there is none, a frame too short to have a type counts: it is one
+                that is broken.
 
         Raises:
             MalformedComposite: The metadata is not a list of entries.
-            BrokerFrameError: A frame before it is of a type that nobody knows.
+            BrokerFrameError: There is none, but a frame of an unknown type.
         """
         if not self._composite:
             return None if self._alone is None else (start, end, self._alone)
@@ -100,24 +102,35 @@ class MetadataShape:
 def find_broker_frame(
     metadata: bytes, start: int, end: int, wanted: frozenset[FrameType]
 ) -> tuple[int, int, int] | None:
-    """Return the offsets of the first broker frame of a type among entries, after its dialect.
+    """Return the offsets of the last broker frame of a type among entries, after its dialect.
 
     It is the one rule of what counts where there are several; `unwrap_metadata`, by which
-    handlers learn what they were asked for, has the same for an ADDRESS.
+    handlers learn what they were asked for, has the same for an ADDRESS. The reference takes the
+    last, and its Spring client relies on that: it writes the ADDRESS that is configured
+    for a route, and after it the one that the caller gives.
 
     Returns:
         Which of the MIME types of broker frames, and the offsets of the frame; or `None`.
 
     Raises:
         MalformedComposite: The metadata is not a list of entries.
-        BrokerFrameError: A frame before it is of a type that nobody knows.
+        BrokerFrameError: There is none, but a frame of an unknown type.
     """
-    while (found := _find(metadata, start, end)) is not None:
-        _, content, start = found
-        if start - content < HEADER_SIZE or metadata[content + 4] >> 2 in wanted:
-            return found
-        frame_type(metadata[content:start])  # or nobody knows what it is
-    return None
+    last: tuple[int, int, int] | None = None
+    broken: tuple[int, int, int] | None = None
+    at = start
+    while (found := _find(metadata, at, end)) is not None:
+        _, content, at = found
+        short = at - content < HEADER_SIZE
+        if not short and metadata[content + 4] >> 2 in wanted:
+            last = found
+        elif broken is None and (short or metadata[content + 4] >> 2 not in _TYPES):
+            broken = found
+    if last is not None or broken is None:
+        return last
+    if broken[2] - broken[1] >= HEADER_SIZE:
+        frame_type(metadata[broken[1] : broken[2]])  # nobody knows what it is
+    return broken
 
 
 def trace_id_of(metadata: bytes) -> int | None:

@@ -199,15 +199,19 @@ def test_metadata_without_an_address() -> None:
     assert unwrap_metadata(raw, COMPOSITE_MIME) == (None, SPEC, b"", entries)
 
 
-def test_the_first_address_counts() -> None:
+def test_the_last_address_counts() -> None:
     first, second = unicast("a"), unicast("b")
     setup = RouteSetup(ID, "orders").serialize(SPEC)
     raw = build_composite(
         [(FORWARDING, setup)] + [(FORWARDING, each.serialize(SPEC)) for each in (first, second)]
     )
     found = unwrap_metadata(raw, COMPOSITE_MIME)
-    assert found.address == first
-    assert found.entries == ((FORWARDING, setup), (FORWARDING, second.serialize(SPEC)))
+    assert found.address == second
+    assert found.entries == ((FORWARDING, setup), (FORWARDING, first.serialize(SPEC)))
+    # What is broken does not count beside one that is not, wherever it is.
+    for broken in (b"", b"short", bytes(30)):
+        entries = [(FORWARDING, broken), (FORWARDING, first.serialize(SPEC)), (FORWARDING, broken)]
+        assert unwrap_metadata(build_composite(entries), COMPOSITE_MIME).address == first
 
 
 @pytest.mark.parametrize("mime", [FORWARDING, BROKER_FRAME])

@@ -101,6 +101,60 @@ async def test_one_peer_may_use_all_dialects() -> None:
         assert len(await destination.received()) == 6
 
 
+@in_memory
+async def test_the_last_route_setup_counts() -> None:
+    async with world() as w:
+        peer = w.connect()
+        entries = ((BROKER_FRAME, route_setup(w.new_id(), name)) for name in ("first", "last"))
+        assert await peer.ask(setup(composite(*entries))) == []
+        assert w.services() == ["last"]
+
+
+def without_more_flag(frame: bytes, tags: list[tuple[int | bytes, bytes]]) -> bytes:
+    """Return a frame as the JavaScript client writes it: version 0.7169, and no entry has F."""
+    listed = b"".join(
+        (bytes((0x80 | key,)) if isinstance(key, int) else bytes((len(key),)) + key)
+        + bytes((len(value),))
+        + value
+        for key, value in tags
+    )
+    return bytes.fromhex("00001c01") + frame[4:] + listed
+
+
+@in_memory
+async def test_a_client_that_never_sets_the_more_flag_has_all_its_tags() -> None:
+    async with world() as w:
+        requester = await w.requester()
+        destination, other = w.connect(), await w.destination("a", {"region": "us"})
+        tags: list[tuple[int | bytes, bytes]] = [(b"region", b"eu"), (b"colour", b"blue")]
+        wanted = without_more_flag(route_setup(w.new_id(), "a"), tags)
+        assert await destination.ask(setup(composite((BROKER_FRAME, wanted)))) == []
+        for number, asked in enumerate(([(1, b"a"), *tags], [*tags, (1, b"a")], tags)):
+            raw = without_more_flag(address({}), asked)
+            metadata = composite((BROKER_FRAME, raw))
+            assert await requester.ask(request(FNF, 1 + 2 * number, metadata)) == []
+            assert await destination.received() == [request(FNF, 2 + 2 * number, metadata)]
+        none = without_more_flag(address({}), [(1, b"a"), (b"region", b"eu"), (b"colour", b"red")])
+        await requester.ask(request(FNF, 9, composite((BROKER_FRAME, none))))
+        assert await destination.received() == await other.received() == []
+
+
+@pytest.mark.parametrize("version", ["00000001", "00001c00", "00011c01"])
+@in_memory
+async def test_bytes_after_the_last_tag_are_refused_from_all_others(version: str) -> None:
+    async with world() as w:
+        requester, _ = await w.pair()
+        raw = without_more_flag(address({}), [(1, b"a"), (b"region", b"eu")])
+        raw = bytes.fromhex(version) + raw[4:]
+        got = await requester.ask(request(RR, 1, composite((BROKER_FRAME, raw))))
+        assert [code for _, code, _ in errors(got)] == [0x204]
+        peer = w.connect()
+        wanted = without_more_flag(route_setup(w.new_id(), "b"), [(2, b"x"), (3, b"y")])
+        wanted = bytes.fromhex(version) + wanted[4:]
+        got = await peer.ask(setup(composite((BROKER_FRAME, wanted))))
+        assert [code for _, code, _ in errors(got)] == [0x003]
+
+
 def two_addresses(first: bytes, second: bytes) -> bytes:
     """Return metadata with an ADDRESS for `first`, then one for `second` in another dialect."""
     wanted, other = address(first.decode()), address(second.decode(), mime=FORWARDING)
@@ -108,7 +162,7 @@ def two_addresses(first: bytes, second: bytes) -> bytes:
 
 
 @in_memory
-async def test_the_first_address_counts_whatever_came_before() -> None:
+async def test_the_last_address_counts_whatever_came_before() -> None:
     seen: list[TagList] = []
     handlers = Handlers()
 
@@ -120,16 +174,17 @@ async def test_the_first_address_counts_whatever_came_before() -> None:
     async with world() as w:
         requester, b = await w.requester(), await w.destination("b")
         w.broker.serve(handlers, service="a")
-        # This peer has last said what it asks for in the dialect of the second ADDRESS.
+        # This peer has last said what it asks for in the dialect of the first ADDRESS.
         spoken = composite((FORWARDING, address("b", mime=FORWARDING)))
         await requester.ask(request(FNF, 1, spoken))
         assert len(await b.received()) == 1
-        assert elements(await requester.ask(request(RR, 3, two_addresses(b"a", b"b")))) == [b""]
+        assert elements(await requester.ask(request(RR, 3, two_addresses(b"b", b"a")))) == [b""]
         assert seen == [((1, "a"),)]
         assert await b.received() == []
-        await requester.ask(request(FNF, 5, two_addresses(b"b", b"a")))
+        await requester.ask(request(FNF, 5, two_addresses(b"a", b"b")))
         (got,) = await b.received()
-        assert got == request(FNF, 4, two_addresses(b"b", b"a"))
+        both = composite((BROKER_FRAME, address("a")), (BROKER_FRAME, address("b")))
+        assert got == request(FNF, 4, both)
         await w.settled()
 
 
@@ -153,14 +208,14 @@ async def test_other_broker_frames_before_the_address_are_passed_over(mime: byte
 
 
 @in_memory
-async def test_a_push_is_what_its_first_broker_frame_says() -> None:
+async def test_a_push_is_what_its_last_broker_frame_says() -> None:
     async with world() as w:
         requester, destination = await w.pair()
         asked, joins = (BROKER_FRAME, address("a")), (BROKER_FRAME, route_setup(ROUTE, "z"))
-        assert await requester.ask(push(composite(asked, joins))) == []
+        assert await requester.ask(push(composite(joins, asked))) == []
         assert len(await destination.received()) == 1
         assert w.services() == ["a"]
-        assert await requester.ask(push(composite(joins, asked))) == []
+        assert await requester.ask(push(composite(asked, joins))) == []
         assert await destination.received() == []
         assert w.services() == ["a", "z"]
 
