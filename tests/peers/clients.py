@@ -150,18 +150,19 @@ class JavascriptDestination(ProgramDestination):
 
     @classmethod
     async def start(
-        cls, node: str, uri: str, service: str, stack: AsyncExitStack
+        cls, node: str, uri: str, service: str, stack: AsyncExitStack, *tags: str
     ) -> JavascriptDestination:
-        """Start it; the stack stops it."""
-        return await cls.run([node, str(JAVASCRIPT / "destination.js"), uri, service], stack)
+        """Start it; the stack stops it. A tag is the number of its key and its text: `0x86=eu`."""
+        command = [node, str(JAVASCRIPT / "destination.js"), uri, service, *tags]
+        return await cls.run(command, stack)
 
 
 async def ask_from_javascript(
-    node: str, uri: str, service: str, interaction: str, argument: str
+    node: str, uri: str, service: str, interaction: str, argument: str, *tags: str
 ) -> Outcome:
-    """Run `requester.js` with one request."""
-    request = f"{interaction}={argument}"
-    command = [node, str(JAVASCRIPT / "requester.js"), uri, service, request]
+    """Run `requester.js` with one request, and more tags in its ADDRESS."""
+    words = [*(f"tag:{tag}" for tag in tags), f"{interaction}={argument}"]
+    command = [node, str(JAVASCRIPT / "requester.js"), uri, service, *words]
     async with Program.running(*command) as program:
         report = await program.report()
         assert await program.finished() == 0

@@ -63,7 +63,8 @@ def _described(item: pytest.Function) -> dict[str, str]:
     """
     params: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
     module = item.path.stem.removeprefix("test_")
-    requester, destination = params.get("languages", (module, module))
+    languages, _ = params.get("case", (params.get("languages", (module, module)), None))
+    requester, destination = languages
     found = {
         "requester": requester,
         "destination": destination,

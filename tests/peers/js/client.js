@@ -12,6 +12,12 @@ export function report(line) {
   process.stdout.write(`${JSON.stringify(line)}\n`);
 }
 
+// Return what stands before the first equals sign of a word, and what after it.
+export function atFirstEqualsSign(word) {
+  const [before] = word.split('=', 1);
+  return [before, word.slice(before.length + 1)];
+}
+
 // Say how the program is called, and end it with status 2.
 export function refuse(usage) {
   process.stderr.write(`usage: ${usage}\n`);
@@ -39,7 +45,7 @@ function transportOptions(uri) {
 // Connect to the broker as `serviceName` and return what is needed to send requests.
 //
 // A client cannot be a destination without a responder, which only its own connector takes.
-export async function connect({ uri, serviceName, responder = {} }) {
+export async function connect({ uri, serviceName, responder = {}, tags = [] }) {
   const client = new RsocketBrokerClient({
     ...transportOptions(uri),
     createConnector: (config) => new RSocketConnector({ ...config, responder }),
@@ -50,7 +56,7 @@ export async function connect({ uri, serviceName, responder = {} }) {
     brokerUrl: uri,
     brokerClientId: id,
     brokerClientName: serviceName,
-    connectionTags: new Tags(),
+    connectionTags: new Tags(tags),
   });
   return { client, id, rsocket };
 }

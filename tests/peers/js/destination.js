@@ -1,7 +1,8 @@
 // Answer the requests that the broker routes to a service, until standard input ends.
 //
-//   node destination.js URI SERVICE
+//   node destination.js URI SERVICE [KEY=TEXT]...
 //
+// A key is the number of a tag that it registers with, such as 0x86.
 // The URI is tcp://HOST:PORT or ws://HOST:PORT.
 //
 //   request/response    "TEXT"  -> "TEXT from javascript"; "fail" -> an error, "hold" -> no answer
@@ -15,9 +16,9 @@
 import { WellKnownMimeType, decodeCompositeMetadata, decodeRoutes } from 'rsocket-composite-metadata';
 import { ErrorCodes, RSocketError } from 'rsocket-core';
 
-import { connect, refuse, report } from './client.js';
+import { atFirstEqualsSign, connect, refuse, report } from './client.js';
 
-const USAGE = 'destination.js URI SERVICE';
+const USAGE = 'destination.js URI SERVICE [KEY=TEXT]...';
 const ROUTING = WellKnownMimeType.MESSAGE_RSOCKET_ROUTING.string;
 const NOTHING_TO_CANCEL = { cancel() {}, onExtension() {} };
 
@@ -102,11 +103,12 @@ const responder = {
   },
 };
 
-const [uri, service] = process.argv.slice(2);
+const [uri, service, ...words] = process.argv.slice(2);
 if (!service) {
   refuse(USAGE);
 }
-const { rsocket } = await connect({ uri, serviceName: service, responder });
+const tags = words.map(atFirstEqualsSign).map(([key, text]) => [Number(key), text]);
+const { rsocket } = await connect({ uri, serviceName: service, responder, tags });
 rsocket.onClose((error) => {
   report({ event: 'closed', message: error?.message });
   process.exit(0);

@@ -9,6 +9,7 @@
 //   request_stream=COUNT      a stream of COUNT elements; credit is granted five at a time
 //   first_of_stream=COUNT     COUNT elements of a stream without end, which is then canceled
 //   request_channel=A,B,C     the elements A, B and C, each answered by one
+//   tag:KEY=TEXT              one more tag of all requests; the key is a number, such as 0x86
 //
 // One line of JSON each: {"interaction", "elements", "outcome"}, where the outcome is "completed"
 // or "failed", the latter with "code" and "message".
@@ -16,9 +17,11 @@
 import { BrokerRoutingType, Tags, WellKnownKey } from 'rsocket-broker-client-js';
 import { from, take } from 'rxjs';
 
-import { connect, refuse, report } from './client.js';
+import { atFirstEqualsSign, connect, refuse, report } from './client.js';
 
 const USAGE = 'requester.js URI SERVICE INTERACTION=ARGUMENT...';
+
+const TAG = 'tag:';
 
 const INTERACTIONS = {
   request_response: ({ client, rsocket }, text, metadata) =>
@@ -33,11 +36,11 @@ const INTERACTIONS = {
     client.requestChannel(rsocket, from(texts.split(',')), metadata),
 };
 
-function addressOf({ client, id }, service) {
+function addressOf({ client, id }, service, more) {
   const noToken = '';
   const route = 'echo';
   const noMetadataTags = new Tags();
-  const tags = new Tags([[WellKnownKey.SERVICE_NAME, service]]);
+  const tags = new Tags([[WellKnownKey.SERVICE_NAME, service], ...more]);
   return client.addMetadata(noToken, id, route, noMetadataTags, tags, BrokerRoutingType.UNICAST);
 }
 
@@ -54,13 +57,17 @@ function outcomeOf(interaction, answers) {
 }
 
 const [uri, service, ...requests] = process.argv.slice(2);
-const steps = requests.map((request) => request.split('=', 2));
+const words = requests.map(atFirstEqualsSign);
+const steps = words.filter(([name]) => !name.startsWith(TAG));
+const more = words
+  .filter(([name]) => name.startsWith(TAG))
+  .map(([name, text]) => [Number(name.slice(TAG.length)), text]);
 if (!steps.length || steps.some(([interaction, argument]) => !(INTERACTIONS[interaction] && argument))) {
   refuse(USAGE);
 }
 const connection = await connect({ uri, serviceName: 'javascript-requester' });
 for (const [interaction, argument] of steps) {
-  const answers = INTERACTIONS[interaction](connection, argument, addressOf(connection, service));
+  const answers = INTERACTIONS[interaction](connection, argument, addressOf(connection, service, more));
   report(await outcomeOf(interaction, answers));
 }
 connection.rsocket.close();
