@@ -264,7 +264,7 @@ class Java:
             tags: More tags.
             route_id: The route id.
             options: `fragment`: the size of frames over which payloads go in fragments, in bytes;
-                `lease`: with leases, of so many requests each.
+                `lease`: with leases; others may send so many requests in all.
         """
         self._events[self._ids + 1] = asyncio.Queue()
         answer = await self.do(

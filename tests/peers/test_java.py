@@ -256,6 +256,66 @@ async def test_a_requester_dials_the_name_of_the_brokers_machine(
     await destination.kill()
 
 
+# --- fragments and leases of the library itself -------------------------------------------------
+
+LONG = "x" * 500
+
+
+@pytest.mark.parametrize(
+    ("asks", "answers"), [(64, 0), (0, 64), (64, 64)], ids=["requests", "answers", "both"]
+)
+async def test_payloads_in_fragments(
+    requesters: Java,
+    destinations: Java,
+    uri: str,
+    service: str,
+    stack: AsyncExitStack,
+    asks: int,
+    answers: int,
+) -> None:
+    requester = await JavaRequester.start(requesters, uri, fragment=asks)
+    stack.push_async_callback(requester.close)
+    destination = await JavaDestination.start(destinations, uri, service, fragment=answers)
+    stack.push_async_callback(destination.kill)
+    for text in (LONG, "short", LONG):
+        answer = Outcome([f"{text} from java"])
+        assert await requester.ask(service, "request_response", text) == answer
+        assert await destination.received() == Received("request_response", text, "echo")
+    await requester.ask(service, "fire_and_forget", LONG)
+    assert await destination.received() == Received("fire_and_forget", LONG, "echo")
+    many = Outcome([f"{n} from java" for n in range(1, 301)])
+    assert await requester.ask(service, "request_stream", "300") == many
+    elements = [LONG, "short", LONG]
+    outcome = await requester.ask(service, "request_channel", ",".join(elements))
+    assert outcome == Outcome([f"{each} from java" for each in elements])
+
+
+async def test_a_destination_gets_as_many_requests_as_it_leases(
+    requesters: Java, destinations: Java, uri: str, service: str, stack: AsyncExitStack
+) -> None:
+    # The requester asks for leases too, and is granted those of the broker.
+    requester = await JavaRequester.start(requesters, uri, lease=1)
+    stack.push_async_callback(requester.close)
+    found: dict[str, JavaDestination] = {}
+    for name, options in (("leases", {"lease": 3}), ("takes all", {})):
+        tags = {"INSTANCE_NAME": name}
+        found[name] = await JavaDestination.start(destinations, uri, service, tags, **options)
+        stack.push_async_callback(found[name].kill)
+        asked = {"SERVICE_NAME": service, "INSTANCE_NAME": name}
+        # Until the broker has its lease, which takes nothing of it.
+        while (await requester.ask(asked, "request_response", "up?")).code == REJECTED:
+            pass
+        assert (await found[name].received()).data == "up?"
+    for _ in range(8):
+        outcome = await requester.ask(service, "request_response", "hello")
+        assert outcome == Outcome(["hello from java"])
+    for name, count in (("leases", 2), ("takes all", 6)):
+        for _ in range(count):
+            assert (await found[name].received()).data == "hello"
+    alone = {"SERVICE_NAME": service, "INSTANCE_NAME": "leases"}
+    assert (await requester.ask(alone, "request_response", "one more")).code == REJECTED
+
+
 # --- which destination --------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ import reactor.core.publisher.Hooks;
  *
  * <pre>
  * "do": "connect"   "uri": tcp://HOST:PORT or ws://HOST:PORT, "service", "route_id", "tags",
- *                   "options": "fragment" (bytes of a frame), "lease" (requests of each lease)
+ *                   "options": "fragment" (bytes of a frame), "lease" (requests that others may send)
  *                   answer: "outcome" is "connected" or "failed"; the "id" is the connection's
  * "do": "request"   "connection", "interaction", "argument", "routing", "tags"
  *                   answer: "elements" and "outcome", "completed" or "failed", the latter with

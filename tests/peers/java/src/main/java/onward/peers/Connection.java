@@ -37,7 +37,8 @@ import reactor.core.publisher.Mono;
 /** A connection to the broker, made with {@link BrokerRSocketConnector}. */
 final class Connection {
 
-  private static final Duration LEASE = Duration.ofSeconds(1);
+  private static final Duration LEASE = Duration.ofMinutes(10);
+  private static final int PENDING = 16;
 
   private final int id;
   private final BrokerRSocketClient client;
@@ -63,7 +64,9 @@ final class Connection {
                   }
                   int lease = command.path("options").path("lease").asInt();
                   if (lease > 0) {
-                    connector.lease(specification -> specification.sender(() -> leases(lease)));
+                    connector.lease(
+                        specification ->
+                            specification.sender(() -> once(lease)).maxPendingRequests(PENDING));
                   }
                 })
             .toRSocketClient(transport(URI.create(command.get("uri").asText())));
@@ -78,9 +81,9 @@ final class Connection {
     };
   }
 
-  /** A lease of so many requests at once, and another whenever one is over. */
-  private static Flux<Lease> leases(int requests) {
-    return Flux.interval(Duration.ZERO, LEASE).map(number -> Lease.create(LEASE, requests));
+  /** One lease, which is not renewed, so that it says how many requests come at all. */
+  private static Flux<Lease> once(int requests) {
+    return Flux.concat(Flux.just(Lease.create(LEASE, requests)), Flux.never());
   }
 
   /** Connect; what is returned has a value once SETUP has been sent. */
