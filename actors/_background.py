@@ -168,13 +168,27 @@ class BackgroundNode:
             access=access,
         )
 
-    def listen(self, uri: str, *, expose: Iterable[AddressLike] = (), **options: Any) -> Listener:
+    def listen(
+        self,
+        uri: str,
+        *,
+        expose: Iterable[AddressLike] = (),
+        allow: Iterable[AddressLike] = (),
+        **options: Any,
+    ) -> Listener:
         """Accept connections at a URI. See `Node.listen`."""
-        return self.call(self.node.listen, uri, expose=expose, **options)
+        return self.call(self.node.listen, uri, expose=expose, allow=allow, **options)
 
-    def connect(self, uri: str, *, expose: Iterable[AddressLike] = (), **options: Any) -> Address:
+    def connect(
+        self,
+        uri: str,
+        *,
+        expose: Iterable[AddressLike] = (),
+        allow: Iterable[AddressLike] = (),
+        **options: Any,
+    ) -> Address:
         """Connect to a URI. See `Node.connect`."""
-        return self.call(self.node.connect, uri, expose=expose, **options)
+        return self.call(self.node.connect, uri, expose=expose, allow=allow, **options)
 
     def _run(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
         asyncio.set_event_loop(loop)

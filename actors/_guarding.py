@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from ..protocol import (
     Address,
     AddressLike,
+    Context,
     Message,
+    NotExposed,
+    Outside,
     Route,
     UnknownAddress,
     address as address_of,
@@ -36,7 +39,8 @@ class Guarding(Router):
         clock: What stamps dead letters, in seconds; the loop's clock by default.
 
     Attributes:
-        denied: Messages that access controls did not let pass.
+        denied: Messages that access controls did not let pass, and messages from outside that
+            were to go on to where those may not.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -44,6 +48,7 @@ class Guarding(Router):
         self.denied = 0
         self._exposures = Exposures(limits.exposed)
         self._guarded: dict[Cell, Guarded] = {}
+        self._checked: dict[Cell, Outgoing] = {}
 
     def _cell(self, address: AddressLike) -> Cell:
         found = _cell_of(self.table.get(address_of(address)))
@@ -65,8 +70,71 @@ class Guarding(Router):
 
     def sender_for(self, cell: Cell) -> Workers | Outgoing:
         """Return what a worker sends through: the node, if nothing decides what it may send."""
+        checked = self._checked.get(cell)
+        if checked is not None:
+            return checked
         guarded = self._guarded.get(cell)
-        return cast("Workers", self) if guarded is None else guarded.sender
+        sender = None if guarded is None else guarded.sender
+        return cast("Workers", self) if sender is None else sender
+
+    # --- messages from outside ----------------------------------------------------------
+
+    def let_in(self, message: Message) -> None:
+        """Do as `carry` with a message that has come over a link, which says what it may do."""
+        self.guard(message[0][0])
+        self.carry(message)
+
+    def guard(self, first: Address) -> None:
+        """Check from now on what the worker of an address passes on.
+
+        Nobody pays for that check whose workers get nothing from outside.
+        """
+        cell = _cell_of(self.table.get(first))
+        if cell is None or cell in self._checked or cell.worker.leaves_node:
+            return
+        guarded = self._guarded.get(cell)
+        sender = None if guarded is None else guarded.sender
+        if sender is None:
+            sender = Outgoing(cast("Workers", self), None)
+        self._checked[cell] = sender
+        below = cell.worker._out
+        if below is cast("Workers", self):
+            cell.worker._out = sender
+        else:
+            cast("Outgoing", below).settle(sender)  # that of a message that is traced
+
+    def pass_on(self, message: Message) -> Message:
+        """Return a message as it may go on; one from outside with what it may do from there.
+
+        Raises:
+            NotExposed: It is from outside and may not go there.
+        """
+        context = message[4]
+        if context is None:
+            return message
+        outside = context[4]
+        if outside is None or not message[0]:
+            return message
+        onward = message[0]
+        given, allows = outside
+        # What is in front of the addresses that were given, workers and rules of this node put
+        # there, who say themselves where they send to.
+        if len(onward) <= given:
+            if not allows(onward[0]):
+                self.denied += 1
+                error = NotExposed(onward[0])
+                error.lost = message  # it is others' in any case
+                raise error
+            context = Context(
+                context[0],
+                context[1],
+                context[2],
+                context[3],
+                Outside(len(onward) - 1, allows),
+            )
+            message = Message(onward, message[1], message[2], message[3], context)
+        self.guard(onward[0])
+        return message
 
     def is_inside(self, address: Address) -> bool:
         """Tell whether an address is of a worker that is no link to another node."""

@@ -164,11 +164,19 @@ class Losses(RunQueue):
 
 
 def goes_on_with(lost: Message, message: Message) -> bool:
-    """Tell whether a message that was lost is one that came, or what a worker made of it."""
+    """Tell whether a message that was lost is one that came, or what a worker made of it.
+
+    That has the same way back, if it has one, and else the rest of the same way; the payload
+    may have been changed.
+    """
     if lost is message:
         return True
-    longer = len(lost[1]) - len(message[1])
-    return lost[2] is message[2] and longer >= 0 and lost[1][longer:] == message[1]
+    back, rest = message[1], message[0][1:]
+    if len(lost[1]) < len(back) or lost[1][len(lost[1]) - len(back) :] != back:
+        return False
+    if lost[2] is message[2] or back:
+        return True
+    return bool(rest) and lost[0][-len(rest) :] == rest
 
 
 def is_answer(lost: Message, own: tuple[Address, ...]) -> bool:

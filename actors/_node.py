@@ -19,6 +19,7 @@ from ._run_queue import Phase
 from ._several import several
 from ._transport import Listener, Transport, Transports
 from ._workers import Workers
+from .access._exposed import Exposed
 
 __all__ = ["Node"]
 
@@ -222,6 +223,7 @@ class Node(Workers):
         uri: str,
         *,
         expose: Iterable[AddressLike] = (),
+        allow: Iterable[AddressLike] = (),
         error_replies: bool = False,
         **options: Any,
     ) -> Listener:
@@ -230,14 +232,19 @@ class Node(Workers):
         Args:
             uri: Where; its scheme says by which transport.
             expose: The local addresses that are reachable from outside; none by default.
+            allow: Where workers that are exposed may pass messages from outside on to, as
+                those say, besides what is exposed. In a value, `*` stands for any text:
+                `"order-*"`, `"1#10.0.0.*:4000"`. By default nowhere: so nobody has this node
+                connect to places of their choice.
             error_replies: Whether error replies of this node may go to the other sides.
             **options: What the transport understands.
 
         Raises:
             UnknownScheme: There is no transport for the scheme.
-            TypeError: `expose` is one address and not several, or there is no such option.
+            TypeError: `expose` or `allow` is one address and not several, or there is no such
+                option.
         """
-        exposed = frozenset(several("expose", expose))
+        exposed = Exposed(several("expose", expose), several("allow", allow))
         return await self._on_loop(self._listen(uri, exposed, error_replies, options))
 
     async def connect(
@@ -245,6 +252,7 @@ class Node(Workers):
         uri: str,
         *,
         expose: Iterable[AddressLike] = (),
+        allow: Iterable[AddressLike] = (),
         error_replies: bool = False,
         **options: Any,
     ) -> Address:
@@ -253,6 +261,7 @@ class Node(Workers):
         Args:
             uri: Where to; its scheme says by which transport.
             expose: The local addresses that the other side can reach; none by default.
+            allow: As for `listen`.
             error_replies: Whether error replies of this node may go to the other side.
             **options: What the transport understands.
 
@@ -261,15 +270,16 @@ class Node(Workers):
 
         Raises:
             UnknownScheme: There is no transport for the scheme.
-            TypeError: `expose` is one address and not several, or there is no such option.
+            TypeError: `expose` or `allow` is one address and not several, or there is no such
+                option.
         """
-        exposed = frozenset(several("expose", expose))
+        exposed = Exposed(several("expose", expose), several("allow", allow))
         return await self._on_loop(self._connect(uri, exposed, error_replies, options))
 
     async def _listen(
         self,
         uri: str,
-        expose: frozenset[Address],
+        expose: Exposed,
         error_replies: bool,
         options: Any,
     ) -> Listener:
@@ -282,7 +292,7 @@ class Node(Workers):
     async def _connect(
         self,
         uri: str,
-        expose: frozenset[Address],
+        expose: Exposed,
         error_replies: bool,
         options: Any,
     ) -> Address:

@@ -13,6 +13,7 @@ from ..protocol import (
     LOCAL,
     MAX_ROUTE_LENGTH,
     Address,
+    AddressError,
     Context,
     MailboxFull,
     Message,
@@ -24,6 +25,7 @@ from ..protocol import (
     RouteTooLong,
     UnknownAddress,
     UnknownAddressType,
+    UnreadableAddress,
     route as route_of,
 )
 from ._errors import RoutingLoop
@@ -102,7 +104,7 @@ class Router(Losses):
             NodeStopped: The node has not started, or has stopped.
         """
         if message[3] is not None:
-            message = from_outside(message)
+            message = self.pass_on(from_code(message))
         # What follows is `carry`, once more: a call would be a tenth of it.
         onward = message[0]
         target = self.table.get(onward[0]) if onward else None
@@ -140,6 +142,21 @@ class Router(Losses):
             self._ready.append(target)
             if not self._awake:
                 self._wake()
+
+    def carry_answer(self, message: Message) -> None:
+        """Do as `carry` with an answer: it goes where the return route says.
+
+        Where what a worker passes on is checked, `Outgoing` is in the place of the node.
+        """
+        self.carry(message)
+
+    def pass_on(self, message: Message) -> Message:
+        """Return a message from outside as it may go on; a node knows what that may."""
+        raise NotImplementedError
+
+    def guard(self, first: Address) -> None:
+        """Check from now on what a worker passes on; a node knows its workers."""
+        raise NotImplementedError
 
     def carry_from(self, _own: Address | None, message: Message) -> None:
         """Do as `carry`: what a worker sends is the same from each of its addresses.
@@ -179,13 +196,19 @@ class Router(Losses):
         for _ in range(self.limits.reroutes + 1):
             target = self.table.get(first)
             if target is not None:
+                context = message[4]
+                if context is not None and context[4] is not None:
+                    self.guard(first)
                 target.put(message)
                 return
             rule = self._rule(first)
             if rule is None:
                 self._unknown(message, first)
                 return
-            rewritten = rule(message)
+            try:
+                rewritten = rule(message)
+            except AddressError as error:
+                raise UnreadableAddress(first, error.reason) from error
             if rewritten is None:
                 return
             message, first = rewritten, rewritten.to
@@ -231,7 +254,7 @@ class Router(Losses):
             MailboxFull: The policy is another, or too many senders wait already.
             DeliveryError: As `route`.
         """
-        await self.carry_wait(message if message[3] is None else from_outside(message))
+        await self.carry_wait(message if message[3] is None else self.pass_on(from_code(message)))
 
     async def carry_wait(self, message: Message, _own: Address | None = None) -> None:
         """Do as `route_wait`, and believe the message's source."""
@@ -251,7 +274,7 @@ class Router(Losses):
         Returns:
             Whether it was delivered.
         """
-        return self.carry_or_bury(message if message[3] is None else from_outside(message))
+        return self.carry_or_bury(message if message[3] is None else from_code(message))
 
     def carry_or_bury(self, message: Message) -> bool:
         """Do as `deliver`, and believe the message's source."""
@@ -261,6 +284,9 @@ class Router(Losses):
                 raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
             if onward and self._requests.is_late(onward[0]):
                 raise _LateAnswer(onward[0])
+            context = message[4]
+            if context is not None and context[4] is not None:
+                message = self.pass_on(message)
             self.carry(message)
         except OnwardError as error:
             self.dead_letter(message, error)
@@ -414,7 +440,7 @@ class _LateAnswer(UnknownAddress):
     reason: ClassVar[str] = LATE_ANSWER
 
 
-def from_outside(message: Message) -> Message:
+def from_code(message: Message) -> Message:
     """Return a message as one that no worker sent."""
     onward, back, payload, _, context = message
     return _new(Message, (onward, back, payload, None, context))

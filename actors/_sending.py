@@ -214,7 +214,7 @@ class Sending(Actor):
         if hops < MAX_ROUTE_LENGTH and context is COUNTED[hops]:
             return COUNTED[hops + 1]
         # Not `_replace`, which takes longer than all the rest of a hop.
-        return _new(Context, (context[0], context[1], context[2], hops + 1))
+        return _new(Context, (context[0], context[1], context[2], hops + 1, context[4]))
 
     def reply(self, message: Message, payload: bytes, own: Address | None = None) -> None:
         """Answer a message along its return route.
@@ -232,14 +232,14 @@ class Sending(Actor):
         onward, back, _, _, context = message
         if context is not None and context[3]:
             # An answer begins a way of its own.
-            context = _new(Context, (context[0], context[1], context[2], 0))
+            context = _new(Context, (context[0], context[1], context[2], 0, None))
         answer = _new(Message, (back, (own or onward[0],), payload, self.address, context))
         try:
             if not back:
                 raise EmptyRoute
             if len(payload) > self.node.limits.payload:
                 self.node.check_payload(payload)
-            self._out.carry(answer)
+            self._out.carry_answer(answer)
         except MailboxFull as full:
             self._hand_over_later(full, message, answer)
         except OnwardError as error:

@@ -306,6 +306,7 @@ class Workers(Guarding):
                 self.table.pop(each, None)  # nothing may keep what follows from being done
                 self._exposures.forget(each)
             self._guarded.pop(cell, None)
+            self._checked.pop(cell, None)
             self._workers -= 1
             for index, count in enumerate(_counts(cell)):
                 self._retired[index] += count

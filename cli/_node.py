@@ -37,7 +37,7 @@ are taken, and a line of totals when it has been stopped by Ctrl-C or SIGTERM.
 
 _EPILOG: Final = """\
 example:
-  onward node --worker relay=forward --worker echo=echo --expose relay
+  onward node --worker relay=forward --worker echo=echo --expose relay --allow echo
   onward request '1#127.0.0.1:4000 => relay => echo' hello
 """
 
@@ -129,6 +129,15 @@ def add_command(commands: Commands) -> None:
         help="let a worker be reached from outside; may be repeated",
     )
     parser.add_argument(
+        "--allow",
+        metavar="PATTERN",
+        type=address,
+        action="append",
+        default=[],
+        help="where exposed workers may pass on to what comes from outside, besides what is "
+        "exposed: a worker, or an address such as '1#10.0.0.*:4000'; may be repeated",
+    )
+    parser.add_argument(
         "--verbose", action="store_true", help="print the routes of each message a worker gets"
     )
     parser.add_argument(
@@ -198,7 +207,8 @@ async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
     tls = tls_of(arguments, listens=True)
     options = {} if tls is None else {"tls": tls}
-    await listen(node, arguments.listen, SCHEMES, expose=arguments.expose, **options)
+    places = {"expose": arguments.expose, "allow": arguments.allow}
+    await listen(node, arguments.listen, SCHEMES, **places, **options)
 
 
 def _totals(node: Node) -> str:

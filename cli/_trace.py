@@ -42,7 +42,7 @@ exit status:
   3  in doubt: no answer in time, or the drawing could not be written
 
 example:
-  onward node --worker relay=forward --worker echo=echo --expose relay --trace
+  onward node --worker relay=forward --worker echo=echo --expose relay --allow echo --trace
   onward trace '1#127.0.0.1:4000 => relay => echo' hello --svg trace.svg
 """
 

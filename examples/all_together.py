@@ -34,7 +34,8 @@ async def start_device(device: Node) -> None:
     await device.start(lambda: SessionService(expose=["channels"]), address="sessions")
 
     async def to_the_hub() -> RouteLike:
-        return [await device.connect("sim://hub", expose=["sessions"]), "relays"]
+        link = await device.connect("sim://hub", expose=["sessions"], allow=["echo"])
+        return [link, "relays"]
 
     relay = await RelayClient.on(device, to_the_hub, alias="device")
     await relay.until_up()

@@ -40,7 +40,9 @@ async def main() -> None:
         udp = await three.listen("udp://127.0.0.1:0", expose=[f"1#{place(tcp.uri)}"])
         ws = await two.listen("ws://127.0.0.1:0/nodes", expose=[f"2#{place(udp.uri)}"])
         await one.start(Relay, address="relay")
-        uds = await one.listen(f"uds://{folder}/one.sock", expose=["relay"])
+        uds = await one.listen(
+            f"uds://{folder}/one.sock", expose=["relay"], allow=[f"3#{place(ws.uri)}"]
+        )
 
         link = await near.connect(uds.uri)
         by = [f"3#{place(ws.uri)}", f"2#{place(udp.uri)}", f"1#{place(tcp.uri)}"]

@@ -55,11 +55,13 @@ from ._errors import (
     RouteTooLong,
     UnknownAddress,
     UnknownAddressType,
+    UnreadableAddress,
+    UnusableRoute,
     WireError,
     WorkerFailed,
     WorkerStopped,
 )
-from ._message import Context, Message
+from ._message import Context, Message, Outside
 from ._trace_report import (
     MAX_HOP_NAME,
     MAX_HOP_REPORT,
@@ -119,6 +121,7 @@ __all__ = [
     "NotDelivered",
     "NotExposed",
     "OnwardError",
+    "Outside",
     "PayloadTooBig",
     "ProtocolError",
     "RequestTimeout",
@@ -129,6 +132,8 @@ __all__ = [
     "TraceMark",
     "UnknownAddress",
     "UnknownAddressType",
+    "UnreadableAddress",
+    "UnusableRoute",
     "WireError",
     "WorkerFailed",
     "WorkerStopped",

@@ -17,6 +17,7 @@ OnwardError
 └── DeliveryError                 a message did not get through
     ├── NotDelivered              certainly not handed over: it is safe to send it again
     │   ├── UnknownAddress        no worker has this local address
+    │   ├── UnreadableAddress     the rule for its type cannot read this address
     │   ├── UnknownAddressType    no rule for this type of address
     │   ├── AddressInUse          two workers cannot have one address
     │   ├── MailboxFull           the worker does not keep up
@@ -67,6 +68,8 @@ __all__ = [
     "RouteTooLong",
     "UnknownAddress",
     "UnknownAddressType",
+    "UnreadableAddress",
+    "UnusableRoute",
     "WireError",
     "WorkerFailed",
     "WorkerStopped",
@@ -205,6 +208,14 @@ class MalformedMessage(WireError):
         return f"malformed message: {self.reason}"
 
 
+class UnusableRoute(MalformedMessage):
+    """A message can be read, and has a route that no node can use: it alone is lost.
+
+    An address in it has no value or one that is too long, or it has more addresses than a route
+    may have.
+    """
+
+
 # --- a message did not get through --------------------------------------------------------
 
 
@@ -236,6 +247,12 @@ class UnknownAddress(NotDelivered):
     """No worker of this node has the address."""
 
     reason = "no such worker"
+
+
+class UnreadableAddress(NotDelivered):
+    """The rule for the type of the address cannot read the value: there is no such place."""
+
+    reason = "unreadable address"
 
 
 class UnknownAddressType(NotDelivered):

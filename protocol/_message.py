@@ -10,20 +10,38 @@ times the price, and a hop between two workers makes one message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ._address import MAX_ROUTE_LENGTH, Address, Route, format_route
 from ._errors import EmptyRoute, RouteError, RouteTooLong
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["Context", "Message"]
+__all__ = ["Context", "Message", "Outside"]
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 
 # What a NamedTuple's own constructor calls, without the detour.
 _new: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
+
+
+class Outside(NamedTuple):
+    """What a message from another node may do on this one.
+
+    Attributes:
+        given: How many addresses at the end of the onward route that node chose. Those in front
+            of them were put there by workers and rules of this node.
+        allows: Decides whether the message may go to an address that node chose.
+    """
+
+    given: int
+    allows: Callable[[Address], bool]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other has as many addresses given: who decides is no value."""
+        return isinstance(other, Outside) and self[0] == other[0]
+
+    def __hash__(self) -> int:
+        return hash(self[0])
 
 
 class Context(NamedTuple):
@@ -35,12 +53,15 @@ class Context(NamedTuple):
         meta: Anything a transport or worker attaches, for this node only.
         hops: Times the message was passed on with no trace of it on the return route; counted
             by the node, for its loop guard.
+        outside: What it may do here, if it came from another node; set by the link it came
+            over. `None`: it is of this node, or an answer.
     """
 
     deadline: float | None = None
     trace: str | None = None
     meta: Any = None
     hops: int = 0
+    outside: Outside | None = None
 
 
 class Message(NamedTuple):
@@ -118,6 +139,8 @@ class Message(NamedTuple):
         if not back:
             raise _lost(EmptyRoute(), self)
         me = onward[0]
+        if context is not None and context[4] is not None:
+            context = context._replace(outside=None)  # it goes where the return route says
         return _new(Message, (back, (own or me,), payload, me, context))
 
     def redirect(self, *onward: Address) -> Message:

@@ -3,7 +3,7 @@
 from ._base import Listener, Transport
 from ._gate import MAX_RETURNS, Gate
 from ._identity import from_certificate
-from ._link import Link
+from ._link import Link, TooMuchWork
 from ._link_statistics import LinkState, LinkStatistics
 from ._memory import MemoryLink, MemoryListener, MemoryTransport
 from ._options import Backoff, StreamOptions, parse_uri
@@ -39,6 +39,7 @@ __all__ = [
     "TcpOptions",
     "TcpTransport",
     "TlsOptions",
+    "TooMuchWork",
     "Transport",
     "UdpListener",
     "UdpListenerStatistics",

@@ -1,7 +1,6 @@
 """What the other end of a link may send to: what is exposed, and the ways back.
 
-Everything behind the first address is the business of the worker there: who exposes a
-forwarder lets others reach what it can reach.
+What messages let in may do behind the first address goes with them, as `Context.outside`.
 """
 
 from __future__ import annotations
@@ -9,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from ..actors.access import Exposed
 from ..protocol import LOCAL, Address, Route
 
 __all__ = ["MAX_RETURNS", "Gate"]
 
 MAX_RETURNS: Final = 10_000
-"""Most addresses that all the ways back together have that a link remembers, in each of its two
-tables: as many ways of one address, fewer of longer ones. Those unused for longest are
-forgotten: an answer that comes later is refused. With addresses of the greatest length a table
-takes 4 MB."""
+"""Most addresses that all the ways back together have that a link remembers, in each of its
+tables: as many ways of one address, fewer of longer ones. At the limit those are forgotten
+whose workers have stopped, and then those unused for longest: an answer that comes later is
+refused. With addresses of the greatest length a table takes 4 MB."""
 
-ANY: Final = b"*"
+_SWEEPS: Final = 4
+"""The ways of workers that have stopped are looked for when the table is full, and again when so
+much of it has been added since."""
 
 
 class Gate:
@@ -29,21 +31,37 @@ class Gate:
 
     - its first onward address is exposed, or its type is, by an address of that type with the
       value `*` (for types other than 0: there is no way to expose all workers);
-    - its onward route is a way back: the whole return route, to the last address, of a message
-      that went out over this link. A way back to the mailbox of a request is one for one
-      message only, which is its answer.
+    - its onward route is a way back: the return route, to the last address, of a message
+      that went out over this link. Of a way back that goes on over another link only the part
+      up to that link counts: what is behind it is the business of that link's other end. A way
+      back to the mailbox of a request is one for one message only, which is its answer.
+
+    A way back is remembered as long as its workers live and there is room, and then the longer
+    the later it was used.
 
     Args:
-        expose: What is reachable from outside.
-        max_returns: Most addresses in the ways back to remember, of workers and of requests each.
+        expose: What is reachable from outside, and where messages may go from there.
+        max_returns: Most addresses in the ways back to remember, in each of the tables: of
+            workers, over links, and of requests.
         more: Tells whether an address is exposed besides, for now; asked for each message.
+        lives: Tells whether a local address is that of a worker.
 
     Attributes:
         noted: The way back noted last, or `None`: it need not be noted again.
         admitted: The onward route admitted last, or `None`: it need not be asked for again.
+        given: How many addresses at the end of the route admitted last the other end chose.
     """
 
-    __slots__ = ("_expose", "_more", "_requests", "_types", "_workers", "admitted", "noted")
+    __slots__ = (
+        "_expose",
+        "_more",
+        "_relayed",
+        "_requests",
+        "_workers",
+        "admitted",
+        "given",
+        "noted",
+    )
 
     def __init__(
         self,
@@ -51,34 +69,53 @@ class Gate:
         *,
         max_returns: int = MAX_RETURNS,
         more: Callable[[Address], bool] = lambda _: False,
+        lives: Callable[[Address], bool] = lambda _: True,
     ) -> None:
-        self._expose = expose
+        self._expose = expose if isinstance(expose, Exposed) else Exposed(expose)
         self._more = more
-        self._types = frozenset(
-            address.type for address in expose if address.value == ANY and address.type != LOCAL
-        )
-        self._workers = _Routes(max_returns)
-        self._requests = _Routes(max_returns)
+        self._workers = _Routes(max_returns, lives)
+        self._relayed = _Routes(max_returns, lives)
+        self._requests = _Routes(max_returns, lives)
         self.noted: Route | None = None
         self.admitted: Route | None = None
+        self.given = 0
 
-    def note(self, back: Route, is_request: Callable[[Address], bool]) -> None:
+    def allows(self, address: Address) -> bool:
+        """Decide whether a message that was let in may go to an address the other end chose."""
+        return self._expose.allows(address) or self._more(address)
+
+    def note(
+        self,
+        back: Route,
+        is_request: Callable[[Address], bool],
+        link_on: Callable[[Route], Address | None] = lambda _: None,
+    ) -> None:
         """Remember the way that answers to a message that goes out will come.
 
         Args:
             back: Its return route, which is not empty.
             is_request: Tells whether a local address is the mailbox of a request.
+            link_on: Returns the first link on a return route.
         """
         self.noted = None
         first = back[0]
         if first[0] != LOCAL:
             return
-        if first not in self._expose:
-            if is_request(first):
-                self._requests.add(back)
-                return
+        if first in self._expose and len(back) == 1:
+            self.noted = back
+            return
+        if is_request(first):
+            self._requests.add(back)
+            return
+        link = link_on(back)
+        if link is not None:
+            self._relayed.add(back[: back.index(link) + 1])
+        elif is_request(back[-1]):
+            self._requests.add(back)
+            return
+        else:
             self._workers.add(back)
-            self.admitted = None  # it may be one that was forgotten
+        self.admitted = None  # it may be one that was forgotten
         self.noted = back
 
     def admits(self, onward: Route) -> bool:
@@ -87,51 +124,84 @@ class Gate:
         The answer to a request is let in once.
         """
         self.admitted = None
+        self.given = 0
         if self._requests.take(onward):
             return True
-        first = onward[0]
-        if first in self._expose or first[0] in self._types or onward in self._workers:
+        if self._workers.use(onward):
+            self.admitted = onward
+            return True
+        length = self._relayed.use_front(onward)
+        self.given = len(onward) - (length or 1)
+        if length or self._expose.lets_in(onward[0]):
             self.admitted = onward
             return True
         # Not remembered: it may be hidden again at any time.
-        return self._more(first)
+        return self._more(onward[0])
 
     def take_waiting(self) -> tuple[Address, ...]:
         """Return the mailboxes of requests that have had no answer, and forget them."""
-        return tuple(route[0] for route in self._requests.take_all())
+        return tuple(route[-1] for route in self._requests.take_all())
 
 
 class _Routes:
     """Routes, the least recently used first, of so many addresses together and at least one."""
 
-    __slots__ = ("_limit", "_routes", "_size")
+    __slots__ = ("_added", "_lengths", "_limit", "_lives", "_routes", "_size")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, lives: Callable[[Address], bool]) -> None:
         self._limit = limit
+        self._lives = lives
         self._routes: dict[Route, None] = {}
+        self._lengths: dict[int, int] = {}  # how many there are of each length
         self._size = 0  # addresses in all of them
-
-    def __contains__(self, route: Route) -> bool:
-        return route in self._routes
+        self._added = limit  # since the last look for those whose workers have stopped
 
     def add(self, route: Route) -> None:
-        routes = self._routes
-        self.take(route)
-        self._size += len(route)
+        routes, length = self._routes, len(route)
+        if self.use(route):
+            return
+        self._size += length
+        self._added += length
+        if self._size > self._limit and self._added * _SWEEPS >= self._limit:
+            self._added = 0
+            for each in [each for each in routes if not all(map(self._lives, each))]:
+                self.take(each)
         while self._size > self._limit and routes:
             self.take(next(iter(routes)))
         routes[route] = None
+        self._lengths[length] = self._lengths.get(length, 0) + 1
+
+    def use(self, route: Route) -> bool:
+        """Note that a route is used; tell whether it is there."""
+        routes = self._routes
+        if route not in routes:
+            return False
+        del routes[route]
+        routes[route] = None
+        return True
+
+    def use_front(self, route: Route) -> int:
+        """Note that the longest route that another begins with is used; return its length."""
+        for length in sorted(self._lengths, reverse=True):
+            if length <= len(route) and self.use(route[:length]):
+                return length
+        return 0
 
     def take(self, route: Route) -> bool:
         """Forget a route; tell whether it was there."""
-        if route not in self._routes:
+        routes, length = self._routes, len(route)
+        if route not in routes:
             return False
-        del self._routes[route]
-        self._size -= len(route)
+        del routes[route]
+        self._size -= length
+        self._lengths[length] -= 1
+        if not self._lengths[length]:
+            del self._lengths[length]
         return True
 
     def take_all(self) -> tuple[Route, ...]:
         taken = tuple(self._routes)
         self._routes.clear()
+        self._lengths.clear()
         self._size = 0
         return taken

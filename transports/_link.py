@@ -19,12 +19,15 @@ from ..protocol import (
     ERROR_SOURCE,
     MAX_ROUTE_LENGTH,
     Address,
+    Context,
     EmptyRoute,
     LinkLost,
     MailboxFull,
     Message,
+    NotDelivered,
     NotExposed,
     OnwardError,
+    Outside,
     Route,
     RouteTooLong,
 )
@@ -32,16 +35,27 @@ from ._gate import MAX_RETURNS, Gate
 
 if TYPE_CHECKING:
     from ..actors._cell import Cell
-    from ..protocol import Context
 
-__all__ = ["Link", "size_of"]
+__all__ = ["Link", "TooMuchWork", "size_of"]
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 # What a NamedTuple's own constructor calls, without the detour.
 _new_message: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
 
+MAX_CROSSINGS: Final = 4
+"""Times the address of a link may be on the return route of what comes over it, the new one
+included: a message that goes to and fro between two nodes ends there."""
+
+MAX_WORK: Final = 256 * 1024 * 1024
+"""Most bytes that a message from outside may have moved: those of its payload, once for each
+address of its onward route."""
+
 KEPT_IN: Final = "error replies are off"
 """The reason of the dead letter that an error reply becomes that may not go over a link."""
+
+UNUSABLE: Final = "unusable route"
+"""The reason of the dead letter that a message becomes which has an address that nobody can have,
+or more than a route may have."""
 
 MAX_GIVEN_UP: Final = 1000
 """Most full mailboxes a link has lost patience with and remembers; the first forgotten gets
@@ -50,6 +64,12 @@ time again."""
 FIRST_RETRY: Final = 0.001
 LONGEST_RETRY: Final = 0.05
 """How soon, in seconds, a full mailbox is tried again: doubling, between these two."""
+
+
+class TooMuchWork(NotDelivered):
+    """One message from outside would have the node do more than one may."""
+
+    reason = "too much work"
 
 
 class Link(Worker):
@@ -97,7 +117,8 @@ class Link(Worker):
         self.arrived = 0
         self.refused = 0
         self.dropped = 0
-        self._gate = Gate(expose, max_returns=max_returns, more=self._is_exposed)
+        self._gate = Gate(expose, max_returns=max_returns, more=self._is_exposed, lives=self._lives)
+        self._contexts: dict[int, Context] = {}  # by how many addresses were given
         self._at: tuple[Address, ...] = ()  # where it is, for what is exposed at run time
         self._arrivals: deque[Message] = deque()
         self._max_arrivals = arrivals
@@ -120,6 +141,9 @@ class Link(Worker):
     def _is_exposed(self, address: Address) -> bool:
         return self.node.is_exposed(address, self._at)
 
+    def _lives(self, address: Address) -> bool:
+        return self.node.has(address)
+
     # --- towards the other end ----------------------------------------------------------
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
@@ -131,7 +155,7 @@ class Link(Worker):
         gate = self._gate
         if back and back != gate.noted:
             if back[-1] != ERROR_SOURCE:
-                gate.note(back, self.node.is_ephemeral)
+                gate.note(back, self.node.is_ephemeral, self.node.link_on)
             elif not self.node.lets_error_replies(self._at):
                 self.node.dead_letter(message, KEPT_IN)
                 return None
@@ -206,16 +230,15 @@ class Link(Worker):
         if self._arrivals:
             self._keep(messages)
             return
-        carry, gate, given_up = self.node.carry, self._gate, self._given_up
+        let_in, gate, given_up = self.node.let_in, self._gate, self._given_up
         for index, message in enumerate(messages):
             onward = message[0]
             if onward is not gate.admitted and not gate.admits(onward):
                 self._refuse(message)
                 continue
             try:
-                if len(message[1]) > MAX_ROUTE_LENGTH:
-                    raise RouteTooLong(len(message[1]), MAX_ROUTE_LENGTH)
-                carry(message)
+                message = self._checked(message)
+                let_in(message)
                 if given_up:
                     given_up.pop(onward[0], None)
             except MailboxFull as error:
@@ -228,11 +251,42 @@ class Link(Worker):
             except OnwardError as error:
                 self.node.lose(message, error)
 
+    def passed_over(self, count: int) -> None:
+        """Note messages that came and have a route no node can use. Each is a dead letter."""
+        self.arrived += count
+        for _ in range(count):
+            self.node.dead_letter(Message((), (self.address,), b"", self.address), UNUSABLE)
+
     def hold(self) -> None:
         """Stop taking from the other end, if that can be done: a mailbox is full."""
 
     def release(self) -> None:
         """Take from the other end again."""
+
+    def _checked(self, message: Message) -> Message:
+        """Return a message that the gate has just let in with what it may do on this node.
+
+        Raises:
+            RouteTooLong: The way back is longer than a route may be.
+            TooMuchWork: It would have the node do more than one message may.
+        """
+        onward, back, payload, source, context = message
+        length = len(back)
+        if length > MAX_CROSSINGS:
+            if length > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(length, MAX_ROUTE_LENGTH)
+            if back.count(back[0]) > MAX_CROSSINGS:
+                raise TooMuchWork(onward[0], f"{MAX_CROSSINGS} times over one link")
+        if len(payload) * len(onward) > MAX_WORK:
+            raise TooMuchWork(onward[0], f"{len(payload)} bytes for {len(onward)} addresses")
+        gate = self._gate
+        may = self._contexts.get(gate.given)
+        if may is None:
+            may = Context(outside=Outside(gate.given, gate.allows))
+            self._contexts[gate.given] = may
+        if context is not None:
+            may = context._replace(outside=may.outside)
+        return _new_message(Message, (onward, back, payload, source, may))
 
     def _refuse(self, message: Message) -> None:
         self.refused += 1
@@ -243,7 +297,13 @@ class Link(Worker):
         for message in messages:
             if not self._gate.admits(message[0]):
                 self._refuse(message)
-            elif (
+                continue
+            try:
+                message = self._checked(message)
+            except OnwardError as error:
+                self.node.lose(message, error)
+                continue
+            if (
                 len(self._arrivals) >= self._max_arrivals
                 or self._arrival_bytes + size_of(message) > self._max_arrival_bytes
             ):
@@ -265,9 +325,7 @@ class Link(Worker):
             message = arrivals[0]
             first = message[0][0]
             try:
-                if len(message[1]) > MAX_ROUTE_LENGTH:
-                    raise RouteTooLong(len(message[1]), MAX_ROUTE_LENGTH)
-                self.node.carry(message)
+                self.node.let_in(message)
                 self._given_up.pop(first, None)
             except MailboxFull as error:
                 if self._has_patience(first):

@@ -37,3 +37,7 @@ class Owner(Protocol):
     def deliver(self, messages: Sequence[Message]) -> None:
         """The peer has sent messages; they have the link's address on the return route."""
         ...
+
+    def passed_over(self, count: int) -> None:
+        """The peer has sent messages that have a route no node can use."""
+        ...

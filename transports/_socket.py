@@ -103,6 +103,7 @@ class WireSocket(asyncio.Protocol):
         "_unfinished",
         "_unfinished_all",
         "_unsent",
+        "_unusable",
         "_written",
         "bytes_in",
         "bytes_out",
@@ -124,6 +125,7 @@ class WireSocket(asyncio.Protocol):
         self.wire = _Wire(options.wire_limits, own=owner.address)
         self.bytes_in = 0
         self.bytes_out = 0
+        self._unusable = 0
         self.peer = ""
         self.ends = ("", "")
         self.names: tuple[str, ...] = ()
@@ -308,6 +310,9 @@ class WireSocket(asyncio.Protocol):
             self._owner.socket_ready(self)
         if messages:
             self._owner.deliver(messages)
+        if wire.unusable != self._unusable:
+            self._owner.passed_over(wire.unusable - self._unusable)
+            self._unusable = wire.unusable
         if wire.error is not None:
             self.abort(_explained(wire.error))
         unfinished = wire.unfinished

@@ -22,6 +22,7 @@ from ..protocol import (
     MalformedMessage,
     Message,
     OnwardError,
+    UnusableRoute,
 )
 from ..protocol.ockam import HEARTBEAT, MessageDecoder, encode_message, split_message
 from ._backlog import Backlog
@@ -157,6 +158,9 @@ class UdpLink(Link):
         self._bytes_in += len(body)
         try:
             message = self._decoder.decode(body)
+        except UnusableRoute:
+            self.passed_over(1)
+            return
         except MalformedMessage:
             if self._socket is not None:
                 self._socket.dropped["malformed"] += 1

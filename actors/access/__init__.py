@@ -21,6 +21,7 @@ from ._controls import (
     to_next,
 )
 from ._errors import AccessDenied
+from ._exposed import Exposed
 from ._guard import AccessLike
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "AccessControl",
     "AccessDenied",
     "AccessLike",
+    "Exposed",
     "all_of",
     "allow_all",
     "any_of",

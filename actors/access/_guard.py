@@ -99,7 +99,7 @@ class Guarded:
         access: For all its addresses, those it is given later included, or for each named.
 
     Attributes:
-        sender: What the worker sends through.
+        sender: What the worker sends through; `None`: nothing decides what it may send.
 
     Raises:
         ValueError: An address is named that the worker does not have.
@@ -135,7 +135,7 @@ class Guarded:
         }
         judges = (self._default, *self._outgoing.values())
         self._judges = tuple(dict.fromkeys(judge for judge in judges if judge is not None))
-        self.sender: Workers | Outgoing = Outgoing(node, self) if self._judges else node
+        self.sender: Outgoing | None = Outgoing(node, self) if self._judges else None
 
     def _sends(self, address: Address, access: Access) -> Judge | None:
         if access.outgoing is allow_all:
@@ -174,15 +174,26 @@ class Guarded:
 
 
 class Outgoing:
-    """What a worker sends through, in place of its node, when that is controlled."""
+    """What a worker sends through, in place of its node, when that is checked.
+
+    It is where the worker has an access control for what it sends, and where a message from
+    outside has come to it: what such a message may do goes with it, in its context.
+
+    Args:
+        node: The node.
+        guarded: The worker's access, if it has any.
+    """
 
     __slots__ = ("_guarded", "_node", "table")
 
-    def __init__(self, node: Workers, guarded: Guarded) -> None:
+    def __init__(self, node: Workers, guarded: Guarded | None) -> None:
         # Always empty: so whoever sends finds nobody and calls `carry`.
         self.table: dict[Address, Target] = {}
         self._node = node
         self._guarded = guarded
+
+    def settle(self, _sender: Outgoing) -> None:
+        """Do nothing: this is what checks already."""
 
     def schedule(self, target: Target) -> None:
         """Not called: the table is empty."""
@@ -199,12 +210,20 @@ class Outgoing:
     def carry_from(self, own: Address | None, message: Message) -> None:
         """Do as `Router.carry` if the worker may send that from its address."""
         self._check(message, own)
+        self._node.carry(self._node.pass_on(message))
+
+    def carry_answer(self, message: Message) -> None:
+        """Do as `Router.carry_answer` if the worker may send that."""
+        back, context = message[1], message[4]
+        self._check(message, back[0] if back else None)
+        if context is not None and context[4] is not None:
+            message = message._replace(context=context._replace(outside=None))
         self._node.carry(message)
 
     async def carry_wait(self, message: Message, own: Address | None = None) -> None:
         """Do as `Router.carry_wait` if the worker may send that from its address."""
         self._check(message, own)
-        await self._node.carry_wait(message)
+        await self._node.carry_wait(self._node.pass_on(message))
 
     async def request_from(
         self,
@@ -216,9 +235,12 @@ class Outgoing:
     ) -> Message:
         """Do as `Router.request_from` if the worker may send that."""
         onward = self._node.route_of(route)
-        self._check(Message(onward, (source,), payload, source, context), source)
+        message = Message(onward, (source,), payload, source, context)
+        self._check(message, source)
+        context = self._node.pass_on(message)[4]
         return await self._node.request_from(source, onward, payload, timeout, context)
 
     def _check(self, message: Message, own: Address | None) -> None:
-        if message[0]:  # without an onward route it goes nowhere, as the node will say
+        # Without an onward route it goes nowhere, as the node will say.
+        if self._guarded is not None and message[0]:
             self._guarded.check(message, own)

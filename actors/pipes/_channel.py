@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
-from ...protocol import Message, OnwardError, RouteLike
+from ...protocol import Message, OnwardError, Route, RouteLike
 from ...protocol.options import Count, Size, check_options, check_value
 from ...protocol.pipes import (
     Broken,
@@ -25,6 +25,7 @@ from ...protocol.pipes import (
 from .._policy import Mailbox
 from .._worker import Worker
 from ..access._guard import AccessLike
+from ..sessions._ways import Ways
 from ._memory import Budget, random_bytes
 from ._outer import Outer
 from ._sending import Sending
@@ -45,6 +46,8 @@ class PipeChannelOptions:
         receiver: The limits of the pipe that ends here. An end whose other end is not heard of for
             `idle_timeout` stops; one of a service that is not heard of at all for twice the time of
             `give_up` stops too, if that is less.
+        max_returns: Ways back of what was sent into an end that it remembers, so that answers come
+            out of it whose workers are not exposed. Those unused for longest are forgotten.
         channels: Channels of one `PipeChannelService`. What asks for one more becomes a dead
             letter, and who asks is told.
         channels_per_peer: The same, of those that have the same first address on their way back:
@@ -59,6 +62,7 @@ class PipeChannelOptions:
 
     pipe: PipeOptions = _PIPE
     receiver: PipeReceiverOptions = _RECEIVER
+    max_returns: Count = 1000
     channels: Count = 1000
     channels_per_peer: Count = 500
     held_bytes: Count = 64 * 1024 * 1024
@@ -127,6 +131,8 @@ class PipeChannel(Worker):
         self._told_broken = on_broken
         self._on_gap = on_gap
         self._budget: Budget | None = None
+        self._ways = Ways(frozenset(), options.max_returns)
+        self._noted: Route = ()
         self._ends: Ends | None = None
 
     async def on_start(self) -> None:
@@ -170,6 +176,7 @@ class PipeChannel(Worker):
             self._options.receiver,
             self._options.idle_milliseconds,
             self._budget,
+            self._ways,
             on_gap=self._on_gap,
             on_closed=self._other_end_closed,
         )
@@ -182,6 +189,10 @@ class PipeChannel(Worker):
     def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Put a message into the channel, or wait until there is room."""
         sending = self._pipes.sending
+        back = message[1]
+        if back is not self._noted:
+            self._noted = back
+            self._ways.note(back, self.node.is_ephemeral)
         try:
             if sending.machine.room <= 0:
                 return self._when_room(message)

@@ -68,8 +68,9 @@ class PipeChannelService(Worker):
         on_channel: Is called, on the node's loop, with the inner address of each new end: what is
             sent there comes out of the end that asked.
         on_gap: Is told, on the node's loop, of the numbers of messages that did not come.
-        access: Of the outer address of each end, as for `Worker.spawn`. Without one, whoever can
-            reach the service can send to every worker of the node.
+        access: Of the outer address of each end, as for `Worker.spawn`. Without one, channels of
+            the node itself reach every worker of it, and those from other nodes what their
+            links expose or allow, and the ways back of what went into the channel.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from ...protocol import Message
+from ...protocol import Context, Message
 from ...protocol.pipes import (
     IDENTITY_SIZE,
     Abort,
@@ -21,12 +21,20 @@ from ...protocol.pipes import (
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["Budget", "Retired", "mode_of", "random_bytes"]
+__all__ = ["Budget", "Retired", "mode_of", "outside_of", "random_bytes"]
 
 
 def random_bytes(node: Node, size: int = IDENTITY_SIZE) -> bytes:
     """Return random bytes, at most 64, from where the node's addresses come from."""
     return blake2b(node.random_address().value, digest_size=size).digest()
+
+
+def outside_of(message: Message) -> Context | None:
+    """Return a context of what a message from outside may do, and of nothing else."""
+    context = message[4]
+    if context is None or context[4] is None:
+        return None
+    return Context(outside=context[4])
 
 
 def mode_of(frame: Frame) -> Mode | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...protocol import Message, Route
 from ...protocol.pipes import (
@@ -28,6 +29,9 @@ from ._memory import Budget
 from ._receiving import Receiving
 from ._sending import Sending
 
+if TYPE_CHECKING:
+    from ..sessions._ways import Ways
+
 __all__ = ["Outer"]
 
 
@@ -42,6 +46,7 @@ class Outer(Worker):
         options: The limits of the half that receives.
         idle: What the other end is told, in milliseconds.
         budget: How many bytes may be held with others.
+        ways: The ways back of what goes to the other end.
         on_gap: Is told of numbers that were missed.
         on_closed: Is called when nothing more comes from the other end.
 
@@ -60,6 +65,7 @@ class Outer(Worker):
         options: PipeReceiverOptions,
         idle: int,
         budget: Budget | None,
+        ways: Ways,
         *,
         on_gap: Callable[[Gap], object] | None,
         on_closed: Callable[[], object],
@@ -74,6 +80,7 @@ class Outer(Worker):
         self._options = options
         self._idle = idle
         self._budget = budget
+        self._ways = ways
         self._on_gap = on_gap
         self._on_closed = on_closed
         self._receiving: Receiving | None = None
@@ -88,6 +95,7 @@ class Outer(Worker):
             on_gap=self._on_gap,
             on_closed=self._pipe_closed,
             budget=self._budget,
+            ways=self._ways,
         )
 
     def keep(

@@ -8,7 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import Address, MailboxFull, Message, OnwardError, Route
+from ...protocol import (
+    MAX_ROUTE_LENGTH,
+    Address,
+    Context,
+    MailboxFull,
+    Message,
+    OnwardError,
+    Outside,
+    Route,
+)
 from ...protocol.pipes import (
     NO_EPOCH,
     Abort,
@@ -35,6 +44,7 @@ from ._memory import Budget, Retired, mode_of, random_bytes
 
 if TYPE_CHECKING:
     from .._cell import Cell
+    from ..sessions._ways import Ways
 
 __all__ = ["MAX_RETIRED", "PipeReceiverStatistics", "Receiving"]
 
@@ -88,6 +98,7 @@ class Receiving:
         on_closed: Is called when a pipe is over, or nothing has been heard of it for too long.
         retired: Remembers the pipes that are over.
         budget: How many bytes may be held with others; no limit but the window by default.
+        ways: The ways back of what goes to the other end, if anything does.
     """
 
     __slots__ = (
@@ -100,11 +111,13 @@ class Receiving:
         "_on_closed",
         "_on_gap",
         "_options",
+        "_outside",
         "_posted",
         "_reader",
         "_retired",
         "_retry",
         "_stalled",
+        "_ways",
         "_worker",
         "machine",
         "pipes",
@@ -123,6 +136,7 @@ class Receiving:
         on_closed: Callable[[Receiver], object],
         retired: Retired | None = None,
         budget: Budget | None = None,
+        ways: Ways | None = None,
     ) -> None:
         self.machine: Receiver | None = None
         self.pipes = 0
@@ -138,6 +152,8 @@ class Receiving:
         self._budget = budget
         self._counted = 0  # of the budget
         self._back: Route = ()
+        self._ways = ways
+        self._outside: Context | None = None  # of all that is handed on, if frames are from there
         self._posted = False
         self._given_up: dict[Address, None] = {}
         self._stalled: tuple[Address, float] | None = None
@@ -168,6 +184,10 @@ class Receiving:
                 self._answer_stranger(frame, message)
                 return
         self._back = message[1]
+        context = message[4]
+        if context is not None and (outside := context[4]) is not None:
+            # The other node chose the whole of the routes in it.
+            self._outside = Context(outside=Outside(MAX_ROUTE_LENGTH, outside.allows))
         if self._budget is not None and isinstance(frame, Data):
             frame = self._within(self._budget, machine, frame)
         machine.receive(frame, now)
@@ -256,7 +276,8 @@ class Receiving:
 
     def _hand_on(self, machine: Receiver) -> bool:
         """Hand on what is ready, as far as there is room; tell whether that was all."""
-        ready, route, given_up = machine.ready, self._worker._out.carry, self._given_up
+        ready, given_up = machine.ready, self._given_up
+        route = self._worker._out.carry if self._outside is None else self._route_outside
         while ready:
             count = 0
             try:
@@ -280,6 +301,16 @@ class Receiving:
                 self._refuse(machine, Refused(ready[0][0][0], f"{type(error).__name__} in a rule"))
         self._stalled = None
         return True
+
+    def _route_outside(self, message: Message) -> None:
+        """Hand on a message of another node's: by a way back, or where such may go."""
+        onward, back, payload, source, context = message
+        outside = self._outside
+        if self._ways is None or not self._ways.admits(onward):
+            if context is not None and outside is not None:
+                outside = context._replace(outside=outside.outside)
+            context = outside
+        self._worker._out.carry(Message(onward, back, payload, source, context))
 
     def _refuse(self, machine: Receiver, error: OnwardError) -> None:
         self.refused += 1

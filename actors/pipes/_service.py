@@ -27,7 +27,7 @@ from ...protocol.pipes import (
 from .._errors import LimitReached
 from .._worker import Worker
 from ..access._guard import AccessLike
-from ._memory import Budget, Retired
+from ._memory import Budget, Retired, outside_of
 from ._receiver import PipeReceiver
 
 __all__ = ["PipeService", "PipeServiceOptions"]
@@ -78,9 +78,9 @@ class PipeService(Worker):
 
     Args:
         options: Its limits.
-        access: Of each receiver, as for `Worker.spawn`. Without one, whoever can reach the service
-            can send to every worker of the node: `Access(outgoing=to_next("printer"))` lets its
-            pipes hand on to one only.
+        access: Of each receiver, as for `Worker.spawn`: `Access(outgoing=to_next("printer"))` lets
+            its pipes hand on to one only. Without one, pipes of the node itself reach every worker
+            of it, and those from other nodes what their links expose or allow.
         on_gap: Is told, on the node's loop, of the numbers of messages that were missed.
     """
 
@@ -116,7 +116,9 @@ class PipeService(Worker):
             if receiver is None:
                 receiver = self._made(identity, message)
             if receiver is not None:
-                self.node.carry(Message((receiver,), message[1], message[2], self.address))
+                context = outside_of(message)
+                frame = Message((receiver,), message[1], message[2], self.address, context)
+                self.node.let_in(frame)
         except OnwardError as error:
             self.node.lose(message, error)
 

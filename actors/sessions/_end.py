@@ -16,10 +16,12 @@ from ...protocol import (
     MAX_ROUTE_LENGTH,
     Address,
     AddressLike,
+    Context,
     EmptyRoute,
     MailboxFull,
     Message,
     OnwardError,
+    Outside,
     ProtocolError,
     Route,
     RouteTooLong,
@@ -218,7 +220,8 @@ class SessionEnd(Alive):
         """Send on what came from the other end, as if this end had forwarded it."""
         self._received += 1
         onward, back = inner[0], inner[1]
-        message = Message(onward, (self.address, *back), inner.payload, self.address, outer.context)
+        context = self._of_outside(onward, outer.context)
+        message = Message(onward, (self.address, *back), inner.payload, self.address, context)
         try:
             if not onward:
                 raise EmptyRoute
@@ -231,6 +234,22 @@ class SessionEnd(Alive):
             self.route(message)
         except OnwardError as error:
             self.node.dead_letter(message, error)
+
+    def _of_outside(self, onward: Route, context: Context | None) -> Context | None:
+        """Return the context of what came from the other end.
+
+        If that is on another node, what comes from there may go where the link lets it, and to
+        what is exposed here.
+        """
+        if context is None or context.outside is None:
+            return context
+        allows, exposes = context.outside.allows, self._ways.exposes
+
+        def may(address: Address) -> bool:
+            return exposes(address) or allows(address)
+
+        given = 0 if self._ways.is_back(onward) else len(onward) - 1
+        return context._replace(outside=Outside(given, may))
 
     def _answer(self, message: Message, frame: Frame) -> None:
         """Answer a frame along the way it came; what cannot be sent, pings will notice."""

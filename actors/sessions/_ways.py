@@ -57,7 +57,15 @@ class Ways:
             _renew(self._back, onward, self._limit)
             self._waiting.pop(onward[-1], None)
             return True
-        return first in self._expose or first.type in self._types
+        return self.exposes(first)
+
+    def exposes(self, address: Address) -> bool:
+        """Whether an address is exposed."""
+        return address in self._expose or address.type in self._types
+
+    def is_back(self, onward: Route) -> bool:
+        """Whether this is the whole return route of a message that went in."""
+        return onward in self._back
 
     def take_waiting(self) -> tuple[Address, ...]:
         """Return the mailboxes of requests that have had no answer, and forget them."""

@@ -128,7 +128,10 @@ class RunningNode:
             uri = self._uri(listener)
             try:
                 made = await self.node.listen(
-                    uri, expose=listener.expose, **self._options(listener)
+                    uri,
+                    expose=listener.expose,
+                    allow=listener.allow,
+                    **self._options(listener),
                 )
                 self.node.add_address(made.address, listener.address)
             except Exception as error:
@@ -169,7 +172,7 @@ class RunningNode:
                 raise TopologyFailed(link.place, f"{link.uri} is not part of the simulation")
             uri = uris[link.to_listener] if link.to_listener else link.uri
             try:
-                own = await self._connect(uri, link.expose, self._options(link), patience)
+                own = await self._connect(uri, link, patience)
                 self.node.add_address(own, link.address)
             except Exception as error:
                 raise _failed(link.place, f"cannot connect to {uri}", error) from error
@@ -177,14 +180,14 @@ class RunningNode:
     async def _connect(
         self,
         uri: str,
-        expose: tuple[Address, ...],
-        options: Mapping[str, OptionValue],
+        link: LinkPlan,
         patience: float,
     ) -> Address:
+        options = self._options(link)
         deadline = self.node.loop.time() + patience
         while True:
             try:
-                return await self.node.connect(uri, expose=expose, **options)
+                return await self.node.connect(uri, expose=link.expose, allow=link.allow, **options)
             except LinkDown:
                 if self.node.loop.time() >= deadline:
                     raise

@@ -48,9 +48,21 @@ class Sends:
         """Have the worker send as before."""
         self._worker._out = self._below
 
+    def settle(self, sender: Outgoing) -> None:
+        """Send through this from now on, instead of the node."""
+        below = self._below
+        if isinstance(below, Sends):
+            below.settle(sender)
+        elif type(below) is not type(sender):
+            self._below = sender
+
     def carry(self, message: Message) -> None:
         """Do as what is below."""
         self._below.carry(self._traced(message))
+
+    def carry_answer(self, message: Message) -> None:
+        """Do as what is below."""
+        self._below.carry_answer(self._traced(message))
 
     def carry_from(self, own: Address | None, message: Message) -> None:
         """Do as what is below."""

@@ -52,7 +52,7 @@ async def run(record: Record) -> None:
     heading("A message through a forwarder in the middle, over TCP; each hop's routes")
     command = (*processes.ONWARD, "node", "--verbose", "--listen", "tcp://127.0.0.1:0")
     at_far = (*command, "--worker", "echo=echo", "--expose", "echo")
-    at_middle = (*command, "--worker", "relay=forward", "--expose", "relay")
+    at_middle = (*command, "--worker", "relay=forward", "--expose", "relay", "--allow", "1#*")
 
     def show(line: str) -> bool:
         return HOP.fullmatch(line) is None

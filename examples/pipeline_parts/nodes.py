@@ -28,6 +28,8 @@ async def start_node(
     words = ["node", "--quiet", "--listen", "tcp://127.0.0.1:0", "--expose", expose]
     for worker in workers:
         words += ["--worker", worker]
+    if name == "mid":
+        words += ["--allow", "other", "--allow", "1#127.0.0.1:*"]
     if log is not None:
         words += ["--event-log", str(log), "--event-log-name", name, "--event-log-sample", "1"]
     started = child(name, *ONWARD, *words, show=lambda _line: False)

@@ -27,7 +27,7 @@ async def main() -> None:
     async with Node("far") as far, Node("near") as near:
         far.spawn(Echo, address="echo")
         far.spawn(Relay, address="relay")
-        listener = await far.listen("tcp://127.0.0.1:0", expose=["relay"])
+        listener = await far.listen("tcp://127.0.0.1:0", expose=["relay"], allow=["echo"])
         there = listener.uri.removeprefix("tcp://")
 
         answer = await near.request(f"1#{there} => relay => echo", b"hello")

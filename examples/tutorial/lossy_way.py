@@ -20,12 +20,12 @@ class Printer(Worker):
 async def three_nodes(network: SimulatedNetwork) -> Node:
     near, hub, far = [await network.node(name) for name in ("near", "hub", "far")]
     await hub.start(Forwarder, address="relay")
-    await hub.listen("sim://hub", expose=["relay"])
+    await hub.listen("sim://hub", expose=["relay"], allow=["240#far"])
     await far.start(Printer, address="printer")
     await far.start(Echo, address="echo")
     await far.start(PipeService, address="pipes")
     await far.start(PipeChannelService, address="channels")
-    await far.listen("sim://far", expose=["printer", "pipes", "channels"])
+    await far.listen("sim://far", expose=["printer", "pipes", "channels"], allow=["echo"])
     return near
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .._address import MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
-from .._errors import MalformedMessage
+from .._errors import MalformedMessage, UnusableRoute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,14 +86,15 @@ class Reader:
         """Read a route.
 
         Raises:
-            MalformedMessage: It is not an array of addresses, or has more than
-                `MAX_ROUTE_LENGTH` of them.
+            UnusableRoute: It has more than `MAX_ROUTE_LENGTH` addresses, or one that nobody
+                can have.
+            MalformedMessage: It is not an array of addresses.
         """
         count = self._enter(_ARRAY, what)
         made: list[Address] = []
         while not self._at_end(count, len(made)):
             if len(made) == MAX_ROUTE_LENGTH:
-                raise MalformedMessage(f"{what} has more than {MAX_ROUTE_LENGTH} addresses")
+                raise UnusableRoute(f"{what} has more than {MAX_ROUTE_LENGTH} addresses")
             made.append(self.address(what))
         return tuple(made)
 
@@ -101,19 +102,24 @@ class Reader:
         """Read an address: `[type, value]`.
 
         Raises:
-            MalformedMessage: It is not an array of a number from 0 to 255 and a byte
-                string of 1 to `MAX_ADDRESS_VALUE` bytes.
+            UnusableRoute: The byte string has not 1 to `MAX_ADDRESS_VALUE` bytes.
+            MalformedMessage: It is not an array of a number from 0 to 255 and a byte string.
         """
-        number, value = -1, b""
+        number = -1
+        value: bytes | None = None
         for index in self.elements(f"an address of {what}", 2):
             if index == 0:
                 number = self._enter(_UNSIGNED, "the type of an address")
                 if number > 255:
                     raise MalformedMessage(f"an address type of {number}, over 255")
             else:
-                value = self.string(_BYTES, "the value of an address", MAX_ADDRESS_VALUE)
-        if not value:
+                value = self.string(
+                    _BYTES, "the value of an address", MAX_ADDRESS_VALUE, UnusableRoute
+                )
+        if value is None:
             raise MalformedMessage(f"an address of {what} has no value")
+        if not value:
+            raise UnusableRoute(f"an address of {what} has no value")
         return Address(number, value)
 
     def payload(self, what: str = "the payload") -> bytes:
@@ -162,18 +168,24 @@ class Reader:
         self.position += 1
         return value == _TRUE
 
-    def string(self, major: int, what: str, limit: int) -> bytes:
+    def string(
+        self,
+        major: int,
+        what: str,
+        limit: int,
+        too_long: type[MalformedMessage] = MalformedMessage,
+    ) -> bytes:
         """Read the bytes of a string of definite length.
 
         Raises:
-            MalformedMessage: It is of another kind, of indefinite length, longer than
-                `limit` bytes, or cut short.
+            MalformedMessage: It is of another kind, of indefinite length, or cut short.
+            too_long: It is longer than `limit` bytes.
         """
         size = self._enter(major, what)
         if size == -1:
             raise MalformedMessage(f"{what} is a string of indefinite length")
         if size > limit:
-            raise MalformedMessage(f"{what} has {size} bytes, over the limit of {limit}")
+            raise too_long(f"{what} has {size} bytes, over the limit of {limit}")
         start, self.position = self.position, self.position + size
         if self.position > len(self._body):
             raise MalformedMessage(f"{what} is cut short")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from cbor2 import dumps
 
 from .._address import MAX_ROUTE_LENGTH, Address, Route, checked
-from .._errors import FrameTooBig, MalformedMessage, RouteTooLong
+from .._errors import FrameTooBig, MalformedMessage, RouteTooLong, UnusableRoute
 from .._message import Context, Message
 from ._cbor import Reader
 
@@ -204,15 +204,17 @@ class FrameReader(MessageDecoder):
 
     Attributes:
         heartbeats: Messages with an empty onward route read so far.
+        unusable: Messages read so far, and passed over, that have a route no node can use.
         needed: How many bytes the first incomplete frame has at least, as far as is known.
     """
 
-    __slots__ = ("_limit", "heartbeats", "needed")
+    __slots__ = ("_limit", "heartbeats", "needed", "unusable")
 
     def __init__(self, own: Address | None, limit: int) -> None:
         super().__init__(own)
         self._limit = limit
         self.heartbeats = 0
+        self.unusable = 0
         self.needed = 4
 
     def read(self, data: bytes, position: int, messages: list[Message]) -> int:
@@ -237,7 +239,11 @@ class FrameReader(MessageDecoder):
             if position > end:
                 self.needed = 4 + size
                 return start - 4
-            message = self._repeated(data, start, position) or self.decode(data[start:position])
+            try:
+                message = self._repeated(data, start, position) or self.decode(data[start:position])
+            except UnusableRoute:
+                self.unusable += 1
+                continue
             if message[0]:
                 messages.append(message)
             else:

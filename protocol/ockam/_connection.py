@@ -115,6 +115,11 @@ class WireConnection:
         """Messages with an empty onward route swallowed so far."""
         return self._reader.heartbeats
 
+    @property
+    def unusable(self) -> int:
+        """Messages passed over so far as they have a route that no node can use."""
+        return self._reader.unusable
+
     def receive_data(self, data: bytes) -> list[Message]:
         """Take bytes from the peer; return the messages they complete, in order.
 

@@ -32,6 +32,7 @@ def read_link(
     elif uri:
         table.add("", "as is missing: a link to outside has to be given a name")
     expose = table.maybe("expose", values.addresses) or ()
+    allow = table.maybe("allow", values.addresses) or ()
     goes_to = uri if listener is None else listener.uri
     options = read_transport_options(table, goes_to, transports)
     faults = _faults(table.table("simulation"))
@@ -46,6 +47,7 @@ def read_link(
         to_listener=listener.id if listener is not None else "",
         uri=uri,
         expose=expose,
+        allow=allow,
         options=options,
         faults=faults,
     )

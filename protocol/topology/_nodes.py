@@ -130,6 +130,7 @@ def _listener(listeners: Table, name: str, node: str, transports: TransportOptio
         name=name,
         uri=uri,
         expose=table.take("expose", values.addresses, ()),
+        allow=table.take("allow", values.addresses, ()),
         options=read_transport_options(table, uri, transports),
     )
     table.finish()

@@ -16,7 +16,7 @@ __all__ = ["TransportOptions", "any_options", "read_options", "read_transport_op
 TransportOptions: TypeAlias = Callable[[str], KindOptions | None]
 """What the transport of a scheme understands; `None`: nobody knows."""
 
-_BESIDE: Final = ("expose", "uri")
+_BESIDE: Final = ("allow", "expose", "uri")
 """What stands beside the options, not in them."""
 
 

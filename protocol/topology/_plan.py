@@ -165,6 +165,7 @@ class ListenerPlan:
         name: Its name, unique on the node.
         uri: Where it listens; a port may be 0, and `{dir}` is a directory of the run.
         expose: The addresses that can be reached through it.
+        allow: The patterns of what can be reached behind those.
         options: What the transport is given, by name.
     """
 
@@ -173,6 +174,7 @@ class ListenerPlan:
     name: str
     uri: str
     expose: tuple[Address, ...] = ()
+    allow: tuple[Address, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
 
     @property
@@ -253,6 +255,7 @@ class LinkPlan:
         to_listener: The `ListenerPlan.id` it goes to; empty if that is outside.
         uri: Where it goes if that is outside; empty otherwise.
         expose: The addresses of the connecting node that the other side can reach.
+        allow: The patterns of what it can reach behind those.
         options: What the transport is given, by name.
         faults: What a simulated network does to it.
     """
@@ -264,6 +267,7 @@ class LinkPlan:
     to_listener: str = ""
     uri: str = ""
     expose: tuple[Address, ...] = ()
+    allow: tuple[Address, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
     faults: FaultsPlan = field(default=FaultsPlan())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from .._address import LOCAL, Address, Route
+from .._pattern import matches
 from ._fields import Problems
 from ._kinds import KindOptions, OptionType, local_heads
 from ._locate import Path
@@ -139,19 +140,22 @@ class _Check:
                 self._walk(node, request.route, request.place, bool(request.error))
 
     def _walk(self, node: _Node, route: Route, place: Place, may_be_refused: bool) -> None:
-        through: ListenerPlan | None = None
+        through: ListenerPlan | None = None  # it came to the node by that
+        first = False
         for step in route:
             if step.type != LOCAL:
                 return
-            if through is not None and step not in through.expose:
+            if through is not None and not _lets(through, step, first):
                 if not may_be_refused:
-                    self._not_exposed(through, step, place)
+                    self._not_exposed(through, step, place, first)
                 return
+            first = False
             link, worker = node.links.get(step), node.workers.get(step)
             if link is not None:
                 if not link.to_listener:
                     return
                 node, through = self.nodes[link.to_node], self.listeners[link.to_listener]
+                first = True
             elif worker is None:
                 if not may_be_refused:
                     self._missing(node, step, place, ("route",))
@@ -160,16 +164,25 @@ class _Check:
                 kind = self.kinds.get(worker.kind)
                 if kind is None or not kind.passes_on:
                     return
-                through = None
 
-    def _not_exposed(self, listener: ListenerPlan, step: Address, place: Place) -> None:
+    def _not_exposed(
+        self, listener: ListenerPlan, step: Address, place: Place, first: bool
+    ) -> None:
         name, names = _name(step), [_name(each) for each in listener.expose]
-        self.tell(
-            place,
-            ("route",),
-            f"{listener.id} does not expose {name!r}; "
-            f"it exposes: {', '.join(names) or 'nothing'}{suggestion(name, names)}",
-        )
+        if first:
+            text = f"{listener.id} does not expose {name!r}; it exposes: "
+        else:
+            names += [_name(each) for each in listener.allow]
+            text = f"{listener.id} does not allow {name!r} next; it exposes and allows: "
+        text += f"{', '.join(names) or 'nothing'}{suggestion(name, names)}"
+        self.tell(place, ("route",), text)
+
+
+def _lets(listener: ListenerPlan, step: Address, first: bool) -> bool:
+    """Whether what came by a listener may go to a local address: first, or behind another."""
+    if step in listener.expose:
+        return True
+    return not first and any(matches(pattern, step) for pattern in listener.allow)
 
 
 def check_references(plan: Plan, kinds: Mapping[str, KindOptions], problems: Problems) -> None:

@@ -26,6 +26,7 @@ def arguments(
         listen="tcp://127.0.0.1:0",
         worker=[(address(name), kind) for name, kind in workers.items()],
         expose=[address(name) for name in expose],
+        allow=[address("*")],
         verbose=verbose,
         quiet=quiet,
         trace=False,

@@ -108,6 +108,7 @@ async def served(**given: object) -> AsyncGenerator[str]:
             **common,
             "worker": [(address("echo"), "echo")],
             "expose": [address("echo")],
+            "allow": [],
             "verbose": False,
             "quiet": True,
             **given,

@@ -60,8 +60,8 @@ def chain() -> Iterator[Chain]:
         far.start(Echo, address="echo")
         far.start(Failing, address="failing")
         uris = [
-            middle.listen("tcp://127.0.0.1:0", expose=["relay"]).uri,
-            far.listen("tcp://127.0.0.1:0", expose=["relay2"]).uri,
+            middle.listen("tcp://127.0.0.1:0", expose=["relay"], allow=["1#*"]).uri,
+            far.listen("tcp://127.0.0.1:0", expose=["relay2"], allow=["*"]).uri,
         ]
         yield Chain(middle, far, (uris[0][6:], uris[1][6:]))
 
@@ -154,7 +154,7 @@ def test_an_error_reply_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     with Node.in_background("far", error_replies=True) as far:
         far.start(Forwarder, address="relay")
         uri = "tcp://127.0.0.1:0"
-        listener = far.call(far.node.listen, uri, expose=["relay"], error_replies=True)
+        listener = far.call(far.node.listen, uri, expose=["relay"], allow=["*"], error_replies=True)
         where = listener.uri[6:]
         far.node.tracer = HopTracer(far.node)
         assert main(["trace", f"1#{where} => relay => nobody"]) == Status.FAILED
@@ -325,11 +325,12 @@ def test_addresses_are_shown_in_few_characters(given: str, shown: str) -> None:
 def test_processes_trace_as_they_are_told() -> None:
     with ExitStack() as stack:
         words = ("--listen", "tcp://127.0.0.1:0", "--trace")
+        allow = ("--allow", "1#*")
         far = stack.enter_context(
             onward("node", *words, "--worker", "echo=echo", "--expose", "echo")
         )
         near = stack.enter_context(
-            onward("node", *words, "--worker", "relay=forward", "--expose", "relay")
+            onward("node", *words, "--worker", "relay=forward", "--expose", "relay", *allow)
         )
         where: list[str] = []
         for process in (near, far):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from onward.actors.access import Exposed
 from onward.protocol import Address, Route, address, route
 from onward.transports import Gate
 
@@ -59,7 +60,8 @@ def test_the_way_back_to_a_request_is_for_one_answer() -> None:
     assert not gate.admits(ECHO)
     gate.note(ECHO, request)
     gate.note(OTHER + ECHO, request)
-    assert gate.take_waiting() == (address("echo"), address("other"))
+    gate.note(ECHO + OTHER, lambda each: each == address("other"))  # by way of a worker
+    assert gate.take_waiting() == (address("echo"), address("echo"), address("other"))
     assert not gate.admits(ECHO)
 
 
@@ -127,3 +129,90 @@ def test_what_is_exposed_needs_no_place_in_the_table() -> None:
     gate.note(OTHER, worker)
     gate.note(ECHO, worker)
     assert gate.admits(OTHER)
+
+
+# --- ways back that go on over another link ------------------------------------------------
+
+
+LINK = address("link")
+
+
+def by_link(back: Route) -> Address | None:
+    return LINK if LINK in back else None
+
+
+def test_behind_another_link_the_way_back_is_the_business_of_its_other_end() -> None:
+    gate = exposing("relay")
+    gate.note(route("relay => link => a1"), worker, by_link)
+    gate.note(route("relay => link => a2"), worker, by_link)
+    assert gate.admits(route("relay => link => a3 => x"))
+    assert gate.given == 2  # what is behind the link
+    assert gate.admits(route("relay => other"))
+    assert gate.given == 1  # `relay` is exposed, and nothing more is said of `other`
+    assert not gate.admits(route("link"))
+    gate.note(route("link"), worker, by_link)
+    assert gate.admits(route("link => a1"))
+
+
+def test_a_way_back_in_use_is_not_forgotten() -> None:
+    gate = Gate(NOTHING, max_returns=20)
+    subscription = route("link => topic-7")
+    gate.note(subscription, worker, by_link)
+    for number in range(1000):
+        gate.note(route(f"link => request-{number}"), worker, by_link)  # as many as they like
+    assert gate.admits(subscription)
+    used = route("worker-used")
+    gate.note(used, worker)
+    for number in range(100):
+        gate.note(route(f"worker-{number}"), worker)
+        assert gate.admits(used)
+    assert not gate.admits(route("worker-1"))
+    assert gate.admits(subscription)
+
+
+def test_ways_of_workers_that_have_stopped_go_first() -> None:
+    alive = {address("old")}
+    gate = Gate(NOTHING, max_returns=100, lives=alive.__contains__)
+    gate.note(route("old"), worker)
+    for number in range(1000):
+        gate.note(route(f"gone-{number}"), worker)
+    assert gate.admits(route("old"))
+    alive.clear()
+    for number in range(1000):
+        gate.note(route(f"gone-{number}"), worker)
+    assert not gate.admits(route("old"))
+
+
+def test_the_answer_to_a_request_by_way_of_a_worker_is_let_in_once() -> None:
+    gate = Gate(NOTHING)
+    gate.note(ECHO + OTHER, lambda each: each == address("other"))
+    assert gate.admits(ECHO + OTHER)
+    assert gate.given == 0
+    assert not gate.admits(ECHO + OTHER)
+
+
+def test_how_many_addresses_the_other_end_chose() -> None:
+    gate = exposing("echo", "32#*")
+    for text, given in (("echo", 0), ("echo => a => b", 2), ("32#service=x => a", 1)):
+        assert gate.admits(route(text))
+        assert gate.given == given
+    gate.note(route("a => b"), worker)
+    assert gate.admits(route("a => b"))
+    assert gate.given == 0
+
+
+def test_where_what_was_let_in_may_go() -> None:
+    gate = Gate(Exposed(map(address, ["relay"]), map(address, ["echo-*", "1#10.0.0.*:4000"])))
+    for text, may in (
+        ("relay", True),
+        ("echo-1", True),
+        ("echo-", True),
+        ("an-echo-1", False),
+        ("secret", False),
+        ("1#10.0.0.7:4000", True),
+        ("1#10.0.0.7:4001", False),
+        ("2#10.0.0.7:4000", False),
+    ):
+        assert gate.allows(address(text)) is may
+    assert not gate.admits(route("echo-1"))
+    assert not gate.admits(route("1#10.0.0.7:4000"))

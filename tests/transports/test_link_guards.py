@@ -139,8 +139,9 @@ async def test_each_reason_comes_back(nodes: Nodes, uri: Uri) -> None:
     a, b, c = nodes
     b.error_replies.on = c.error_replies.on = True
     last = await c.listen(uri(), expose=["gone", "closed", "stuck"], error_replies=True)
-    first = await b.listen(uri(), expose=["relay"], error_replies=True)
-    by_a, by_b = await a.connect(first.uri), await b.connect(last.uri)
+    by_b = await b.connect(last.uri)
+    first = await b.listen(uri(), expose=["relay"], allow=[by_b], error_replies=True)
+    by_a = await a.connect(first.uri)
     b.spawn(Forwarder, address="relay")
     closed = Access(incoming=local_only)
     await c.start(Worker, address="closed", access=closed)

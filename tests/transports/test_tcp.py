@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 from onward.actors import Node
-from onward.protocol import AddressError, LinkDown, LinkLost, address, route
+from onward.protocol import LinkDown, LinkLost, UnreadableAddress, address, route
 from onward.protocol.ockam import PREAMBLE
 from onward.transports import Backoff, LinkState
 from onward.transports._stream_dialled import DialledLink
@@ -115,7 +115,7 @@ async def test_messages_over_the_queue_are_dead_letters_at_once(nodes: Nodes) ->
 def test_an_address_of_type_1_that_is_no_endpoint(value: str) -> None:
     async def main() -> None:
         async with Node() as node:
-            with pytest.raises(AddressError):
+            with pytest.raises(UnreadableAddress):
                 node.send(f"1#{value} => x", b"")
 
     asyncio.run(main())

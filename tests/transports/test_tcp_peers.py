@@ -235,3 +235,32 @@ async def test_heartbeats_are_swallowed(nodes: Nodes) -> None:
         await eventually(lambda: listener.statistics().links[0].heartbeats == 1)
         assert listener.statistics().links[0].received == 0
         assert reasons(c) == {}
+
+
+ONE, TOO_MANY = "820041 78".replace(" ", ""), "9841" + "82004178" * 65
+
+
+@pytest.mark.parametrize(
+    "routes",
+    [
+        "81 820040 80",  # an address with no value
+        f"81{ONE} 81820040",
+        f"81{ONE} {TOO_MANY}",
+        f"{TOO_MANY} 80",
+        f"8182005904 01{'61' * 1025} 80",  # an address of 1025 bytes
+    ],
+)
+async def test_a_message_with_a_route_nobody_can_use_is_lost_alone(
+    nodes: Nodes, routes: str
+) -> None:
+    _, _, c = nodes
+    listener = await listening(c, "c1")
+    recorder = await Recorder.on(c, "c1")
+    async with dialled(listener) as peer:
+        await peer.greeted()
+        body = bytes.fromhex(f"84 {routes} 40f6".replace(" ", ""))
+        peer.send(Message(route("c1"), (), b"before"))
+        peer.write(len(body).to_bytes(4) + body)
+        peer.send(Message(route("c1"), (), b"after"))
+        assert [(await recorder.next()).payload for _ in range(2)] == [b"before", b"after"]
+    assert reasons(c) == {"unusable route": 1}

@@ -12,13 +12,13 @@ import pytest
 
 from onward.actors import Mailbox, Node, NodeLimits
 from onward.protocol import (
-    AddressError,
     LinkDown,
     LinkLost,
     Message,
     NodeStopped,
     PayloadTooBig,
     RequestTimeout,
+    UnreadableAddress,
     address,
     route,
 )
@@ -144,7 +144,7 @@ async def test_an_address_of_type_2_makes_a_link_and_the_next_one_reuses(nodes: 
 
 @pytest.mark.parametrize("value", ["nonsense", "host:port", ":1", "%ff:1"])
 async def test_an_address_of_type_2_that_is_no_endpoint(nodes: Nodes, value: str) -> None:
-    with pytest.raises(AddressError):
+    with pytest.raises(UnreadableAddress):
         nodes[0].send(f"2#{value} => x", b"")
 
 

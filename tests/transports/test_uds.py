@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from onward.actors import Node
-from onward.protocol import AddressError, LinkDown
+from onward.protocol import LinkDown, UnreadableAddress
 from onward.transports import StreamListener, UdsOptions, UdsTransport
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.transports import Echo, eventually
@@ -63,7 +63,7 @@ async def test_an_address_of_type_5_connects_and_the_next_one_reuses(
 
 @pytest.mark.parametrize("value", ["/", "..", "a%00b", "x" * 108, "%ff"])
 async def test_an_address_of_type_5_that_is_no_path(nodes: Nodes, value: str) -> None:
-    with pytest.raises(AddressError):
+    with pytest.raises(UnreadableAddress):
         nodes[0].send(f"5#{value} => x", b"")
 
 

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
 from onward.actors import Mailbox, Node
-from onward.protocol import AddressError, LinkDown, LinkLost, Message, route
+from onward.protocol import LinkDown, LinkLost, Message, UnreadableAddress, route
 from onward.protocol.ockam import PREAMBLE, WireConnection
 from onward.transports import (
     LinkStatistics,
@@ -82,7 +82,7 @@ async def test_an_address_of_type_3_connects(nodes: Nodes) -> None:
 
 @pytest.mark.parametrize("value", ["nonsense", "host:port/", "h:1/a?b", "h:1/%20", "%ff:1"])
 async def test_an_address_of_type_3_that_is_none(nodes: Nodes, value: str) -> None:
-    with pytest.raises(AddressError):
+    with pytest.raises(UnreadableAddress):
         nodes[0].send(f"3#{value} => x", b"")
 
 

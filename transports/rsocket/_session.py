@@ -318,7 +318,7 @@ class Session:
         if exchange.frames:
             first = exchange.frames[0]
             payload = first.buffer[first.start : first.end]
-        context = _new(Context, (None, None, exchange, 0))
+        context = _new(Context, (None, None, exchange, 0, None))
         return _new(Message, ((to,), back, payload, back[0], context))
 
     def _hand_over(self, exchange: StreamExchange, to: Address) -> bool:

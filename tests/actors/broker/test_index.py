@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from onward.actors.broker import BrokerOptions
-from onward.protocol import Address, AddressError, Message, NoRoute
+from onward.protocol import Address, AddressError, Message, NoRoute, UnreadableAddress
 from onward.protocol.broker import RouteSetup
 from tests.support.rsocket_answers import counts
 from tests.support.rsocket_peer import (
@@ -275,7 +275,7 @@ async def test_a_shard_request_in_a_dialect_that_cannot_say_by_what() -> None:
 @in_memory
 async def test_a_query_that_cannot_be_read(text: str) -> None:
     async with world() as w:
-        with pytest.raises(AddressError):
+        with pytest.raises(UnreadableAddress):
             w.node.send(text, b"")
 
 

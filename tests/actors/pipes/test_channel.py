@@ -41,8 +41,8 @@ async def joined(
     service = PipeChannelService(options)
     await far.start(lambda: service, address="channels")
     await far.start(Echo, address="echo")
-    await far.listen("sim://far", expose=["channels"])
-    link = await near.connect("sim://far")
+    await far.listen("sim://far", expose=["channels"], allow=["*"])
+    link = await near.connect("sim://far", allow=["*"])
     channel = PipeChannel((link, "channels"), options)
     await near.start(lambda: channel, address="channel")
     return near, far, service, channel

@@ -36,8 +36,8 @@ async def joined(
     near, far = await network.node("near"), await network.node("far")
     service = PipeChannelService(options)
     await far.start(lambda: service, address="channels")
-    await far.listen("sim://far", expose=["channels"])
-    link = await near.connect("sim://far")
+    await far.listen("sim://far", expose=["channels"], allow=["*"])
+    link = await near.connect("sim://far", allow=["*"])
     mine = near_options if isinstance(near_options, PipeChannelOptions) else options
     channel = PipeChannel((link, "channels"), mine)
     await near.start(lambda: channel, address="channel")

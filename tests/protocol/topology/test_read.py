@@ -32,7 +32,7 @@ mailbox = { limit = 7, overflow = "drop-oldest" }
 supervision = { on_failure = "restart", max_restarts = 2, within = 10 }
 
 [nodes.far.listeners]
-main = { uri = "tcp://127.0.0.1:0", expose = ["relay", "made"], options = { max_frame = 100 } }
+main = { uri = "tcp://h:0", expose = ["relay", "made"], allow=["*"], options = { max_frame = 100 } }
 side = "uds://{dir}/side"
 
 [nodes.near]
@@ -86,7 +86,8 @@ def test_everything_a_file_can_say() -> None:
     assert own.supervision == SupervisionPlan("restart", 2, 10.0)
     main, side = far.listeners
     assert plan.listeners == (main, side)
-    assert (main.id, main.uri, main.is_fixed) == ("far.main", "tcp://127.0.0.1:0", False)
+    assert (main.id, main.uri, main.is_fixed) == ("far.main", "tcp://h:0", False)
+    assert main.allow == (address("*"),)
     assert (main.expose, main.options) == (
         (address("relay"), address("made")),
         {"max_frame": 100},

@@ -14,7 +14,7 @@ workers.echo = "echo"
 workers.relay = "forward"
 workers.echo = { kind = "echo", makes = ["made"] }
 workers.own = { class = "m:C" }
-listeners.main = { uri = "tcp://127.0.0.1:0", expose = ["relay", "own", "32#x=1"] }
+listeners.main = { uri = "tcp://h:0", expose = ["relay", "own", "32#x=1"], allow = ["e*", "made"] }
 [[links]]
 from = "near"
 to = "far"
@@ -52,8 +52,10 @@ def test_routes_that_lead_somewhere(route: str) -> None:
         ("hop => relay", ("node 'near' has no worker or link 'relay'; there are: hop, echo, far, "
                          "world")),
         ("far => echo", "far.main does not expose 'echo'; it exposes: relay, own, 32#x=1"),
-        ("far => relay => hop", ("node 'far' has no worker or link 'hop'; there are: relay, echo, "
-                                "made, own")),
+        ("far => relay => hop", ("far.main does not allow 'hop' next; it exposes and allows: "
+                                "relay, own, 32#x=1, e*, made")),
+        ("far => relay => else", ("node 'far' has no worker or link 'else'; there are: relay, "
+                                 "echo, made, own")),
     ],
 )  # fmt: skip
 def test_routes_that_lead_nowhere(route: str, problem: str) -> None:

@@ -460,7 +460,7 @@ async def everything(network: SimulatedNetwork) -> Run:
     nodes = [await network.node(f"n{number}") for number in range(6)]
     for number, node in enumerate(nodes):
         await node.start(Relay, address="relay", mailbox=Mailbox(limit=20))
-        await node.listen(f"sim://n{number}", expose=["relay", "probe"])
+        await node.listen(f"sim://n{number}", expose=["relay", "probe"], allow=["240#*"])
     probe = await Probe.on(nodes[-1], "probe", answer=lambda message: message.payload)
     near = await Probe.on(nodes[0], "near")
     hops = [f"240#n{number} => relay" for number in range(1, 5)]
@@ -478,7 +478,7 @@ async def everything(network: SimulatedNetwork) -> Run:
         if number == 22:
             again = await network.restart("n3")
             await again.start(Relay, address="relay")
-            await again.listen("sim://n3", expose=["relay"])
+            await again.listen("sim://n3", expose=["relay"], allow=["240#*", "probe"])
     await asyncio.sleep(100)
     return network.history, near.messages, probe.messages, network.traffic()
 
