@@ -3,6 +3,7 @@
 ```
 OnwardError
 ├── LimitReached          a named limit of the node or a worker
+├── RuleInUse             another owner has the rule for a type of address
 ├── UnknownScheme         no transport for this kind of URI
 ├── WouldDeadlock         a blocking call on the thread that has to answer it
 └── DeliveryError
@@ -27,6 +28,7 @@ __all__ = [
     "LimitReached",
     "Refused",
     "RoutingLoop",
+    "RuleInUse",
     "TooManyRequests",
     "UnknownScheme",
     "WouldDeadlock",
@@ -48,6 +50,23 @@ class LimitReached(OnwardError):
 
     def __str__(self) -> str:
         return f"the limit of {self.limit} {self.what} is reached"
+
+
+class RuleInUse(OnwardError, ValueError):
+    """A type of address has a rule already, and it belongs to something else.
+
+    Attributes:
+        address_type: The type.
+        owner: What the rule belongs to, as text.
+    """
+
+    def __init__(self, address_type: int, owner: str) -> None:
+        super().__init__(address_type, owner)
+        self.address_type = address_type
+        self.owner = owner
+
+    def __str__(self) -> str:
+        return f"addresses of type {self.address_type} are resolved by {self.owner} already"
 
 
 class UnknownScheme(OnwardError, ValueError):

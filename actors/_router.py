@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from threading import get_ident
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard, cast
 
 from ..protocol import (
@@ -28,7 +29,7 @@ from ..protocol import (
     UnreadableAddress,
     route as route_of,
 )
-from ._errors import RoutingLoop
+from ._errors import RoutingLoop, RuleInUse
 from ._losses import Losses
 from ._mailbox import HEAVY, Target
 from ._observer import Observer, Tracer
@@ -79,6 +80,7 @@ class Router(Losses):
         self.lock = threading.RLock()
         self.random_address = RandomAddresses().take
         self._rules: dict[int, Rule] = {}
+        self._rule_owners: dict[int, object] = {}
         self.observer: Observer | None = None
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
@@ -415,25 +417,58 @@ class Router(Losses):
 
     # --- rules ------------------------------------------------------------------------
 
-    def add_rule(self, address_type: int, rule: Rule) -> None:
-        """Have a function resolve the addresses of a type, in place of any other.
+    def add_rule(self, address_type: int, rule: Rule, *, owner: object = None) -> None:
+        """Resolve the addresses of a type by a function.
 
         Args:
             address_type: 1 to 255. A worker that has the very address comes first.
             rule: Gives a message back with its first address replaced, or returns `None`
                 when it has taken the message over. It runs on the sender's thread, must not
                 block, and what it raises the sender gets.
+            owner: What the rule belongs to, by default the rule itself. An owner can replace its
+                rule; another owner's is not replaced.
 
         Raises:
             ValueError: The type is out of range.
+            RuleInUse: The type has a rule of another owner.
         """
         if not LOCAL < address_type <= 255:
             raise ValueError(f"{address_type} is no address type a rule can be for")
-        self._rules[address_type] = rule
+        new = rule if owner is None else owner
+        with self.lock:
+            present = self._rule_owners.setdefault(address_type, new)
+            if present is not new and present != new:  # a method is another object each time
+                raise RuleInUse(address_type, _owner_text(present))
+            self._rules[address_type] = rule
 
-    def remove_rule(self, address_type: int) -> None:
-        """Remove the rule for a type of address, if there is one."""
-        self._rules.pop(address_type, None)
+    def remove_rule(self, address_type: int, *, owner: object = None) -> bool:
+        """Remove the rule for a type of address, if it is the owner's.
+
+        Args:
+            address_type: The type.
+            owner: What the rule belongs to; by default a rule is removed that was added without
+                an owner.
+
+        Returns:
+            Whether it was removed. Without a rule, or with one of another owner, nothing is done.
+        """
+        with self.lock:
+            present = self._rule_owners.get(address_type)
+            expected = self._rules.get(address_type) if owner is None else owner
+            if present is None or (present is not expected and present != expected):
+                return False
+            del self._rule_owners[address_type]
+            del self._rules[address_type]
+            return True
+
+
+def _owner_text(owner: object) -> str:
+    """Return what a rule belongs to, for an error: `the function shop.resolve`."""
+    if isinstance(owner, (FunctionType, MethodType)):
+        return f"the function {owner.__module__}.{owner.__qualname__}"
+    kind = type(owner)
+    plain = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    return f"the {kind.__name__} of the node" if plain else str(owner)
 
 
 class _LateAnswer(UnknownAddress):

@@ -1,15 +1,15 @@
 """What a node expects of a transport, and how it finds one.
 
 The protocols are structural, so that this package imports nothing of `onward.transports`.
-A transport is found by the scheme of a URI, or by the type of an address in a route, in
-the entry-point group `onward.transports`; it is loaded when first needed and made once
-for each node.
+A transport is found by the scheme of a URI in the entry-point group `onward.transports`, or by
+the type of an address in a route, as a decimal number, in the group `onward.address_types`. So
+one transport is loaded, when it is first needed; it is made once for each node.
 """
 
 from __future__ import annotations
 
 import logging
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from ..protocol import Address, Message
@@ -23,6 +23,10 @@ __all__ = ["Listener", "Transport"]
 _logger = logging.getLogger("onward.actors")
 
 GROUP: Final = "onward.transports"
+"""The entry points of transports, by the scheme of their URIs."""
+
+TYPES_GROUP: Final = "onward.address_types"
+"""The same transports by the type of the addresses that they resolve, as a decimal number."""
 
 
 class Listener(Protocol):
@@ -82,11 +86,22 @@ class Transports:
         self._node = node
         self._classes: dict[str, type[Transport]] = {}
         self._made: dict[type[Transport], Transport] = {}
-        self._all_loaded = False
+        # By type; read once, as a message for an unknown type must not cost a look at all that
+        # is installed.
+        self._types: dict[str, EntryPoint] | None = None
 
     def add(self, transport_class: type[Transport]) -> None:
-        """Use this class for its scheme and address type, before any entry point."""
-        self._classes[transport_class.scheme] = transport_class
+        """Use this class for its scheme and address type, before any entry point.
+
+        Raises:
+            ValueError: The node uses another class for the scheme.
+        """
+        present = self._classes.setdefault(transport_class.scheme, transport_class)
+        if present is not transport_class:
+            raise ValueError(
+                f"the node uses {present.__name__} for {transport_class.scheme}:// already, "
+                f"so not {transport_class.__name__}"
+            )
 
     def for_uri(self, uri: str) -> Transport:
         """Return the transport for the scheme of a URI.
@@ -105,24 +120,28 @@ class Transports:
 
     def for_type(self, address_type: int) -> Transport | None:
         """Return the transport that resolves a type of address, if there is one."""
-        if not self._all_loaded:
-            self._load_all()
         for transport_class in self._classes.values():
             if transport_class.address_type == address_type:
                 return self.make(transport_class)
-        return None
+        if self._types is None:
+            self._types = {entry.name: entry for entry in entry_points(group=TYPES_GROUP)}
+        # It is looked for once: afterwards its rule is there, or it cannot be loaded.
+        entry = self._types.pop(str(address_type), None)
+        return None if entry is None else self._load(entry, address_type)
 
-    def _load_all(self) -> None:
-        # Once: a message for an unknown type must not cost a look through all that is installed.
-        self._all_loaded = True
-        for entry in entry_points(group=GROUP):
-            if entry.name in self._classes:
-                continue
-            try:
-                self._classes[entry.name] = entry.load()
-            except Exception:
-                # One broken plug-in must not take the others with it.
-                _logger.exception("the transport %r cannot be loaded", entry.name)
+    def _load(self, entry: EntryPoint, address_type: int) -> Transport | None:
+        try:
+            found: type[Transport] = entry.load()
+        except Exception:
+            # A plug-in that is broken has no transport; whoever sends gets `UnknownAddressType`.
+            _logger.exception("the transport for addresses of type %s cannot be loaded", entry.name)
+            return None
+        if found.address_type != address_type:
+            text = "%s is registered for addresses of type %s and resolves those of type %s"
+            _logger.error(text, entry.value, entry.name, found.address_type)
+            return None
+        # One that was added for the scheme stands in its place, also if it has no such addresses.
+        return self.make(found) if self._classes.setdefault(found.scheme, found) is found else None
 
     def take_all(self) -> list[Transport]:
         """Return those made so far, newest first, and forget them."""
@@ -131,10 +150,16 @@ class Transports:
         return made
 
     def make(self, transport_class: type[Transport]) -> Transport:
-        """Return the one instance of a class, and install its rule when it is made."""
+        """Return the one instance of a class, and install its rule when it is made.
+
+        Raises:
+            RuleInUse: Something else resolves the addresses of its type.
+        """
         transport = self._made.get(transport_class)
         if transport is None:
-            transport = self._made[transport_class] = transport_class(self._node)
+            transport = transport_class(self._node)
             if transport_class.address_type is not None:
-                self._node.add_rule(transport_class.address_type, transport.resolve)
+                rule = transport.resolve
+                self._node.add_rule(transport_class.address_type, rule, owner=transport)
+            self._made[transport_class] = transport
         return transport

@@ -58,7 +58,7 @@ def test_installed_version_is_that_of_pyproject(config: dict[str, Any]) -> None:
     assert importlib.metadata.version("onward") == config["project"]["version"]
 
 
-@pytest.mark.parametrize("group", ["console_scripts", "onward.transports"])
+@pytest.mark.parametrize("group", ["console_scripts", "onward.transports", "onward.address_types"])
 def test_entry_points_resolve(config: dict[str, Any], group: str) -> None:
     project = config["project"]
     declared = project["scripts"] if group == "console_scripts" else project["entry-points"][group]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import shutil
 import subprocess
 import sys
 import venv
@@ -33,6 +34,9 @@ def main(groups: list[str]) -> None:
         if not _is_current(BASE):
             # --group needs pip 25.1; a fresh environment has the pip of its Python.
             _pip("--upgrade", "pip>=25.1")
+            # Left by another installation, it would stand before the new metadata on the path of
+            # whatever runs in this folder.
+            shutil.rmtree(ROOT / "onward.egg-info", ignore_errors=True)
             _pip("--editable", str(ROOT))
             _stamp(BASE)
         for group in groups:

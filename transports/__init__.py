@@ -1,23 +1,28 @@
 """Transports: workers that own sockets and join nodes, and what to derive your own from."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from ._base import Listener, Transport
 from ._gate import MAX_RETURNS, Gate
 from ._identity import from_certificate
 from ._link import Link, TooMuchWork
 from ._link_statistics import LinkState, LinkStatistics
-from ._memory import MemoryLink, MemoryListener, MemoryTransport
 from ._options import Backoff, StreamOptions, parse_uri
 from ._place import Place
-from ._stream import StreamTransport
-from ._stream_listener import ListenerStatistics, StreamListener
-from ._tcp import TcpListener, TcpOptions, TcpTransport
 from ._tls import TlsOptions
-from ._udp import UdpTransport
-from ._udp_listener import UdpListener, UdpListenerStatistics
-from ._udp_options import UdpOptions
-from ._uds import UdsOptions, UdsTransport
-from ._ws import WsOptions, WsTransport
 from ._ws_options import WebSocketOptions
+
+if TYPE_CHECKING:
+    from ._memory import MemoryLink, MemoryListener, MemoryTransport
+    from ._stream import StreamTransport
+    from ._stream_listener import ListenerStatistics, StreamListener
+    from ._tcp import TcpListener, TcpOptions, TcpTransport
+    from ._udp import UdpTransport
+    from ._udp_listener import UdpListener, UdpListenerStatistics
+    from ._udp_options import UdpOptions
+    from ._uds import UdsOptions, UdsTransport
+    from ._ws import WsOptions, WsTransport
 
 __all__ = [
     "MAX_RETURNS",
@@ -53,3 +58,30 @@ __all__ = [
     "from_certificate",
     "parse_uri",
 ]
+
+_LOADED_LATER = {
+    "_memory": ("MemoryLink", "MemoryListener", "MemoryTransport"),
+    "_stream": ("StreamTransport",),
+    "_stream_listener": ("ListenerStatistics", "StreamListener"),
+    "_tcp": ("TcpListener", "TcpOptions", "TcpTransport"),
+    "_udp": ("UdpTransport",),
+    "_udp_listener": ("UdpListener", "UdpListenerStatistics"),
+    "_udp_options": ("UdpOptions",),
+    "_uds": ("UdsOptions", "UdsTransport"),
+    "_ws": ("WsOptions", "WsTransport"),
+}
+"""The transports are loaded one by one: a node that speaks TCP needs no WebSockets, and the first
+message to an address of type 1 loads TCP while its sender waits."""
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _LOADED_LATER.items():
+        if name in names:
+            found: object = getattr(import_module(f".{module}", __name__), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -146,6 +146,7 @@ class Broker(Worker):
 
         Raises:
             AddressInUse: The node has a worker at this address already.
+            RuleInUse: The node has a broker, at another address.
         """
         broker = cls(options)
         await node.start(lambda: broker, address=address)
@@ -155,11 +156,15 @@ class Broker(Worker):
         """Start the parts."""
         own = self.address.value
         self._unsubscribe = self.node.dead_letters.subscribe(self._on_dead_letter)
-        await self.start_child(
-            lambda: self.index,
-            address=Address(0, own + b"/tags"),
-            mailbox=Mailbox(limit=self.options.max_mailbox),
-        )
+        try:
+            await self.start_child(
+                lambda: self.index,
+                address=Address(0, own + b"/tags"),
+                mailbox=Mailbox(limit=self.options.max_mailbox),
+            )
+        except BaseException:
+            self._unsubscribe()
+            raise
         if self.options.management:
             self.serve(management(self), service=MANAGEMENT_SERVICE)
 

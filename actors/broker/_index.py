@@ -120,7 +120,11 @@ class TagIndexWorker(Worker):
         self.rejected = 0
 
     def on_start(self) -> None:
-        """Start the forwarders and become the rule for tag queries."""
+        """Start the forwarders and become the rule for tag queries.
+
+        Raises:
+            RuleInUse: The node has a broker, or another rule for tag queries.
+        """
         self._thread_id = threading.get_ident()
         if self.node.recorder is not None:
             defaults = {UNICAST: self._methods.balancer, SHARD: self._methods.sharding}
@@ -134,11 +138,11 @@ class TagIndexWorker(Worker):
             address=Address(0, own + b"/multicast"),
             mailbox=mailbox,
         )
-        self.node.add_rule(TAGS, self.resolve)
+        self.node.add_rule(TAGS, self.resolve, owner=self._placed)
 
     def on_stop(self) -> None:
         """Take the rule away and refuse what still waits."""
-        self.node.remove_rule(TAGS)
+        self.node.remove_rule(TAGS, owner=self._placed)
         for waiter in self._waiters.clear():
             self._refuse(waiter.message, waiter.ask, BROKER_STOPS)
         recorder = self.node.recorder

@@ -8,6 +8,7 @@ goes before an entry point, and that before what is built in.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final, TypeVar
@@ -32,7 +33,7 @@ class Methods:
         options: Its options.
 
     Raises:
-        ValueError: A method of the options is one that nobody knows.
+        ValueError: A method of the options is unknown, or given twice.
 
     Attributes:
         balancer: The name of the method of unicast where a request says none.
@@ -70,14 +71,24 @@ def _known(
     given: Mapping[str, Callable[[], Method]],
 ) -> dict[str, Callable[[], Method]]:
     known = dict(built_in)
+    plugged: dict[str, str] = {}
     for entry in entry_points(group=group):
+        name = method_name(entry.name)
+        if name in plugged:
+            text = "the method %r of %s is left out: %s has one of that name"
+            _logger.error(text, entry.name, entry.value, plugged[name])
+            continue
         try:
             loaded: Any = entry.load()
         except Exception:
             # One broken plug-in must not take the others with it.
             _logger.exception("the method %r cannot be loaded", entry.name)
         else:
-            known[method_name(entry.name)] = loaded
+            known[name] = loaded
+            plugged[name] = entry.value
+    names = Counter(map(method_name, given))
+    if twice := [name for name in given if names[method_name(name)] > 1]:
+        raise ValueError(f"a method is given twice: {' and '.join(twice)}")
     known.update((method_name(name), made) for name, made in given.items())
     return known
 

@@ -53,6 +53,7 @@ class NoType(FakeTransport):
 
 class BrokenStop(FakeTransport):
     scheme: ClassVar[str] = "broken-stop"
+    address_type: ClassVar[int | None] = None
 
     async def stop(self) -> None:
         raise ValueError("stop")
@@ -60,6 +61,7 @@ class BrokenStop(FakeTransport):
 
 class HangingStop(FakeTransport):
     scheme: ClassVar[str] = "hanging-stop"
+    address_type: ClassVar[int | None] = None
 
     async def stop(self) -> None:
         await asyncio.Event().wait()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from onward.actors import Node, NodeLimits, RoutingLoop
+from onward.actors import Node, NodeLimits, RoutingLoop, RuleInUse
 from onward.actors._losses import words_for
 from onward.actors._router import Router
 from onward.protocol import (
@@ -111,8 +111,8 @@ async def test_rules_rewrite() -> None:
         assert str(recorder.messages[0]) == "[0#w => 0#x] <- [] 0 bytes"
         with pytest.raises(UnknownAddress, match="0#nobody"):
             node.send("200#nobody", b"")
-        node.remove_rule(TYPE)
-        node.remove_rule(TYPE)
+        assert node.remove_rule(TYPE)
+        assert not node.remove_rule(TYPE)
         with pytest.raises(UnknownAddressType):
             node.send("200#w", b"")
 
@@ -153,12 +153,61 @@ async def test_rules_that_go_in_circles() -> None:
             return message.redirect(Address(TYPE, b"%d" % (left - 1)) if left else Address(0, b"w"))
 
         recorder = await recorder_of(node)
+        assert node.remove_rule(TYPE)
         node.add_rule(TYPE, countdown)
         node.send("200#7", b"")
         with pytest.raises(RoutingLoop):
             node.send("200#8", b"")
         await asyncio.sleep(0.1)
         assert len(recorder.messages) == 1
+
+
+class Directory:
+    def resolve(self, message: Message) -> Message:
+        return message.redirect(Address(0, b"a"))
+
+    def other(self, message: Message) -> Message:
+        return message.redirect(Address(0, b"b"))
+
+
+def shop(message: Message) -> Message:
+    return message
+
+
+def test_a_rule_is_not_replaced_by_another_owner() -> None:
+    node = Node()
+    one, two = Directory(), Directory()
+    node.add_rule(TYPE, one.resolve, owner=one)
+    with pytest.raises(RuleInUse) as raised:
+        node.add_rule(TYPE, two.resolve, owner=two)
+    assert str(raised.value) == (
+        "addresses of type 200 are resolved by the Directory of the node already"
+    )
+    with pytest.raises(RuleInUse):
+        node.add_rule(TYPE, one.resolve)
+    node.add_rule(TYPE, one.other, owner=one)  # its own it may replace
+    assert not node.remove_rule(TYPE)
+    assert not node.remove_rule(TYPE, owner=two)
+    with pytest.raises(RuleInUse):
+        node.add_rule(TYPE, two.resolve, owner=two)
+    assert node.remove_rule(TYPE, owner=one)
+    node.add_rule(TYPE, two.resolve, owner=two)
+
+
+def test_a_rule_without_an_owner_belongs_to_itself() -> None:
+    node = Node()
+    directory = Directory()
+    node.add_rule(TYPE, directory.resolve)
+    node.add_rule(TYPE, directory.resolve)  # a method is another object each time
+    with pytest.raises(RuleInUse, match=r"by the function \S+\.Directory\.resolve already"):
+        node.add_rule(TYPE, shop)
+    assert node.remove_rule(TYPE)
+    node.add_rule(TYPE, shop)
+    with pytest.raises(RuleInUse, match=r"by the function \S+\.shop already"):
+        node.add_rule(TYPE, directory.resolve)
+    node.add_rule(TYPE + 1, shop, owner="the shop")
+    with pytest.raises(RuleInUse, match="resolved by the shop already"):
+        node.add_rule(TYPE + 1, shop)
 
 
 @virtual_time

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 import types
 from importlib.metadata import EntryPoint, entry_points
@@ -7,8 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from onward.actors import Listener, Node, UnknownScheme, _transport
-from onward.actors._transport import GROUP, Transports
+from onward.actors import Listener, Node, RuleInUse, UnknownScheme, _transport
+from onward.actors._transport import GROUP, TYPES_GROUP, Transports
 from onward.protocol import Address, Message, NodeStopped
 from tests.support.virtual import virtual_time
 
@@ -46,11 +47,13 @@ def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
         EntryPoint("broken", "no_such_module:Broken", GROUP),
         EntryPoint("plugged", "plugged_transport:Plugged", GROUP),
+        EntryPoint("5", "no_such_module:Broken", TYPES_GROUP),
+        EntryPoint("210", "plugged_transport:Plugged", TYPES_GROUP),
+        EntryPoint("212", "plugged_transport:Plugged", TYPES_GROUP),
     ]
 
     def fake(*, group: str, name: str | None = None) -> list[EntryPoint]:
-        assert group == GROUP
-        return [entry for entry in entries if name in (None, entry.name)]
+        return [each for each in entries if each.group == group and name in (None, each.name)]
 
     monkeypatch.setattr(_transport, "entry_points", fake)
 
@@ -69,13 +72,36 @@ def test_found_by_scheme_and_made_once() -> None:
 
 
 @pytest.mark.usefixtures("plugged")
-def test_found_by_type_though_another_is_broken(caplog: pytest.LogCaptureFixture) -> None:
+def test_found_by_type_and_nothing_else_is_loaded(caplog: pytest.LogCaptureFixture) -> None:
     transports = Transports(Node())
-    assert type(transports.for_type(210)) is Plugged
+    made = transports.for_type(210)
+    assert type(made) is Plugged
+    assert transports.for_type(210) is made
+    assert transports.for_uri("plugged://x") is made
+    assert transports.for_type(211) is None
+    assert caplog.records == []
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_broken_transport_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    transports = Transports(Node())
     assert transports.for_type(5) is None
-    assert "the transport 'broken' cannot be loaded" in caplog.text
-    # What is broken stays broken, and is said once.
-    assert len(caplog.records) == 1
+    assert transports.for_type(5) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        "the transport for addresses of type 5 cannot be loaded"
+    ]
+
+
+@pytest.mark.usefixtures("plugged")
+def test_a_transport_of_another_type_than_its_entry_point_says(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert Transports(Node()).for_type(212) is None
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "plugged_transport:Plugged is registered for addresses of type 212 and resolves those of "
+        "type 210"
+    )
 
 
 @pytest.mark.usefixtures("plugged")
@@ -84,6 +110,53 @@ def test_an_added_class_comes_before_the_entry_point() -> None:
     transports.add(Other)
     assert type(transports.for_uri("plugged://x")) is Other
     assert transports.for_type(210) is None
+
+
+def test_a_class_does_not_replace_another_of_its_scheme() -> None:
+    transports = Transports(Node())
+    transports.add(Plugged)
+    transports.add(Plugged)
+    with pytest.raises(ValueError, match="uses Plugged for plugged:// already, so not Other"):
+        transports.add(Other)
+    assert type(transports.for_uri("plugged://x")) is Plugged
+
+
+def test_a_transport_does_not_replace_a_rule() -> None:
+    class Same(Plugged):
+        scheme: ClassVar[str] = "same"
+
+    node = Node()
+    transports = Transports(node)
+    transports.add(Plugged)
+    transports.add(Same)
+    first = transports.for_uri("plugged://x")
+    for _ in range(2):
+        with pytest.raises(RuleInUse, match="type 210 are resolved by the Plugged of the node"):
+            transports.for_uri("same://x")
+    assert transports.take_all() == [first]
+
+
+def test_the_first_message_to_an_address_loads_one_transport() -> None:
+    program = """
+import asyncio, sys
+from onward.actors import Node
+
+async def main():
+    async with Node() as node:
+        before = set(sys.modules)
+        node.send("1#127.0.0.1:1 => x", b"")
+        print(*sorted(set(sys.modules) - before))
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "onward.transports._tcp" in loaded
+    for other in ("_memory", "_udp", "_uds", "_ws", "rsocket", "client", "simulated"):
+        assert f"onward.transports.{other}" not in loaded
+    assert {name for name in loaded if not name.startswith("onward.transports")} == set()
 
 
 @pytest.mark.usefixtures("plugged")
@@ -109,3 +182,11 @@ async def test_the_transport_of_a_node() -> None:
 def test_the_transports_of_the_project_are_found() -> None:
     names = {entry.name for entry in entry_points(group=GROUP)}
     assert {"memory", "tcp", "rsocket+tcp"} <= names
+
+
+def test_each_type_that_a_transport_of_the_project_resolves_has_an_entry_point() -> None:
+    ours = [each for each in entry_points(group=GROUP) if each.value.startswith("onward.")]
+    classes = {each.load() for each in ours if each.name != "sim"}  # for simulated nodes alone
+    types = {each.address_type: each for each in classes if each.address_type is not None}
+    found = {int(each.name): each.load() for each in entry_points(group=TYPES_GROUP)}
+    assert found == types

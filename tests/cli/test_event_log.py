@@ -89,7 +89,7 @@ async def test_what_cannot_be_is_told_in_a_line(tmp_path: Path) -> None:
         with pytest.raises(CommandError, match="no name") as caught:
             await attach(node, parsed("--event-log", str(tmp_path)), "../x")
         assert caught.value.status == Status.USAGE
-        with pytest.raises(CommandError, match=r"is 1e-07, not from 0\.001") as caught:
+        with pytest.raises(CommandError, match=r"from 0\.001 to 86400, not 1e-07") as caught:
             await attach(node, parsed("--event-log", str(tmp_path), "--event-log-flush", "1e-7"))
         assert caught.value.status == Status.USAGE
         with pytest.raises(CommandError, match=r"cannot write to .*file/broker"):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from onward.actors import LimitReached, Node, NodeLimits, ThreadWorker
+from onward.actors import LimitReached, Node, NodeLimits, RuleInUse, ThreadWorker
 from onward.actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions, BrokerStatistics
 from onward.protocol import (
     AddressError,
@@ -363,3 +363,23 @@ async def test_a_query_from_another_thread_goes_through_a_bounded_mailbox() -> N
         flooding.result(10)  # the loop stands still meanwhile
         thread.shutdown()
         assert 980 <= flooding.result() <= 990
+
+
+async def test_a_second_broker_on_a_node_is_refused_and_the_first_goes_on() -> None:
+    async with Node() as node:
+        broker = await Broker.attach(node)
+        node.spawn(Echo, address="echo")
+        broker.register("echo", service="echo")
+        workers = node.statistics().worker_count
+        subscribers = len(node.dead_letters._subscribers)
+        for _ in range(2):
+            text = r"^addresses of type 32 are resolved by TagIndexWorker 0#\S+/tags already$"
+            with pytest.raises(RuleInUse, match=text):
+                await Broker.attach(node, address="other")
+            await eventually(lambda: node.statistics().worker_count == workers)
+        assert len(node.dead_letters._subscribers) == subscribers
+        assert (await node.request("32#service=echo", b"hi")).payload == b"hi"
+        await node.stop_worker(broker.address)
+        again = await Broker.attach(node, address="other")
+        again.register("echo", service="echo")
+        assert (await node.request("32#service=echo", b"hi")).payload == b"hi"

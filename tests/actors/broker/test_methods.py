@@ -73,6 +73,25 @@ def test_a_default_that_nobody_knows(options: BrokerOptions, text: str) -> None:
         Methods(options)
 
 
+def test_a_method_that_is_given_twice_is_refused() -> None:
+    options = BrokerOptions(balancers={"the-first": First, "The_First": RoundRobin})
+    with pytest.raises(ValueError, match="a method is given twice: the-first and The_First"):
+        Methods(options)
+
+
+def test_a_plug_in_does_not_replace_another(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = f"{__name__}:First"
+    install(monkeypatch, balancers={"mine": here, "Mine": f"{__name__}:RoundRobin"})
+    methods = Methods(BrokerOptions())
+    assert type(methods.make_balancer("mine")).__name__ == "First"
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"the method 'Mine' of {__name__}:RoundRobin is left out: {here} has one of that name"
+    )
+
+
 def test_methods_of_ones_own() -> None:
     options = BrokerOptions(
         method="the-first",
