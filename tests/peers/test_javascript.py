@@ -31,6 +31,7 @@ from tests.peers.clients import (
 )
 from tests.peers.interactions import Interactions
 from tests.peers.programs import TIMEOUT, TRANSPORTS, running_broker
+from tests.peers.rsocket_client import Outcome
 
 pytestmark = pytest.mark.peer
 
@@ -169,6 +170,46 @@ async def test_a_request_that_nobody_can_take_is_rejected(
     assert (outcome.elements, outcome.code) == ([], REJECTED)
     assert outcome.message
     assert service in outcome.message
+
+
+async def test_all_tags_of_a_list_count(
+    javascript: str, uri: str, service: str, stack: AsyncExitStack
+) -> None:
+    # Its lists of tags lack the bit that says that another one follows.
+    region, version = "0x86=", "0x8f="
+    for name in ("eu", "us"):
+        destination = await JavascriptDestination.start(
+            javascript, uri, service, stack, region + name, version + "2"
+        )
+        text = f"to {name}"
+        outcome = await ask_from_javascript(
+            javascript, uri, service, "request_response", text, region + name, version + "2"
+        )
+        assert outcome == Outcome([f"{text} from javascript"])
+        assert (await destination.received()).data == text
+
+
+@pytest.mark.parametrize("hint", ["0x9d=user", "0x9f=@sticky=user"])
+async def test_a_user_stays_with_a_destination(
+    javascript: str, uri: str, service: str, stack: AsyncExitStack, hint: str
+) -> None:
+    names = ("1", "2")
+    destinations = [
+        await JavascriptDestination.start(javascript, uri, service, stack, f"0x83={name}")
+        for name in names
+    ]
+    asked = ("request_response", "note", "0x8a=7", hint)
+    for _ in range(4):
+        outcome = await ask_from_javascript(javascript, uri, service, *asked)
+        assert outcome == Outcome(["note from javascript"])
+    got: list[str] = []
+    for name, destination in zip(names, destinations, strict=True):
+        await ask_from_javascript(
+            javascript, uri, service, "request_response", "last", f"0x83={name}"
+        )
+        while (data := (await destination.received()).data) != "last":
+            got.append(f"{name} {data}")
+    assert got in (["1 note"] * 4, ["2 note"] * 4)
 
 
 @pytest.mark.peer(requester="python", destination="javascript, python")
