@@ -10,6 +10,7 @@
 #   make check     formatter, linter, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
 #   make soak      clients and destinations come, go and die for ten minutes (SOAK="--minutes 60")
+#   make hostile   a node and a broker under attack for ten minutes, with honest clients beside
 #   make simulate  ten thousand seeded runs of pipes over a bad network (SIMULATE="--runs 100000")
 #   make fuzz      random and mutated input through every decoder (FUZZ="--count 10000000")
 #   make format    format the code and apply the linter's safe fixes
@@ -33,7 +34,7 @@ COMPILED_TESTS := tests/transports/rsocket tests/protocol/rsocket tests/protocol
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pipeline java test compiled test-compiled peers check bench bench-quick soak simulate fuzz format docs serve clean
+.PHONY: help demo pipeline java test compiled test-compiled peers check bench bench-quick soak hostile simulate fuzz format docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -90,6 +91,9 @@ bench-quick: $(VENV)/.bench
 
 soak: $(VENV)/.bench
 	$(BIN)/python benchmarks/soak.py $(SOAK)
+
+hostile: $(VENV)/.bench
+	$(BIN)/python benchmarks/hostile.py $(HOSTILE)
 
 simulate: $(VENV)/.test
 	$(BIN)/python -m tests.simulated $(SIMULATE)

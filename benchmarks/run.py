@@ -1,6 +1,6 @@
 """Run every benchmark of this folder and sum up the targets: `python benchmarks/run.py`.
 
-A benchmark is any `*.py` here that does not start with an underscore, but for `soak.py`, which runs
+A benchmark is any `*.py` here that does not start with an underscore, but for `soak.py` and `hostile.py`, which run
 until it is told that it is enough. It takes `--json`, and
 `--quick` for a run that only shows that it works (its figures mean nothing). The last line it
 prints is the JSON object of `_report.Report`. The status is non-zero if a benchmark fails to
@@ -20,7 +20,7 @@ from typing import Any
 from _report import Target
 
 FOLDER = Path(__file__).resolve().parent
-NO_BENCHMARKS = ("run", "soak")
+NO_BENCHMARKS = ("run", "soak", "hostile")
 
 
 def benchmarks(names: Sequence[str]) -> list[Path]:

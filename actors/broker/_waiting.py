@@ -27,6 +27,9 @@ __all__ = ["Place", "Waiter", "Waiters", "WaitingStatistics"]
 SPARE: Final = 64
 """Deadlines of messages that wait no more, above as many as wait, before they are cleared out."""
 
+SLICE: Final = 256
+"""Messages that have waited long enough, of which so many are taken out in one go."""
+
 
 @dataclass(frozen=True, slots=True)
 class WaitingStatistics:
@@ -302,10 +305,13 @@ class Waiters:
         return [] if share is None else self._take(list(share.numbers))
 
     def overdue(self, now: float) -> list[Waiter]:
-        """Take out those that have waited long enough, the first to be so first."""
+        """Take out those that have waited long enough, the first to be so first.
+
+        `SLICE` of them at a time: look at `deadline` for whether there are more.
+        """
         found: list[int] = []
         deadlines = self._deadlines
-        while deadlines and deadlines[0][0] <= now:
+        while deadlines and deadlines[0][0] <= now and len(found) < SLICE:
             found.append(heappop(deadlines)[1])
         return self._take(found)
 

@@ -9,6 +9,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.broker import Broker, BrokerOptions
+from onward.actors.broker._waiting import SLICE
 from onward.protocol import NoRoute, NotDelivered, UnknownAddressType
 from tests.support.compiled import interpreted
 from tests.support.rsocket_answers import counts
@@ -357,3 +358,24 @@ async def test_another_thread_sends_by_tags() -> None:
         await eventually(lambda: inbox.messages)
         thread.join()
         assert inbox.payloads == [b"from a thread"]
+
+
+@in_memory
+async def test_many_that_have_waited_too_long_are_refused_in_slices() -> None:
+    async with world(BrokerOptions(no_route_timeout=5)) as w:
+        requester = await w.requester()
+        asked = [request(RR, 1 + 2 * at, ASKED) for at in range(1000)]
+        assert await requester.ask(*asked) == []
+        refused: list[int] = []
+
+        def count(_: object) -> None:
+            if not refused:
+                refused.append(0)
+                w.loop.call_soon(lambda: refused.append(w.broker.statistics().rejected))
+
+        w.node.dead_letters.subscribe(count)
+        await asyncio.sleep(6)
+        assert refused == [0, SLICE]
+        got = await requester.received()
+        assert [stream for stream, _, _ in errors(got)] == [1 + 2 * at for at in range(1000)]
+        await w.settled()

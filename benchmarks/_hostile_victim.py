@@ -1,0 +1,82 @@
+"""The node and the broker that a hostile soak attacks, in a process of their own.
+
+It prints where it listens, and answers each line of standard input with what it holds, as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import json
+import sys
+from typing import Any
+
+from onward.actors import Node, Worker, new_event_loop
+from onward.actors.broker import Broker
+from onward.protocol import Message
+from onward.transports.rsocket import RSocketListener
+
+
+class Echo(Worker):
+    """Answers with what it is sent."""
+
+    def handle_message(self, message: Message) -> None:
+        self.reply(message, message.payload)
+
+
+class Relay(Worker):
+    """Passes everything on, as far as that is allowed for what comes from outside."""
+
+    def handle_message(self, message: Message) -> None:
+        self.forward(message)
+
+
+def held(node: Node, broker: Broker, listener: RSocketListener) -> dict[str, Any]:
+    """Return what is held now, once what is free was given back to the system."""
+    gc.collect()
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+    brokers, listeners = broker.statistics(), listener.statistics()
+    return {
+        "tasks": len(asyncio.all_tasks()),
+        "workers": node.statistics().worker_count,
+        "requests": node.statistics().requests,
+        "routes": brokers.routes,
+        "waiting": brokers.waiting,
+        "waiting bytes": brokers.waiting_bytes,
+        "connections": listeners.connections,
+        "streams": listeners.streams,
+        "closed": listeners.closed,
+        "turned away": listeners.turned_away,
+        "dead letters": dict(node.statistics().dead_letter_reasons),
+    }
+
+
+async def serve() -> None:
+    """Serve until standard input ends."""
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    async with Node("victim") as node:
+        await node.start(Echo, address="echo")
+        await node.start(Relay, address="relay")
+        plain = await node.listen("tcp://127.0.0.1:0", expose=["echo", "relay"])
+        broker = await Broker.attach(node)
+        listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
+        assert isinstance(listener, RSocketListener)
+
+        def answer() -> None:
+            if sys.stdin.readline():
+                print(json.dumps(held(node, broker, listener)), flush=True)
+            elif not ended.done():
+                ended.set_result(None)
+
+        loop.add_reader(sys.stdin.fileno(), answer)
+        print(json.dumps({"node": plain.uri, "broker": listener.uri}), flush=True)
+        await ended
+        loop.remove_reader(sys.stdin.fileno())
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(serve())
