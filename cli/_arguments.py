@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final, TypeAlias, TypeVar
 
 from ..protocol import Address, ProtocolError, Route, parse_route
+from ..protocol.options import fold
 
 __all__ = [
     "Commands",
@@ -21,6 +22,7 @@ __all__ = [
     "route",
     "seconds",
     "set_up_log",
+    "word",
 ]
 
 T = TypeVar("T")
@@ -59,6 +61,15 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
     return value
+
+
+def word(*words: str) -> Callable[[str], str]:
+    """Return what reads one of some words, in which case, `-` and `_` do not matter.
+
+    It goes with `choices=words`, which refuses what is none of them.
+    """
+    known = {fold(each): each for each in words}
+    return lambda text: known.get(fold(text), text)
 
 
 def octal(text: str) -> int:
@@ -105,6 +116,7 @@ def add_log(parser: argparse.ArgumentParser) -> None:
     """Add the option that says what is logged to stderr."""
     parser.add_argument(
         "--log",
+        type=word(*_LEVELS),
         choices=_LEVELS,
         default="warning",
         help="what to log to stderr, from this level on (default %(default)s)",

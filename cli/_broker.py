@@ -13,7 +13,7 @@ from ..actors import DiagnosticsOptions, LimitReached, Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
 from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
-from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log
+from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log, word
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._run import Interrupted, Stop, run
@@ -130,6 +130,7 @@ def add_command(commands: Commands) -> None:
     )
     parser.add_argument(
         "--multicast-on-leave",
+        type=word("quiet", "error"),
         choices=("quiet", "error"),
         default=_OPTIONS.multicast_on_leave,
         help="what becomes of a multicast when a destination leaves before it has answered: go on "

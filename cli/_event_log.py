@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..protocol.eventlog import EventLogError
-from ._arguments import positive, seconds
+from ._arguments import positive, seconds, word
 from ._show import printable
 from ._status import CommandError, Status
 
@@ -88,6 +88,7 @@ def add_event_log(parser: argparse.ArgumentParser, default_name: str | None) -> 
     )
     group.add_argument(
         "--event-log-fsync",
+        type=word("seal", "block", "never"),
         choices=("seal", "block", "never"),
         default=DEFAULT_FSYNC,
         help="when the disk is waited for, so that what was written outlasts a power cut: with "

@@ -25,7 +25,7 @@ from ..protocol.eventlog import (
     Segment,
     asked_text,
 )
-from ._arguments import Commands, positive
+from ._arguments import Commands, positive, word
 from ._event_logs import Check, check_log, compare, find_logs, read_file
 from ._show import printable, table
 from ._status import CommandError
@@ -61,6 +61,7 @@ def add_command(commands: Commands) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--only",
+        type=word("hops", "flows", "events"),
         choices=("hops", "flows", "events"),
         help="print records of one sort; all by default",
     )

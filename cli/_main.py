@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 from ..protocol import OnwardError
 from . import (
@@ -23,6 +23,7 @@ from . import (
     _up,
     _watch,
 )
+from ._arguments import Commands
 from ._status import CommandError, Status, status_of
 from ._version import Version
 
@@ -77,15 +78,32 @@ def _failed(name: str, error: object, status: Status) -> Status:
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that refuses what it does not know by itself.
+
+    That of argparse leaves it to the parser above, whose usage says nothing of the command's.
+    The parsers of commands are of this class too, as a parser makes those below it of its own.
+    """
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="onward",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=Version)
-    commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    made = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    commands = cast("Commands", made)
     _broker.add_command(commands)
     _node.add_command(commands)
     _message.add_commands(commands)

@@ -13,7 +13,7 @@ from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
 from ._arguments import Commands, add_log, address, set_up_log
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
-from ._reach import SCHEMES, add_tls, tls_of
+from ._reach import add_tls, certificates_for, schemes, tls_of
 from ._run import Interrupted, Stop, run
 from ._show import describe_message
 from ._status import CommandError, Status
@@ -108,8 +108,8 @@ def add_command(commands: Commands) -> None:
         "--listen",
         metavar="URI",
         default=DEFAULT_URI,
-        help="where to listen, by tcp, tls, ws, wss, uds or udp; port 0 is any free one "
-        "(default %(default)s)",
+        help="where to listen, by tcp, tls, ws, wss, uds, udp or an installed transport; port 0 "
+        "is any free one (default %(default)s)",
     )
     add_tls(parser, listens=True)
     parser.add_argument(
@@ -205,10 +205,9 @@ async def _open(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
     for exposed in arguments.expose:
         if exposed.type == LOCAL and not node.has(exposed):
             raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
-    tls = tls_of(arguments, listens=True)
-    options = {} if tls is None else {"tls": tls}
+    options = certificates_for(node, arguments.listen, tls_of(arguments, listens=True))
     places = {"expose": arguments.expose, "allow": arguments.allow}
-    await listen(node, arguments.listen, SCHEMES, **places, **options)
+    await listen(node, arguments.listen, schemes(), **places, **options)
 
 
 def _totals(node: Node) -> str:

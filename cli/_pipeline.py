@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from . import _pipeline_run as run
-from ._arguments import Commands, positive
+from ._arguments import Commands, positive, word
 from ._pipeline_arguments import (
     MAX_SEGMENTS,
     REPORTS,
@@ -175,6 +175,7 @@ def _add_report(jobs: Commands) -> None:
     )
     parser.add_argument(
         "--format",
+        type=word(*_FORMATS),
         choices=_FORMATS,
         default="parquet",
         help="what to write; table is text on stdout, and writes nothing (default %(default)s)",
@@ -223,6 +224,7 @@ def _add_replay(jobs: Commands) -> None:
         parser.add_argument(
             f"--shard-{name}",
             metavar="METHOD",
+            type=word(*_SHARD_METHODS),
             choices=_SHARD_METHODS,
             help=f"the method for shard requests as it {which}: {', '.join(_SHARD_METHODS)} "
             "(default: what each request says, else the broker's default)",

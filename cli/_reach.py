@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import dataclass
-from typing import Any, Final
+import contextlib
+from dataclasses import dataclass, fields, is_dataclass
+from importlib.metadata import entry_points
+from typing import Any, Final, cast
 
 from ..actors import Node
-from ..protocol import TCP, UDP, UDS, WEBSOCKET, Address, AddressError, LinkDown, OnwardError, Route
+from ..protocol import Address, AddressError, LinkDown, OnwardError, Route
 from ..transports import TlsOptions
 from ._status import CommandError, Status
 
-__all__ = ["SCHEMES", "Via", "add_tls", "add_via", "reach", "tls_of", "via_of"]
+__all__ = ["Via", "add_tls", "add_via", "certificates_for", "reach", "schemes", "tls_of", "via_of"]
 
-SCHEMES: Final = ("tcp:", "tls:", "ws:", "wss:", "uds:", "udp:")
-"""How the URIs of nodes begin."""
+_OURS: Final = ("tcp", "tls", "ws", "wss", "uds", "udp")
+"""The schemes of nodes that have no plug-in, as help names them."""
 
-_BY_TYPE: Final = {TCP: "tcp", UDP: "udp", WEBSOCKET: "ws", UDS: "uds"}
-"""The transports whose addresses are what is in their URIs."""
+_NOT_OF_NODES: Final = ("memory", "sim")
+"""Schemes of transports that do not leave a process."""
 
 _TLS: Final = ("certificate", "key", "authority", "server_name")
 
@@ -34,6 +36,36 @@ class Via:
 
     uri: str
     tls: TlsOptions | None = None
+
+
+def schemes() -> tuple[str, ...]:
+    """Return how the URIs of nodes begin, those of installed transports included: `tcp:`."""
+    installed = {entry.name for entry in entry_points(group="onward.transports")}
+    of_nodes = {
+        name
+        for name in installed.difference(_OURS, _NOT_OF_NODES)
+        if not name.startswith("rsocket+")  # those of brokers
+    }
+    return tuple(f"{name}:" for name in (*_OURS, *sorted(of_nodes)))
+
+
+def certificates_for(node: Node, uri: str, tls: TlsOptions | None) -> dict[str, Any]:
+    """Return the option of the certificates that were given, if any.
+
+    Raises:
+        CommandError: The transport of the URI does not take certificates.
+    """
+    if tls is None:
+        return {}
+    if "tls" not in _options_of(node, uri):
+        raise CommandError(f"{uri.partition(':')[0]} takes no certificates", Status.USAGE)
+    return {"tls": tls}
+
+
+def _options_of(node: Node, uri: str) -> frozenset[str]:
+    """Return the names of the options of a transport; none if it does not say."""
+    known: Any = getattr(node.transport(uri), "options_class", None)
+    return frozenset(field.name for field in fields(known)) if is_dataclass(known) else frozenset()
 
 
 def add_tls(parser: argparse.ArgumentParser, *, listens: bool) -> None:
@@ -62,7 +94,8 @@ def add_via(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connect",
         metavar="URI",
-        help="connect there first, by tcp, tls, ws, wss, uds or udp; ROUTE goes on from there",
+        help="connect there first, by tcp, tls, ws, wss, uds, udp or an installed transport; "
+        "ROUTE goes on from there",
     )
     add_tls(parser, listens=False)
 
@@ -96,8 +129,8 @@ def via_of(arguments: argparse.Namespace) -> Via | None:
         if tls is not None:
             raise CommandError("certificates are for --connect", Status.USAGE)
         return None
-    if not uri.startswith(SCHEMES):
-        raise CommandError(f"{uri!r} does not start with {', '.join(SCHEMES)}", Status.USAGE)
+    if not uri.startswith(known := schemes()):
+        raise CommandError(f"{uri!r} does not start with {', '.join(known)}", Status.USAGE)
     return Via(uri, tls)
 
 
@@ -124,7 +157,7 @@ async def reach(
         link = await _connect(node, via.uri, timeout, via.tls)
         return link, (link, *route)
     first = route[0]
-    scheme = _BY_TYPE.get(first.type)
+    scheme = _scheme_of(first.type)
     if scheme is None:
         return None, route
     try:
@@ -134,11 +167,20 @@ async def reach(
     return await _connect(node, f"{scheme}://{where}", timeout, None), route
 
 
+def _scheme_of(address_type: int) -> str | None:
+    """Return the scheme of the transport whose addresses are of a type: what is in both is one."""
+    for entry in entry_points(group="onward.address_types", name=str(address_type)):
+        with contextlib.suppress(Exception):  # one that is broken is logged when it is used
+            return cast("str", entry.load().scheme)
+    return None
+
+
 async def _connect(node: Node, uri: str, timeout: float, tls: TlsOptions | None) -> Address:
-    options: dict[str, Any] = {}
-    if not uri.startswith("udp:"):
-        # The socket itself gives up on a peer that does not read; for it no time is no value.
-        options.update(reconnect=False, write_timeout=max(timeout, 0.001), tls=tls)
+    # The socket itself gives up on a peer that does not read; for it no time is no value.
+    wanted: dict[str, Any] = {"reconnect": False, "write_timeout": max(timeout, 0.001)}
+    known = _options_of(node, uri)
+    options = {name: value for name, value in wanted.items() if name in known}
+    options |= certificates_for(node, uri, tls)
     try:
         async with asyncio.timeout(timeout):
             return await node.connect(uri, **options)

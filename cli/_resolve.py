@@ -6,7 +6,12 @@ import argparse
 import json
 from typing import Any, Final
 
-from ..protocol.broker import format_address_query, method_name, parse_address_query
+from ..protocol.broker import (
+    format_address_query,
+    method_name,
+    parse_address_query,
+    written_method,
+)
 from ._arguments import Commands
 from ._broker import add_broker
 from ._routes import HEADINGS, line
@@ -26,14 +31,6 @@ _OTHERS: Final = ("   ROUTE", "SERVICE", "WHY NOT")
 
 MAX_ROWS: Final = 10
 """Most destinations of each kind on the screen; `--json` has more."""
-
-_METHODS: Final = {
-    "roundrobin": "round-robin",
-    "leastoutstanding": "least-outstanding",
-    "peakewma": "peak-ewma",
-    "boundedring": "bounded-ring",
-}
-"""The broker's methods as people write them; others it says in normal form."""
 
 
 def add_command(commands: Commands) -> None:
@@ -142,7 +139,7 @@ def _how(found: Any) -> str:
     """Say how a destination is chosen."""
     how = str(found["routing"])
     if found["method"]:
-        how += f", by {_METHODS.get(found['method'], found['method'])}"
+        how += f", by {written_method(found['method'])}"
     return f"{how}; its key was there before" if found.get("sticky") else how
 
 

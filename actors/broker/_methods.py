@@ -13,7 +13,14 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final, TypeVar
 
-from ...protocol.broker import BALANCERS, SHARD_METHODS, Balancer, Sharding, method_name
+from ...protocol.broker import (
+    BALANCERS,
+    SHARD_METHODS,
+    Balancer,
+    Sharding,
+    method_name,
+    written_method,
+)
 from ._options import BrokerOptions
 
 __all__ = ["Methods"]
@@ -95,4 +102,6 @@ def _known(
 
 def _expect(option: str, given: str, name: str, known: Mapping[str, object]) -> None:
     if name not in known:
-        raise ValueError(f"{option}: {given!r} is none of {', '.join(sorted(known))}")
+        raise ValueError(
+            f"{option}: {given!r} is none of {', '.join(sorted(map(written_method, known)))}"
+        )

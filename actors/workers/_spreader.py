@@ -100,7 +100,7 @@ class Spreader(Worker):
         self._routes: tuple[Route, ...] = tuple(map(route_of, routes))
         if not self._routes or not all(self._routes):
             raise ValueError("a spreader needs routes, none of them empty")
-        self._least = spread is Spread.LEAST_OUTSTANDING
+        self._least = check_value("spread", spread, Spread) is Spread.LEAST_OUTSTANDING
         self._key = key
         self._patience = options.patience
         # When each message went that has no answer yet, oldest first.

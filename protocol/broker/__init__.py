@@ -58,6 +58,7 @@ from ._hints import (
     method_name,
     query_of_address,
     read_address,
+    written_method,
 )
 from ._ids import (
     ID_SIZE,
@@ -140,6 +141,7 @@ from ._tags import (
     check_default_tags,
     make_tags,
     normal_form,
+    null_last,
     parse_metadata,
     parse_tags,
     serialize_metadata,
@@ -263,6 +265,7 @@ __all__ = [
     "method_name",
     "multicast",
     "normal_form",
+    "null_last",
     "parse_address_query",
     "parse_frame",
     "parse_id",
@@ -291,5 +294,6 @@ __all__ = [
     "with_default_tags",
     "wrap_metadata",
     "write_snapshot",
+    "written_method",
     "written_tags",
 ]

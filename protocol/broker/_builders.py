@@ -135,7 +135,7 @@ def _address(
 ) -> AddressFrame:
     made: TagList = make_tags(tags or {})
     if service is not None:
-        made = *make_tags({"service": service}), *made
+        made = *make_tags({"service": service}), *made  # the null one stays last
     key, names = choosing
     named = [parse_key(name) for name in ((names,) if isinstance(names, str) else names)]
     for name in named:

@@ -26,6 +26,7 @@ from math import inf, isfinite
 from typing import Final, NamedTuple
 
 from .._errors import AddressError
+from ..options import fold
 from ._address_frame import AddressFrame, RoutingType, locate_address
 from ._dialect import Dialect
 from ._errors import BadText, BrokerFrameError
@@ -41,6 +42,7 @@ __all__ = [
     "method_name",
     "query_of_address",
     "read_address",
+    "written_method",
 ]
 
 NO_ROUTE_KEY: Final = extension_key(WellKnownKey.BROKER_EXT, 1)
@@ -88,7 +90,20 @@ class AddressQuery(NamedTuple):
 
 def method_name(text: str) -> str:
     """Return the normal form of a method's name: case, `-` and `_` do not matter."""
-    return text.casefold().replace("-", "").replace("_", "")
+    return fold(text)
+
+
+_WRITTEN: Final = {
+    fold(name): name for name in ("round-robin", "least-outstanding", "peak-ewma", "bounded-ring")
+}
+
+
+def written_method(name: str) -> str:
+    """Return a method's name as people write it: `round-robin` for `roundrobin`.
+
+    The names of other methods than the built-in ones are returned as they are.
+    """
+    return _WRITTEN.get(method_name(name), name)
 
 
 def read_address(frame: bytes, dialect: Dialect) -> AddressQuery:

@@ -47,6 +47,7 @@ __all__ = [
     "check_default_tags",
     "make_tags",
     "normal_form",
+    "null_last",
     "parse_metadata",
     "parse_tags",
     "serialize_metadata",
@@ -376,4 +377,13 @@ def make_tags(given: Mapping[str, str | None]) -> TagList:
     tags = tuple((parse_key(key), value) for key, value in given.items())
     # Null may stand anywhere in a table; only a wire has no way to say it.
     serialize_tags(tuple((key, value or "") for key, value in tags), Dialect.SPECIFICATION)
-    return tags
+    return null_last(tags)
+
+
+def null_last(tags: TagList) -> TagList:
+    """Return tags in their order, those without a value behind all others.
+
+    On the wire, a value is missing where the frame ends after a key: one tag at most can have
+    none, and it has to be the last. The order of tags has no meaning.
+    """
+    return tuple(sorted(tags, key=lambda tag: tag[1] is None))

@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Final, cast
 
 from .._address import LOCAL, Address, Route, parse_route
+from ..options import fold
 from ._nearest import suggestion
 
 __all__ = [
@@ -151,11 +152,12 @@ def uri(value: object) -> str:
 
 
 def one_of(*allowed: str) -> Callable[[object], str]:
-    """Return a function that returns one of some words."""
+    """Return a function that returns one of some words; case, `-` and `_` do not matter."""
+    words = {fold(word): word for word in allowed}
 
     def read(value: object) -> str:
-        if value in allowed:
-            return text(value)
+        if isinstance(value, str) and fold(value) in words:
+            return words[fold(value)]
         near = suggestion(value, allowed) if isinstance(value, str) else ""
         raise ValueError(f"{shown(value)} is not one of {', '.join(allowed)}{near}")
 

@@ -25,6 +25,7 @@ from ...protocol.broker import (
     format_key,
     format_tag,
     multicast,
+    null_last,
     parse_address_query,
     shard,
     unicast,
@@ -165,7 +166,7 @@ def _read(text: str) -> AddressFrame:
             encrypted=query.encrypted,
         )
     # A mapping has each key once; a query may ask for two values of one.
-    return replace(frame, tags=all_tags)
+    return replace(frame, tags=null_last(all_tags))
 
 
 def setup_metadata(setup: RouteSetup, options: ClientOptions) -> bytes:

@@ -328,8 +328,8 @@ def test_makes_tags_of_words() -> None:
         (1, "orders"),
         ("colour", "blue"),
         (0x19, ""),
-        ("on-call", None),
         (7, "a"),
+        ("on-call", None),  # last, as the wire has it
     )
 
 

@@ -15,6 +15,7 @@ from onward.protocol.topology import (
     TopologyError,
     read_topology,
 )
+from onward.protocol.topology._values import one_of
 
 
 @dataclass
@@ -155,3 +156,11 @@ def test_what_stands_beside_the_options_is_no_option(key: str) -> None:
 def test_by_default_nothing_is_known_of_transports() -> None:
     plan = read_topology(FILE.format("size = 'x'", "", ""), kinds={})
     assert plan.listeners[0].options == {"size": "x"}
+
+
+def test_words_are_read_in_any_spelling() -> None:
+    read = one_of("round-robin", "least-outstanding")
+    for text in ("round-robin", "round_robin", "RoundRobin", "ROUND_ROBIN"):
+        assert read(text) == "round-robin"
+    with pytest.raises(ValueError, match="'robin' is not one of round-robin, least-outstanding"):
+        read("robin")

@@ -11,6 +11,7 @@ from onward.protocol.broker import (
     MIME_FORWARDING,
     AddressFrame,
     Dialect,
+    Query,
     RouteSetup,
     make_tags,
     multicast,
@@ -101,3 +102,25 @@ def test_a_setup_has_one_entry() -> None:
     assert setup_metadata(setup, OPTIONS) == build_composite(
         [(MIME_FORWARDING.decode(), setup.serialize(Dialect.SPECIFICATION))]
     )
+
+
+@pytest.mark.parametrize("dialect", list(Dialect))
+@pytest.mark.parametrize("text", ["service=shop region", "region service=shop", "region zone=a"])
+def test_a_tag_without_a_value_is_written_last(dialect: Dialect, text: str) -> None:
+    options = ClientOptions(dialect=dialect)
+    metadata = address_metadata(text, bytes(16), None, "", (), options)
+    address = unwrap_metadata(metadata, COMPOSITE_MIME).address
+    assert address is not None
+    empty = None if dialect is Dialect.SPECIFICATION else ""  # that dialect has no null
+    asked = {(key, value if value is not None else empty) for key, value in _query(text)}
+    assert frozenset(address.tags) == asked
+
+
+def _query(text: str) -> Query:
+    return parse_address_query(text).query
+
+
+def test_tags_of_a_service_may_have_no_value() -> None:
+    setup = RouteSetup(bytes(range(16)), "shop", make_tags({"region": None, "colour": "blue"}))
+    read = RouteSetup.parse(setup.serialize(Dialect.SPECIFICATION), Dialect.SPECIFICATION)
+    assert dict(read.tags) == {6: None, "colour": "blue"}
