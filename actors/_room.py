@@ -142,29 +142,27 @@ class WorkerLine(Line):
         cell: The worker's.
     """
 
-    __slots__ = ("_cell", "_moved", "_timer")
+    __slots__ = ("_cell", "_since", "_timer")
 
     def __init__(self, intake: Intake, cell: Cell) -> None:
         super().__init__(intake)
         self._cell = cell
-        self._moved = False
-        self._timer = self._arm()
-
-    def _arm(self) -> asyncio.TimerHandle:
-        node = self._cell.node
-        return node.loop.call_later(node.limits.room_timeout, self._look)
+        node = cell.node
+        self._since = node.loop.time()  # of when it waits for the next to be taken
+        self._timer = node.loop.call_later(node.limits.room_timeout, self._look)
 
     def _look(self) -> None:
-        if self._moved:
-            self._moved = False
-            self._timer = self._arm()
+        node = self._cell.node
+        limit = node.limits.room_timeout
+        left = self._since + limit - node.loop.time()
+        if left > 0:
+            self._timer = node.loop.call_later(left, self._look)
         else:
-            limit = self._cell.node.limits.room_timeout
             self.give_up(MailboxFull(self.intake.address, f"no room for {limit:g} s"))
 
     def moved(self, message: Message) -> None:
         """Note that there was room."""
-        self._moved = True
+        self._since = self._cell.node.now
 
     def done(self) -> None:
         """Let the worker take messages again, if it waits for nothing else."""

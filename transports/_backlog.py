@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ._link import size_of
+from ._arrivals import size_of
 
 if TYPE_CHECKING:
     from ..protocol import Message

@@ -8,9 +8,7 @@ links are the identity of the session.
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
@@ -31,12 +29,14 @@ from ..protocol import (
     Route,
     RouteTooLong,
 )
+from ._arrivals import Arrivals
 from ._gate import MAX_RETURNS, Gate
 
 if TYPE_CHECKING:
     from ..actors._cell import Cell
+    from ..actors._room import Room
 
-__all__ = ["Link", "TooMuchWork", "size_of"]
+__all__ = ["Link", "TooMuchWork"]
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 # What a NamedTuple's own constructor calls, without the detour.
@@ -57,13 +57,10 @@ UNUSABLE: Final = "unusable route"
 """The reason of the dead letter that a message becomes which has an address that nobody can have,
 or more than a route may have."""
 
-MAX_GIVEN_UP: Final = 1000
-"""Most full mailboxes a link has lost patience with and remembers; the first forgotten gets
-time again."""
-
-FIRST_RETRY: Final = 0.001
-LONGEST_RETRY: Final = 0.05
-"""How soon, in seconds, a full mailbox is tried again: doubling, between these two."""
+READ_ON: Final = 64
+READ_ON_BYTES: Final = 256 * 1024
+"""Messages, and bytes of them, that a link keeps for full mailboxes before it holds its socket. So
+what little comes for a worker that does not keep up does not stop what comes for others."""
 
 
 class TooMuchWork(NotDelivered):
@@ -78,19 +75,23 @@ class Link(Worker):
     A subclass implements `transmit`, and calls `arrive` with what the other end transmitted.
     It does not override `handle_message`.
 
-    When a local mailbox is full, what arrives is kept, in order, and `hold` is called: the
-    subclass should stop taking from the other end until `release` is called. A mailbox that
-    takes none for `stall_timeout` is given up: the messages for it become dead letters, those
-    that come later at once, until there is room for one. Each mailbox has its own time, so the
-    longest that one peer's messages wait is `stall_timeout` for each mailbox that is stuck.
+    When a mailbox of the node is full, what arrives for it is kept, in order, and what arrives
+    for others goes on. When too much is kept `hold` is called: the subclass should stop taking
+    from the other end until `release` is called. The same holds for what has come over the link and
+    was passed on by workers of the node to where there is no room, another link for instance: so
+    what is slow pushes back to the socket that the messages came from. A mailbox that takes none
+    for `stall_timeout` is given up: the messages for it become dead letters, those that come later
+    at once, until its worker has handled something.
 
     Args:
         expose: What the other end may send to; see `Gate`.
         max_returns: Most addresses of ways back remembered; see `Gate`.
-        arrivals: Messages kept while a mailbox is full; more become dead letters.
-        max_arrival_bytes: Most bytes they have together, routes included, the first of them
-            aside; more become dead letters.
-        stall_timeout: How long a full mailbox that takes none may hold the link up, in seconds.
+        arrivals: Messages kept for full mailboxes; more become dead letters.
+        max_arrival_bytes: Bytes of them, routes included, above which no more are kept; more
+            become dead letters.
+        stall_timeout: How long a full mailbox may take none of them, in seconds.
+        max_inside: Bytes of the payloads larger than 16 KiB that have come over the link and
+            wait in mailboxes of the node, above which `hold` is called.
 
     Attributes:
         taken: Messages taken for the other end.
@@ -110,7 +111,8 @@ class Link(Worker):
         max_returns: int = MAX_RETURNS,
         arrivals: int = 10_000,
         max_arrival_bytes: int = 16 * 1024 * 1024,
-        stall_timeout: float = 5.0,
+        stall_timeout: float = 30.0,
+        max_inside: int = 16 * 1024 * 1024,
     ) -> None:
         super().__init__()
         self.taken = 0
@@ -120,20 +122,17 @@ class Link(Worker):
         self._gate = Gate(expose, max_returns=max_returns, more=self._is_exposed, lives=self._lives)
         self._contexts: dict[int, Context] = {}  # by how many addresses were given
         self._at: tuple[Address, ...] = ()  # where it is, for what is exposed at run time
-        self._arrivals: deque[Message] = deque()
-        self._max_arrivals = arrivals
-        self._arrival_bytes = 0  # of those behind the first
-        self._max_arrival_bytes = max_arrival_bytes
-        self._stall_timeout = stall_timeout
-        self._stalled: Address | None = None  # whose mailbox is waited for
-        self._stalled_at = 0.0
-        self._given_up: dict[Address, None] = {}
-        self._retry: asyncio.TimerHandle | None = None
+        self._limits = arrivals, max_arrival_bytes, stall_timeout
+        self._kept: Arrivals | None = None
+        self._max_inside = max_inside
+        self._holding = False
+        self._then: Callable[[], object] | None = None
 
     def _join(self, cell: Cell) -> None:
         super()._join(cell)
         parent = cell.parent  # the listener, if it has come to one
         self._at = (cell.address,) if parent is None else (cell.address, parent.address)
+        self._kept = Arrivals(cell.node, *self._limits, self._look_at_kept)
         recorder = cell.node.recorder
         if recorder is not None and recorder.links is not None:
             recorder.links.link(self)
@@ -227,11 +226,8 @@ class Link(Worker):
         recorder = self.node.recorder
         if recorder is not None:
             messages = recorder.messages.arrive(messages, self.node.is_ephemeral)
-        if self._arrivals:
-            self._keep(messages)
-            return
-        let_in, gate, given_up = self.node.let_in, self._gate, self._given_up
-        for index, message in enumerate(messages):
+        let_in, gate = self.node.let_in, self._gate
+        for message in messages:
             onward = message[0]
             if onward is not gate.admitted and not gate.admits(onward):
                 self._refuse(message)
@@ -239,17 +235,54 @@ class Link(Worker):
             try:
                 message = self._checked(message)
                 let_in(message)
-                if given_up:
-                    given_up.pop(onward[0], None)
             except MailboxFull as error:
-                if onward[0] in given_up:
+                if error.room is None:
                     self.node.lose(message, error)
-                    continue
-                self._stall(message)
-                self._keep(messages[index + 1 :])
-                return
+                else:
+                    self._wait_for_room(error.room)
             except OnwardError as error:
                 self.node.lose(message, error)
+        if self._placed.inside > self._max_inside:
+            self._look_at_kept()
+
+    @property
+    def kept(self) -> int:
+        """Messages that have come over the link and wait for room in mailboxes."""
+        return 0 if self._kept is None else self._kept.count
+
+    def _wait_for_room(self, room: Room) -> bool:
+        if self._kept is None:
+            return False
+        self._kept.keep(room)
+        self._look_at_kept()
+        return True
+
+    def _inside_shrunk(self, size: int) -> None:
+        if self._holding and 2 * size <= self._max_inside:
+            self._look_at_kept()
+
+    def _look_at_kept(self) -> None:
+        """Hold the other end while too much of what it sent waits; let it go on at half of that."""
+        kept = self._kept
+        if kept is None:
+            return
+        then = self._then
+        if then is not None and not kept.count:
+            self._then = None
+            then()
+            return
+        part = 2 if self._holding else 1
+        too_much = (
+            part * kept.count > READ_ON
+            or part * kept.bytes > READ_ON_BYTES
+            or part * self._placed.inside > self._max_inside
+        )
+        if too_much is not self._holding:
+            self._holding = too_much
+            if too_much:
+                self.hold()
+            else:
+                self.release()
 
     def passed_over(self, count: int) -> None:
         """Note messages that came and have a route no node can use. Each is a dead letter."""
@@ -258,7 +291,7 @@ class Link(Worker):
             self.node.dead_letter(Message((), (self.address,), b"", self.address), UNUSABLE)
 
     def hold(self) -> None:
-        """Stop taking from the other end, if that can be done: a mailbox is full."""
+        """Stop taking from the other end, if that can be done: too much waits for mailboxes."""
 
     def release(self) -> None:
         """Take from the other end again."""
@@ -292,85 +325,28 @@ class Link(Worker):
         self.refused += 1
         self.node.lose(message, NotExposed(message[0][0]))
 
-    def _keep(self, messages: Sequence[Message]) -> None:
-        """Keep messages behind one that waits for room in a mailbox."""
-        for message in messages:
-            if not self._gate.admits(message[0]):
-                self._refuse(message)
-                continue
-            try:
-                message = self._checked(message)
-            except OnwardError as error:
-                self.node.lose(message, error)
-                continue
-            if (
-                len(self._arrivals) >= self._max_arrivals
-                or self._arrival_bytes + size_of(message) > self._max_arrival_bytes
-            ):
-                self.node.lose(message, MailboxFull(message[0][0]))
-            else:
-                self._arrivals.append(message)
-                self._arrival_bytes += size_of(message)
-
-    def _stall(self, message: Message) -> None:
-        self._arrivals.append(message)
-        self._has_patience(message[0][0])
-        self._retry = self.node.loop.call_later(FIRST_RETRY, self._try_again, FIRST_RETRY)
-        self.hold()
-
-    def _try_again(self, waited: float) -> None:
-        """Deliver what was kept, as far as there is room or patience is at an end."""
-        arrivals = self._arrivals
-        while arrivals:
-            message = arrivals[0]
-            first = message[0][0]
-            try:
-                self.node.let_in(message)
-                self._given_up.pop(first, None)
-            except MailboxFull as error:
-                if self._has_patience(first):
-                    self._retry_later(waited)
-                    return
-                self.node.lose(message, error)
-            except OnwardError as error:
-                self.node.lose(message, error)
-            arrivals.popleft()
-            if arrivals:
-                self._arrival_bytes -= size_of(arrivals[0])
-            waited = 0.0
-            self._stalled = None  # the next in line has its own time
-        self._retry = None
-        self.release()
-
-    def _has_patience(self, first: Address) -> bool:
-        """Tell whether to wait for a full mailbox; its time runs from the first call."""
-        if first in self._given_up:
-            return False
-        now = self.node.loop.time()
-        if self._stalled != first:
-            self._stalled, self._stalled_at = first, now
-            return True
-        if now - self._stalled_at < self._stall_timeout:
-            return True
-        if len(self._given_up) >= MAX_GIVEN_UP:
-            del self._given_up[next(iter(self._given_up))]
-        self._given_up[first] = None
-        return False
-
-    def _retry_later(self, waited: float) -> None:
-        wait = min(2 * waited, LONGEST_RETRY) or FIRST_RETRY
-        self._retry = self.node.loop.call_later(wait, self._try_again, wait)
-
     # --- the end ------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Stop once all that has come over the link is in mailboxes, or has been given up.
+
+        A subclass calls it in place of `stop` when the other end has gone.
+        """
+        self.when_delivered(self.stop)
+
+    def when_delivered(self, action: Callable[[], object]) -> None:
+        """Do something once nothing that came over the link waits for room any more."""
+        if self.kept:
+            self._then = action
+        else:
+            action()
 
     def on_stop(self) -> Awaitable[None] | None:
         """Give up what is kept. A subclass that overrides this calls it."""
-        if self._retry is not None:
-            self._retry.cancel()
-        while self._arrivals:
-            message = self._arrivals.popleft()
-            self.node.lose(message, MailboxFull(message[0][0]))
-        self._arrival_bytes = 0
+        self._holding = True  # nothing more is to come
+        self._then = None
+        if self._kept is not None:
+            self._kept.close()
         self.lost("the link was closed")
         return None
 
@@ -381,9 +357,3 @@ class Link(Worker):
         """
         for mailbox in self._gate.take_waiting():
             self.node.fail_request(mailbox, LinkLost(self.address, detail))
-
-
-def size_of(message: Message) -> int:
-    """Return how many bytes of a peer's a message keeps."""
-    onward, back, payload, _, _ = message
-    return len(payload) + sum(len(value) for route in (onward, back) for _, value in route)

@@ -129,9 +129,13 @@ class MemoryLink(Link):
         peer._pull_due = False
         if peer._frozen:
             return
-        while peer._way and not self._held:
+        for _ in range(WINDOW):  # others have their turn, should it be filled all the time
+            if not peer._way or self._held:
+                break
             # One by one: what is left on the way when a mailbox is full stays there.
             self.arrive((peer._way.popleft(),))
+        if peer._way and not self._held:
+            peer._have_pulled()
         if len(peer._way) < WINDOW // 2:
             peer._call(peer._make_room)
         if peer._ended and not peer._way:
@@ -147,7 +151,7 @@ class MemoryLink(Link):
         self._make_room()
         self.lost("the connection was cut")
         if self.node.has(self.address):
-            self.stop()
+            self.finish()
 
     def hold(self) -> None:
         """Leave on the way what the other end sends."""

@@ -152,7 +152,7 @@ class StreamLink(Link):
         """End the link; from now on nobody is given its address."""
         self.state = LinkState.CLOSED
         self._tell_closed()
-        self.stop()
+        self.finish()
 
     def _tell_closed(self) -> None:
         if not self._told:
@@ -184,7 +184,7 @@ class StreamLink(Link):
             pending=pending,
             queued=self.queued,
             in_doubt=self._in_doubt,
-            held=len(self._arrivals),
+            held=self.kept,
             connects=self._connects,
             failures=self._failures,
             reason=self.reason,
@@ -224,3 +224,8 @@ class AcceptedLink(StreamLink):
         """The socket is gone, and the link with it."""
         super().socket_closed(wire_socket, reason)
         self.retire()
+
+    def retire(self) -> None:
+        """End the link once all that came over it is in mailboxes; it has its place until then."""
+        self.state = LinkState.CLOSED
+        self.when_delivered(super().retire)

@@ -209,7 +209,7 @@ class UdpLink(Link):
             pending=0 if self._socket is None else self._socket.pending,
             queued=self.queued,
             in_doubt=0,
-            held=len(self._arrivals),
+            held=self.kept,
             connects=0,
             failures=0,
             reason=self.reason,

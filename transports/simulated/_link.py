@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...actors import LimitReached
@@ -146,7 +147,7 @@ class SimulatedLink(Link):
             self.arrive((self._inbox.popleft(),))
             self._peer._taken()
         if self._end is not None and not self._inbox and not self._held:
-            self._close(self._end)
+            self.when_delivered(partial(self._close, self._end))
 
     # --- the end --------------------------------------------------------------------------
 
@@ -190,9 +191,11 @@ class SimulatedLink(Link):
         if self._inbox or self._held:
             self._end = why
         else:
-            self._close(why)
+            self.when_delivered(partial(self._close, why))
 
     def _close(self, why: str) -> None:
+        if self._ended or self._place.crashed:
+            return
         self._ended = True
         peer = self._peer
         source = "" if peer is None else peer._place.name
