@@ -163,7 +163,7 @@ class BackgroundNode:
             self.node.start,
             factory,
             address=address,
-            mailbox=Mailbox() if mailbox is None else mailbox,
+            mailbox=mailbox,
             supervision=Supervision() if supervision is None else supervision,
             access=access,
         )

@@ -309,6 +309,25 @@ class Sending(Actor):
             error.lost = message
             raise
 
+    def _route_now(self, message: Message) -> None:
+        """Do as `route`, but never wait for room.
+
+        For what is worth nothing later, and for who has another way to go.
+
+        Raises:
+            DeliveryError: As `route`.
+        """
+        onward, back, payload, _, _ = message
+        try:
+            if len(onward) > MAX_ROUTE_LENGTH or len(back) > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
+            context = self._count_hop(message)
+            routed = _new(Message, (onward, back, payload, self.address, context))
+            self._out.carry_from(None, routed)
+        except OnwardError as error:
+            error.lost = message
+            raise
+
     def request(
         self,
         route: RouteLike,

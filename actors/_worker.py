@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadWorker", "Worker"]
 
-_MAILBOX: Final = Mailbox()
 _SUPERVISION: Final = Supervision()
 
 
@@ -53,6 +52,8 @@ class Worker(Sending):
         stops_last: Whether it stops after all others, and after the transports, when the
             node stops: an event log hears what the end of those loses.
         has_flows: Whether an event log counts what it handles; not if that is counted otherwise.
+        default_mailbox: Its mailbox, if it is spawned without one. Where senders wait for room
+            in those of links and of workers that pass messages on, nothing is lost on the way.
     """
 
     _cell: Cell | None = None
@@ -60,6 +61,7 @@ class Worker(Sending):
     leaves_node: ClassVar[bool] = False
     stops_last: ClassVar[bool] = False
     has_flows: ClassVar[bool] = True
+    default_mailbox: ClassVar[Mailbox] = Mailbox()
     _needs_thread: ClassVar[bool] = False
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
@@ -126,7 +128,7 @@ class Worker(Sending):
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox = _MAILBOX,
+        mailbox: Mailbox | None = None,
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Address:
@@ -138,7 +140,7 @@ class Worker(Sending):
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox = _MAILBOX,
+        mailbox: Mailbox | None = None,
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Coroutine[Any, Any, Address]:

@@ -58,7 +58,7 @@ class Workers(Guarding):
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox = _MAILBOX,
+        mailbox: Mailbox | None = None,
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Address:
@@ -69,7 +69,8 @@ class Workers(Guarding):
                 once on this thread, and again for a restart.
             address: Its address or addresses, the primary one first; all are registered or
                 none. By default one of 32 random hexadecimal digits.
-            mailbox: How many messages may wait, and what happens at that limit.
+            mailbox: How many messages may wait, and what happens at that limit; by default what
+                the worker's class says: see `Worker.default_mailbox`.
             supervision: What happens when it fails.
             access: What may come in, and what it may send: for all its addresses, or for
                 each that is named. What others of its addresses send passes the control of the
@@ -90,7 +91,7 @@ class Workers(Guarding):
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox = _MAILBOX,
+        mailbox: Mailbox | None = None,
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Address:
@@ -103,7 +104,7 @@ class Workers(Guarding):
         parent: Cell,
         factory: Factory,
         address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: Mailbox,
+        mailbox: Mailbox | None,
         supervision: Supervision,
         access: AccessLike | None,
     ) -> Address:
@@ -115,7 +116,7 @@ class Workers(Guarding):
         parent: Cell,
         factory: Factory,
         address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: Mailbox,
+        mailbox: Mailbox | None,
         supervision: Supervision,
         access: AccessLike | None,
     ) -> Address:
@@ -127,7 +128,7 @@ class Workers(Guarding):
         self,
         factory: Factory,
         address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: Mailbox,
+        mailbox: Mailbox | None,
         supervision: Supervision,
         parent: Cell | None,
         access: AccessLike | None,
@@ -148,28 +149,37 @@ class Workers(Guarding):
         self,
         factory: Factory,
         address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: Mailbox,
+        mailbox: Mailbox | None,
         supervision: Supervision,
         parent: Cell | None,
         access: AccessLike | None,
     ) -> Cell:
-        check_value("mailbox", mailbox, Mailbox)
+        if mailbox is not None:
+            check_value("mailbox", mailbox, Mailbox)
         check_value("supervision", supervision, Supervision)
         addresses = self._addresses(address)
         if parent is not None and parent.state >= STOPPING:
             raise WorkerStopped(parent.address)
         self._check_free(addresses)
-        cell = Cell(cast("Node", self), addresses, factory, mailbox, supervision, parent)
+        given = mailbox or _MAILBOX
+        cell = Cell(cast("Node", self), addresses, factory, given, supervision, parent)
         if access is None:
-            self._admit(cell, factory())
+            self._admit(cell, self._made(cell, factory, mailbox))
             return cell
         self._guarded[cell] = Guarded(self, cell, access)
         try:
-            self._admit(cell, factory())
+            self._admit(cell, self._made(cell, factory, mailbox))
         except BaseException:
             del self._guarded[cell]
             raise
         return cell
+
+    @staticmethod
+    def _made(cell: Cell, factory: Factory, mailbox: Mailbox | None) -> Worker:
+        worker = factory()
+        if mailbox is None:
+            cell.take_mailbox(worker.default_mailbox)
+        return worker
 
     def _admit(self, cell: Cell, worker: Worker) -> None:
         if self.phase is not Phase.OPEN:

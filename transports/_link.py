@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
-from ..actors import Worker
+from ..actors import Mailbox, Overflow, Worker
 from ..protocol import (
     ERROR_SOURCE,
     MAX_ROUTE_LENGTH,
@@ -63,6 +63,10 @@ READ_ON_BYTES: Final = 256 * 1024
 what little comes for a worker that does not keep up does not stop what comes for others."""
 
 
+LINK_MAILBOX: Final = Mailbox(overflow=Overflow.WAIT, max_bytes=32 * 1024 * 1024)
+"""The mailbox of a link, unless its options say otherwise."""
+
+
 class TooMuchWork(NotDelivered):
     """One message from outside would have the node do more than one may."""
 
@@ -102,6 +106,7 @@ class Link(Worker):
     """
 
     leaves_node: ClassVar[bool] = True
+    default_mailbox: ClassVar[Mailbox] = LINK_MAILBOX
     scheme: str = "link"
 
     def __init__(

@@ -13,6 +13,7 @@ from ..actors import Mailbox
 from ..protocol import AddressError
 from ..protocol.ockam import MAX_FRAME, WireLimits
 from ..protocol.options import Count, Range, Seconds, SecondsOrZero, Size, check_options
+from ._link import LINK_MAILBOX
 from ._tls import TlsOptions
 
 __all__ = [
@@ -55,7 +56,6 @@ class Backoff:
 
 
 _BACKOFF: Final = Backoff()
-_MAILBOX: Final = Mailbox()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +89,25 @@ class StreamOptions:
             ("link down") when the next attempt fails. More do at once.
         max_queue_bytes: Bytes that they have together, routes included; more become dead letters
             at once. One alone may have more.
-        mailbox: The mailbox of the link's worker. It fills while the socket is slow.
+        mailbox: The mailbox of the link's worker. It fills while the socket is slow; by default
+            those that pass messages on wait for room then, and 32 MiB of large payloads may wait.
         high_water: Bytes waiting for the socket above which the worker takes no message
             until most are written.
         max_pending: Bytes waiting for the socket above which the link is closed.
         drain_timeout: Time a link that is stopped may take to write what was taken, in
             seconds. Then the socket is closed at once, and what is left is lost.
-        write_timeout: Time the socket may be above `high_water` before the link is closed.
-        arrivals: Messages kept while a local mailbox is full. The socket is not read then, so
-            these are the rest of one read; more become dead letters ("mailbox full").
-        max_arrival_bytes: Bytes of the messages kept while a local mailbox is full, the first
-            of them aside. So a peer can make a link hold `max_frame` more than this at worst,
-            for as long as there is no room.
-        stall_timeout: Time a full local mailbox that takes none holds the link up; then the
-            messages for it become dead letters ("mailbox full"), at once until it takes one.
+        write_timeout: Time in which a socket above `high_water` has to take something; the link is
+            closed if it takes nothing. Also all the time that it has once the peer has closed.
+        arrivals: Messages that have come over the link and are kept while mailboxes are full, of
+            workers or of other links. The socket is not read while there are more than 64
+            of them, or 256 KiB, so these are the rest of a read and what was on its way through
+            other workers; more become dead letters ("mailbox full").
+        max_arrival_bytes: Bytes of those messages, routes included, above which no more are kept.
+            So a peer can make a link hold `max_frame` more than this at worst.
+        stall_timeout: Time a full mailbox may take none of those messages; then they become dead
+            letters ("mailbox full"), and later ones at once until its worker handles something.
+        max_inside: Bytes of the payloads larger than 16 KiB that have come over the link and wait
+            in mailboxes of the node, above which the socket is not read.
         max_returns: Most addresses of ways back remembered, in each of two tables; see `Gate`.
         tls: How the connection is encrypted: `TlsOptions`, or an `ssl.SSLContext` of the
             right side; `None`: it is not, unless the scheme says so (`tls`, `wss`), which then
@@ -127,14 +132,15 @@ class StreamOptions:
     backoff: Backoff = _BACKOFF
     queue: Size = 1000
     max_queue_bytes: Size = 64 * 1024 * 1024
-    mailbox: Mailbox = _MAILBOX
+    mailbox: Mailbox = LINK_MAILBOX
     high_water: Size = 256 * 1024
     max_pending: Count = 64 * 1024 * 1024
     drain_timeout: SecondsOrZero = 2.0
     write_timeout: Seconds = 30.0
     arrivals: Size = 10_000
     max_arrival_bytes: Size = 16 * 1024 * 1024
-    stall_timeout: SecondsOrZero = 5.0
+    stall_timeout: SecondsOrZero = 30.0
+    max_inside: Size = 16 * 1024 * 1024
     max_returns: Count = 10_000
     tls: TlsOptions | ssl.SSLContext | None = None
     tls_timeout: Seconds = 5.0

@@ -33,6 +33,15 @@ _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _OF_TLS: Final = frozenset({0x15, 0x16})
 
 
+SLICE: Final = 64 * 1024
+"""Bytes of a read that are taken apart at a time."""
+
+TURN: Final = 256
+TURN_BYTES: Final = 1024 * 1024
+"""Messages, and bytes read, after which a connection lets others have their turn: it is read again
+in the next pass of the loop. A loop may read a socket many times in one pass."""
+
+
 class Unfinished:
     """What the unfinished frames of several sockets take together.
 
@@ -85,6 +94,7 @@ class WireSocket(asyncio.Protocol):
     __slots__ = (
         "_aborted",
         "_batch",
+        "_behind",
         "_deadline",
         "_drained",
         "_ending",
@@ -98,8 +108,11 @@ class WireSocket(asyncio.Protocol):
         "_name",
         "_options",
         "_owner",
+        "_paused",
         "_reason",
         "_transport",
+        "_turn_bytes",
+        "_turn_left",
         "_unfinished",
         "_unfinished_all",
         "_unsent",
@@ -144,6 +157,11 @@ class WireSocket(asyncio.Protocol):
         self._frame_began = 0.0
         self._frame_timer: asyncio.TimerHandle | None = None
         self._held = False
+        self._paused = False
+        # What was read and has its turn in a later pass; `None`: the socket is read.
+        self._behind: bytes | None = None
+        self._turn_left = TURN
+        self._turn_bytes = TURN_BYTES
         # How many messages had been taken at the last write, and those certainly written.
         self._flushed = 0
         self._written = 0
@@ -274,15 +292,26 @@ class WireSocket(asyncio.Protocol):
     def hold(self) -> None:
         """Stop reading."""
         self._held = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._look_at_reading()
 
     def release(self) -> None:
         """Read again."""
         self._held = False
         self._frame_began = self._loop.time()  # the peer could not finish it before
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self._behind is not None:
+            self._loop.call_soon(self._next_turn)
+        self._look_at_reading()
+
+    def _look_at_reading(self) -> None:
+        paused = self._held or self._behind is not None
+        transport = self._transport
+        if paused is self._paused or transport is None or transport.is_closing():
+            return
+        self._paused = paused
+        if paused:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     # --- for the loop ---------------------------------------------------------------------
 
@@ -300,11 +329,46 @@ class WireSocket(asyncio.Protocol):
         self._owner.socket_open(self)
 
     def data_received(self, data: bytes) -> None:
-        """Read messages; the first error closes the socket."""
+        """Read messages, a turn of them; the first error closes the socket."""
         self.bytes_in += len(data)
+        if self._behind is not None:  # read before the transport knew that it is paused
+            self._behind += data
+        else:
+            self._take_turn(data)
+            if self._behind is not None:
+                self._look_at_reading()
+
+    def _take_turn(self, data: bytes) -> None:
+        """Take as much of what was read as makes a turn; the rest has its own later."""
+        at = 0
+        while at < len(data) and self._turn_left > 0 and self._turn_bytes > 0 and not self._held:
+            self._take(data[at : at + SLICE] if len(data) > SLICE else data)
+            at += SLICE
+        if at < len(data) or self._turn_left <= 0 or self._turn_bytes <= 0:
+            self._behind = data[at:]
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        behind = self._behind
+        if behind is None or self._held:
+            return  # when it is released
+        self._turn_left, self._turn_bytes = TURN, TURN_BYTES
+        self._behind = None
+        self._take_turn(behind)
+        self._look_at_reading()
+
+    def _take_rest(self) -> None:
+        """Take all that was read: nothing more comes."""
+        behind, self._behind = self._behind, None
+        if behind and not self._aborted:
+            self._take(behind)
+
+    def _take(self, data: bytes) -> None:
         wire = self.wire
         greeted = wire.greeted
         messages = wire.receive_data(data)
+        self._turn_left -= len(messages)
+        self._turn_bytes -= len(data)
         if not greeted and wire.greeted:
             self._clear_deadline()
             self._owner.socket_ready(self)
@@ -321,6 +385,7 @@ class WireSocket(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Close too: a connection that goes one way only carries no answers."""
+        self._take_rest()
         self.flush()
         self.wire.receive_eof()
         self._reason = self._reason or str(self.wire.error or "the peer closed the connection")
@@ -328,6 +393,7 @@ class WireSocket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the link."""
+        self._take_rest()
         self._clear_deadline()
         if self._frame_timer is not None:
             self._frame_timer.cancel()
@@ -370,7 +436,7 @@ class WireSocket(asyncio.Protocol):
             return
         timeout = self._options.frame_timeout
         now = self._loop.time()
-        left = timeout if self._held else self._frame_began + timeout - now
+        left = timeout if self._held or self._behind else self._frame_began + timeout - now
         if left > 0:
             self._frame_timer = self._loop.call_later(left, self._watch_frame)
         else:
@@ -379,7 +445,18 @@ class WireSocket(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Note that the socket is slow; the link stops sending."""
         self._drained = self._loop.create_future()
-        self._set_deadline(self._options.write_timeout, "the peer does not read")
+        self._watch_writing(None)
+
+    def _watch_writing(self, before: int | None) -> None:
+        """Close the socket if nothing was written since the last look."""
+        transport = self._transport
+        waiting = 0 if transport is None else transport.get_write_buffer_size()
+        timeout = self._options.write_timeout
+        if before is not None and waiting >= before:
+            self.abort("the peer does not read")
+        else:  # while the socket is slow the link writes nothing more, so it shrinks
+            self._clear_deadline()
+            self._deadline = self._loop.call_later(timeout, self._watch_writing, waiting)
 
     def resume_writing(self) -> None:
         """Note that the socket has caught up."""

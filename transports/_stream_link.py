@@ -45,6 +45,7 @@ class StreamLink(Link):
             arrivals=options.arrivals,
             max_arrival_bytes=options.max_arrival_bytes,
             stall_timeout=options.stall_timeout,
+            max_inside=options.max_inside,
         )
         self.options = options
         self.state = LinkState.CONNECTING

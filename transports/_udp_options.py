@@ -8,13 +8,13 @@ from typing import Annotated, Final
 from ..actors import Mailbox
 from ..protocol.ockam import DatagramLimits
 from ..protocol.options import Count, Range, Seconds, SecondsOrZero, Size, check_options
+from ._link import LINK_MAILBOX
 
 __all__ = ["UdpOptions"]
 
 MAX_BUFFER: Final = 2**31 - 1
 """Most bytes that a system can be asked to keep."""
 
-_MAILBOX: Final = Mailbox()
 _DATAGRAMS: Final = DatagramLimits()
 
 
@@ -42,8 +42,8 @@ class UdpOptions:
             gone.
         arrivals: Messages of a peer kept while a local mailbox is full; more become dead letters
             ("mailbox full"). A peer cannot be slowed down.
-        max_arrival_bytes: Bytes of them, the first of them aside.
-        stall_timeout: Time a full local mailbox that takes none holds the others up.
+        max_arrival_bytes: Bytes of them, above which no more are kept.
+        stall_timeout: Time a full mailbox may take none of them; then they become dead letters.
         max_returns: Most addresses of ways back remembered, in each of two tables; see `Gate`.
         receive_buffer: What the system is asked to keep of what has come and is not read; it may
             give less.
@@ -61,11 +61,11 @@ class UdpOptions:
     resolve_timeout: Seconds = 10.0
     queue: Size = 1000
     max_queue_bytes: Size = 16 * 1024 * 1024
-    mailbox: Mailbox = _MAILBOX
+    mailbox: Mailbox = LINK_MAILBOX
     high_water: Size = 256 * 1024
     arrivals: Size = 100
     max_arrival_bytes: Size = 256 * 1024
-    stall_timeout: SecondsOrZero = 5.0
+    stall_timeout: SecondsOrZero = 30.0
     max_returns: Count = 1000
     receive_buffer: Annotated[int, Range(least=1, most=MAX_BUFFER)] = 1024 * 1024
 

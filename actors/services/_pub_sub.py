@@ -92,7 +92,7 @@ class Topic(Worker):
     def _send(self, message: Message, subscription: Subscription) -> bool:
         """Send a message to one; tell whether it stays subscribed."""
         try:
-            self.route(message.redirect(*subscription.route))
+            self._route_now(message.redirect(*subscription.route))
         except OnwardError as error:
             self.node.dead_letter(message, error)
             subscription.failed += 1

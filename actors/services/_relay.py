@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import (
     Address,
@@ -40,6 +40,7 @@ from ...protocol.services import (
     named_address,
     relayed,
 )
+from .._policy import Mailbox, Overflow
 from .._several import several
 from .._worker import Worker
 from ._options import RelayServiceOptions
@@ -65,6 +66,8 @@ class Relay(Worker):
             clock.
         passed: Messages it has passed on.
     """
+
+    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
 
     def __init__(self, stored: Route, now: float) -> None:
         super().__init__()

@@ -142,7 +142,7 @@ class RelayClient(Alive):
         self._trying = way[:-1]
         payload = encode_string(REGISTER if self._alias is None else self._alias)
         try:
-            self.route(Message(way, (self.address,), payload))
+            self._route_now(Message(way, (self.address,), payload))
         except OnwardError as error:
             self._failed(epoch, str(error))
 
@@ -153,7 +153,9 @@ class RelayClient(Alive):
         # The relay takes itself off, and its last stored address is this worker: so the ping
         # comes back here, and nowhere else.
         try:
-            self.route(Message((*self.relay, self.address), (), self._pong(self._opener.pings)))
+            self._route_now(
+                Message((*self.relay, self.address), (), self._pong(self._opener.pings))
+            )
         except OnwardError as error:
             self._lost(str(error), self._opener.epoch)
 

@@ -136,7 +136,7 @@ class SessionClient(SessionEnd):
         interval = max(1, round(self._options.liveness.ping_interval * 1000))
         frame = Open(self._session, epoch, interval)
         try:
-            self.route(Message(way, (self._inner,), encode_frame(frame), self.address))
+            self._route_now(Message(way, (self._inner,), encode_frame(frame), self.address))
         except OnwardError as error:
             self._failed(epoch, str(error))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 from ...protocol import (
     MAX_ROUTE_LENGTH,
@@ -39,6 +39,7 @@ from ...protocol.sessions import (
     decode_frame,
     encode_frame,
 )
+from .._policy import Mailbox, Overflow
 from .._several import several
 from ._alive import Alive, Hook
 from ._errors import SessionClosed, SessionDown, SessionLost
@@ -66,6 +67,8 @@ class SessionEnd(Alive):
 
     Send to its address, and on from there: `node.request([session.address, "echo"], b"hi")`.
     """
+
+    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
 
     def __init__(
         self,
@@ -259,7 +262,7 @@ class SessionEnd(Alive):
     def _send(self, way: Route, frame: Frame) -> None:
         sent = Message(way, (self._inner,), encode_frame(frame), self.address)
         try:
-            self.route(sent)
+            self._route_now(sent)
         except OnwardError as error:
             self.node.dead_letter(sent, error)
 

@@ -124,8 +124,10 @@ def _class(path: str) -> Callable[..., Any]:
     return cast("Callable[..., Any]", found)
 
 
-def mailbox_of(plan: MailboxPlan) -> Mailbox:
-    """Make the mailbox of a worker; what the plan does not say is the default."""
+def mailbox_of(plan: MailboxPlan) -> Mailbox | None:
+    """Make the mailbox of a worker; `None` if the plan says nothing of it."""
+    if plan == MailboxPlan():
+        return None
     usual = Mailbox()
     overflow = plan.overflow and Overflow[plan.overflow.upper().replace("-", "_")]
     return Mailbox(plan.limit or usual.limit, overflow or usual.overflow)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ...protocol import Address, AddressLike, Message, address
+from .._policy import Mailbox, Overflow
 from .._worker import Worker
 
 __all__ = ["Forwarder"]
@@ -21,12 +24,15 @@ class Forwarder(Worker):
     [forwarder, back…] <- [next…]        becomes        [back…] <- [forwarder, next…]
     ```
 
-    One that has no further step, or cannot be delivered there, becomes a dead letter.
+    One that has no further step, or cannot be delivered there, becomes a dead letter. Where the
+    next worker lets senders wait for room, it waits: see `Overflow.WAIT`.
 
     Args:
         own: The address to leave on the return route; the one the message came to by default.
             "These own addresses MAY be different": answers may pass another worker.
     """
+
+    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
 
     def __init__(self, own: AddressLike | None = None) -> None:
         super().__init__()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ...protocol import Message, OnwardError, Route, RouteLike, route as route_of
+from .._policy import Mailbox, Overflow
 from ._two_sided import TwoSidedWorker
 
 __all__ = ["Proxy"]
@@ -39,6 +42,8 @@ class Proxy(TwoSidedWorker):
     Raises:
         ValueError: The route is empty.
     """
+
+    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
 
     def __init__(self, route: RouteLike, *, transparent: bool = False) -> None:
         super().__init__()

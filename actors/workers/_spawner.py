@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import (
     Address,
@@ -21,7 +21,7 @@ from ...protocol import (
     WorkerStopped,
 )
 from ...protocol.options import Count, Seconds, check_options, check_value
-from .._policy import Mailbox, Supervision
+from .._policy import Mailbox, Overflow, Supervision
 from .._state import RUNNING, STOPPING
 from .._worker import Worker
 
@@ -129,6 +129,8 @@ class Spawner(Worker):
     Raises:
         ValueError: An argument is of another type.
     """
+
+    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
 
     def __init__(
         self,

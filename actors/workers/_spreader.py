@@ -7,18 +7,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...protocol import (
+    MAX_ROUTE_LENGTH,
     Address,
+    MailboxFull,
     Message,
     NotDelivered,
     OnwardError,
     Route,
     RouteLike,
+    RouteTooLong,
     route as route_of,
 )
 from ...protocol.options import Count, Seconds, check_options, check_value
+from .._policy import Mailbox, Overflow
 from .._worker import Worker
 from ._two_sided import add_addresses
 
@@ -70,7 +74,8 @@ class Spreader(Worker):
     goes on with a conversation goes on with the one who answered.
 
     A route that certainly did not take the message (`NotDelivered`) is passed over, and the next
-    is tried; a key has one route only. What none of them takes becomes a dead letter.
+    is tried; a key has one route only. If all that are left are full, it waits for the first of
+    them that lets senders wait. What none of them takes becomes a dead letter.
 
     An answer is outstanding from when a message goes until one comes back, or `patience` is over:
     so `LEAST_OUTSTANDING` is for routes whose ends answer each message once.
@@ -86,6 +91,8 @@ class Spreader(Worker):
     Raises:
         ValueError: There is no route, or one is empty.
     """
+
+    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
 
     def __init__(
         self,
@@ -137,17 +144,34 @@ class Spreader(Worker):
         self.forward(message)
 
     def _send_on(self, message: Message) -> None:
+        full: list[int] = []
         *others, last = self._choose(message)
         for index in others:
             try:
-                self._send_by(index, message)
+                self._send_by(index, message, waits=False)
+            except MailboxFull:
+                full.append(index)
             except NotDelivered:
-                continue
-            return
-        self._send_by(last, message)
+                pass
+            else:
+                return
+        try:
+            self._send_by(last, message, waits=not full)
+        except NotDelivered:
+            if not full:
+                raise
+            self._send_by(full[0], message, waits=True)
 
-    def _send_by(self, index: int, message: Message) -> None:
-        self.redirect(message, self._routes[index], self.addresses[index + 1])
+    def _send_by(self, index: int, message: Message, *, waits: bool) -> None:
+        way, own = self._routes[index], self.addresses[index + 1]
+        if waits:
+            self.redirect(message, way, own)
+        else:
+            onward, back, payload, _, context = message
+            onward, back = (*way, *onward[1:]), (own, *back)
+            if max(len(onward), len(back)) > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
+            self._out.carry(Message(onward, back, payload, self.address, context))
         self._outstanding[index].append(self.node.loop.time())
 
     def _choose(self, message: Message) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from ...protocol import (
     LOCAL,
@@ -18,6 +18,7 @@ from ...protocol import (
     RouteTooLong,
     route as route_of,
 )
+from .._policy import Mailbox, Overflow
 from .._worker import Worker
 
 __all__ = ["Tap", "TapStatistics"]
@@ -61,6 +62,8 @@ class Tap(Worker):
     Args:
         observer: Where copies go.
     """
+
+    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
 
     def __init__(self, observer: RouteLike) -> None:
         super().__init__()

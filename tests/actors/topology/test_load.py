@@ -105,13 +105,13 @@ def test_limits_can_be_given() -> None:
 @pytest.mark.parametrize(
     ("plan", "mailbox"),
     [
-        (MailboxPlan(), Mailbox()),
+        (MailboxPlan(), None),
         (MailboxPlan(5), Mailbox(5)),
         (MailboxPlan(overflow="drop-newest"), Mailbox(overflow=Overflow.DROP_NEWEST)),
         (MailboxPlan(1, "wait"), Mailbox(1, Overflow.WAIT)),
     ],
 )
-def test_mailboxes(plan: MailboxPlan, mailbox: Mailbox) -> None:
+def test_mailboxes(plan: MailboxPlan, mailbox: Mailbox | None) -> None:
     assert mailbox_of(plan) == mailbox
 
 

@@ -1,0 +1,196 @@
+"""What goes through a node to a link that is slow: nothing is lost, and others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+
+from onward.actors import Mailbox, Overflow, Worker
+from onward.actors.services import RelayService
+from onward.actors.workers import Forwarder, Proxy
+from onward.protocol import Message, route
+from onward.transports.simulated import SimulatedNetwork
+from tests.support.tcp import Nodes, Server, dialled, listening, reasons
+from tests.support.transports import Echo, eventually
+from tests.transports.simulated.stage import simulated
+
+SMALL_MAILBOX = Mailbox(100, Overflow.WAIT, 1024 * 1024)
+
+
+@pytest.mark.parametrize("kind", ["forwarder", "proxy"])
+@pytest.mark.parametrize(("count", "size"), [(5000, 3000), (150, 128 * 1024)])
+async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
+    nodes: Nodes, kind: str, count: int, size: int
+) -> None:
+    _, b, middle = nodes
+    await b.start(Echo, address="echo")
+    beside = await listening(b, "echo")
+    async with Server() as server:
+        connecting = asyncio.create_task(
+            middle.connect(server.uri, mailbox=SMALL_MAILBOX, high_water=1 << 16)
+        )
+        far = await (await server.next()).greeted()
+        slow, quick = await connecting, await middle.connect(beside.uri)
+        way = [slow, "x"]
+        if kind == "forwarder":
+            await middle.start(Forwarder, address="through")
+            way = [*route("through"), *way]
+        else:
+            await middle.start(lambda: Proxy(way), address="through")
+            await middle.start(Forwarder, address="forwarder")
+            way = list(route("through"))
+        listener = await listening(middle, "through", "forwarder")
+        other = "through" if kind == "forwarder" else "forwarder"
+        async with dialled(listener) as source, dialled(listener) as asks:
+            await source.greeted()
+            await asks.greeted()
+
+            async def burst() -> None:
+                for number in range(count):
+                    payload = struct.pack(">Q", number) + bytes(size - 8)
+                    source.send(Message(route(way), (), payload))
+                    await source.writer.drain()
+
+            sending = asyncio.create_task(burst())
+            (first, _) = listener.statistics().links
+            await eventually(lambda: listener.statistics().links[0].held)
+            # Others go on: by the same worker to another link, and what has just been asked.
+            asks.send(Message(route([other, quick, "echo"]), route("me"), b"hi"))
+            assert (await asks.receive()).payload == b"hi"
+            assert first.refused == 0
+            for number in range(count):
+                assert struct.unpack(">Q", (await far.receive()).payload[:8]) == (number,)
+            await sending
+        assert not reasons(middle)
+
+
+async def test_a_relay_pushes_back_too(nodes: Nodes) -> None:
+    *_, hub = nodes
+    count = 3000
+    service = RelayService()
+    await hub.start(lambda: service, address="forwarding_service")
+    listener = await listening(hub, "forwarding_service", mailbox=SMALL_MAILBOX, high_water=1000)
+    service_at = await listening(hub, "any")
+    async with dialled(listener) as registered, dialled(service_at) as source:
+        await registered.greeted()
+        await source.greeted()
+        registered.send(Message(route("forwarding_service"), route("me"), b"\x08register"))
+        relay = (await registered.receive()).return_route[-1]
+        hub.expose(service_at.address, relay)
+
+        async def burst() -> None:
+            for number in range(count):
+                source.send(Message((relay, *route("me")), (), struct.pack(">Q", number) * 500))
+                await source.writer.drain()
+
+        sending = asyncio.create_task(burst())
+        await eventually(lambda: service_at.statistics().links[0].held)
+        for number in range(count):
+            assert struct.unpack(">Q", (await registered.receive()).payload[:8]) == (number,)
+        await sending
+    assert not reasons(hub)
+
+
+async def test_a_peer_that_asks_and_reads_nothing_costs_itself_only(nodes: Nodes) -> None:
+    *_, c = nodes
+    await c.start(Echo, address="echo")
+    listener = await listening(c, "echo", mailbox=SMALL_MAILBOX, high_water=1 << 16)
+    async with dialled(listener) as greedy, dialled(listener) as honest:
+        await greedy.greeted()
+        await honest.greeted()
+        greedy.writer.transport.set_write_buffer_limits(high=1 << 16)
+        question = Message(route("echo"), route("me"), bytes(500_000))
+
+        async def ask() -> None:
+            while True:
+                greedy.send(question)
+                await greedy.writer.drain()
+
+        asking = asyncio.create_task(ask())
+        await eventually(lambda: listener.statistics().links[0].held)
+        for _ in range(20):
+            honest.send(Message(route("echo"), route("me"), b"hi"))
+            assert (await honest.receive()).payload == b"hi"
+        # Its own mailbox, what it may keep, and what is in hand.
+        assert c.waiting_bytes < (1 << 20) + 500_000
+        asking.cancel()
+
+
+async def test_what_came_before_a_connection_closed_is_delivered(nodes: Nodes) -> None:
+    *_, c = nodes
+
+    class Slow(Worker):
+        def __init__(self) -> None:
+            super().__init__()
+            self.payloads: list[bytes] = []
+            self.go_on = asyncio.Event()
+
+        async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+            await self.go_on.wait()
+            self.payloads.append(message.payload)
+
+    slow = Slow()
+    await c.start(lambda: slow, address="slow", mailbox=Mailbox(1))
+    listener = await listening(c, "slow")
+    async with dialled(listener) as peer:
+        await peer.greeted()
+        for number in range(20):
+            peer.send(Message(route("slow"), (), b"%d" % number))
+    await eventually(lambda: listener.statistics().links and listener.statistics().links[0].held)
+    slow.go_on.set()
+    await eventually(lambda: len(slow.payloads) == 20)
+    assert slow.payloads == [b"%d" % number for number in range(20)]
+    await eventually(lambda: not listener.statistics().links)
+    assert not reasons(c)
+
+
+async def test_a_connection_that_brings_much_is_read_in_turns(nodes: Nodes) -> None:
+    *_, c = nodes
+    most = 0
+    seen: list[int] = []
+
+    class Counting(Worker):
+        def handle_message(self, message: Message) -> None:
+            seen.append(len(message.payload))
+
+    await c.start(Counting, address="counts", mailbox=Mailbox(100_000))
+    listener = await listening(c, "counts")
+    async with dialled(listener) as peer:
+        await peer.greeted()
+        small = peer.wire.data_to_send()
+        for _ in range(20_000):
+            peer.wire.send(Message(route("counts"), (), b"x"))
+        small = peer.wire.data_to_send()
+        peer.write(small)
+        while len(seen) < 20_000:
+            before = listener.statistics().links[0].received
+            await asyncio.sleep(0)
+            most = max(most, listener.statistics().links[0].received - before)
+    # A slice of 64 KiB has some 3,500 of these.
+    assert 0 < most < 8000
+
+
+@simulated()
+async def test_a_stall_of_eight_seconds_behind_a_forwarder(network: SimulatedNetwork) -> None:
+    a, middle, b = [await network.node(name) for name in ("a", "middle", "b")]
+    taken: list[bytes] = []
+
+    class Stalling(Worker):
+        async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+            if len(taken) % 1000 == 0:
+                await asyncio.sleep(8)
+            taken.append(message.payload)
+
+    await b.start(Stalling, address="stalls", mailbox=Mailbox(10))
+    await middle.start(Forwarder, address="through")
+    await b.listen("sim://b", expose=["stalls"])
+    await middle.listen("sim://middle", expose=["through"])
+    onwards = await middle.connect("sim://b")
+    link = await a.connect("sim://middle")
+    for number in range(5000):
+        await a.send_wait([link, "through", onwards, "stalls"], b"%d" % number)
+    await asyncio.sleep(100)
+    assert taken == [b"%d" % number for number in range(5000)]
+    assert a.dead_letters.total == middle.dead_letters.total == b.dead_letters.total == 0
