@@ -47,7 +47,7 @@ class Loose(Link):
         self.held.append(False)
 
 
-EXPOSED = frozenset({address("stuck"), address("free"), address("gone")})
+EXPOSED = frozenset(map(address, ("stuck", "free", "gone", "full", "there")))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
             await middle.start(lambda: Proxy(way), address="through")
             await middle.start(Forwarder, address="forwarder")
             way = list(route("through"))
-        listener = await listening(middle, "through", "forwarder")
+        listener = await listening(middle, "through", "forwarder", allow=["*"])
         other = "through" if kind == "forwarder" else "forwarder"
         async with dialled(listener) as source, dialled(listener) as asks:
             await source.greeted()
@@ -186,7 +186,7 @@ async def test_a_stall_of_eight_seconds_behind_a_forwarder(network: SimulatedNet
     await b.start(Stalling, address="stalls", mailbox=Mailbox(10))
     await middle.start(Forwarder, address="through")
     await b.listen("sim://b", expose=["stalls"])
-    await middle.listen("sim://middle", expose=["through"])
+    await middle.listen("sim://middle", expose=["through"], allow=["*"])
     onwards = await middle.connect("sim://b")
     link = await a.connect("sim://middle")
     for number in range(5000):

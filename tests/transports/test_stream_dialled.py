@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Mailbox, Node
 from onward.protocol import Address, LinkDown
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpTransport, WsTransport
 from onward.transports._tcp import TcpPlace
@@ -41,7 +41,9 @@ async def test_more_than_a_socket_takes_is_sent_as_it_takes_it(
     recorder = await Recorder.on(b, "c")
     listener = await b.listen(f"{scheme}://127.0.0.1:0", expose=["c"])
     transport = cast("TcpTransport | WsTransport", a.transport(f"{scheme}://"))
-    transport.options = transport.options_class(max_queue_bytes=HUGE, max_pending=1_000_000)
+    transport.options = transport.options_class(
+        max_queue_bytes=HUGE, max_pending=1_000_000, mailbox=Mailbox(max_bytes=HUGE)
+    )
     peer = Address(type_, listener.uri.partition("://")[2].encode())
     for number in range(1000):
         a.send([peer, "c"], numbered(number))
