@@ -1,7 +1,7 @@
 """Run every benchmark of this folder and sum up the targets: `python benchmarks/run.py`.
 
-A benchmark is any `*.py` here that does not start with an underscore, but for `soak.py` and `hostile.py`, which run
-until it is told that it is enough. It takes `--json`, and
+A benchmark is any `*.py` here that does not start with an underscore, but for `soak.py` and
+`hostile.py`, which run until they are told that it is enough. It takes `--json`, and
 `--quick` for a run that only shows that it works (its figures mean nothing). The last line it
 prints is the JSON object of `_report.Report`. The status is non-zero if a benchmark fails to
 run; a missed target is a figure to read, not a failure, unless `--strict` is given.

@@ -108,6 +108,20 @@ def test_a_request_with_empty_metadata() -> None:
     assert gatherer.metadata == b""
 
 
+def test_a_request_at_its_limit() -> None:
+    frames = [
+        parse_frame(raw(1, FrameType.REQUEST_FNF, METADATA | FOLLOWS, u24(1) + b"m")),
+        parse_frame(raw(1, FrameType.PAYLOAD, NEXT, b"12345")),
+    ]
+    whole = sum(frame.end - frame.start for frame in frames)
+    gatherer = RequestGatherer(whole)
+    assert [gatherer.add(frame) for frame in frames] == [False, True]
+    gatherer = RequestGatherer(whole - 1)
+    gatherer.add(frames[0])
+    with pytest.raises(ReassemblyLimit):
+        gatherer.add(frames[1])
+
+
 def test_the_limit_of_a_request() -> None:
     gatherer = RequestGatherer(20)
     gatherer.add(parse_frame(raw(1, FrameType.REQUEST_FNF, METADATA | FOLLOWS, u24(1) + b"m")))
