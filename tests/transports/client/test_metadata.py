@@ -10,6 +10,7 @@ from onward.actors.broker import Request
 from onward.protocol.broker import (
     MIME_FORWARDING,
     AddressFrame,
+    BrokerFrameError,
     Dialect,
     Query,
     RouteSetup,
@@ -60,6 +61,19 @@ def test_a_text_asks_for_what_it_says(text: str) -> None:
     frame = written(text)
     assert frame.origin_route_id == ORIGIN.bytes
     assert query_of_address(frame) == parse_address_query(text)
+
+
+def test_in_the_reference_dialect_a_tag_carries_the_hints() -> None:
+    options = ClientOptions(dialect=Dialect.REFERENCE)
+    text = "service=orders user=42 0x1f=@sticky=user%20@no-route=2.5"
+    data = address_metadata(text, bytes(16), None, "", (), options)
+    found = unwrap_metadata(data, COMPOSITE_MIME).address
+    assert found is not None
+    asked = query_of_address(found, Dialect.REFERENCE)
+    assert asked == parse_address_query("@sticky=user @no-route=2.5 service=orders user=42")
+    # What a Java broker would ignore is refused, as it would send the request elsewhere.
+    with pytest.raises(BrokerFrameError, match="not in the reference dialect"):
+        address_metadata("@sticky=user service=a user=42", bytes(16), None, "", (), options)
 
 
 def test_an_address_keeps_what_it_has() -> None:
