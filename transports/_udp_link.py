@@ -140,7 +140,7 @@ class UdpLink(Link):
     def _send(self, udp_socket: UdpSocket, message: Message) -> Awaitable[None] | None:
         limit = self.options.datagrams.max_message
         body = encode_message(message)
-        datagrams = split_message(body, self._number, limit)
+        datagrams = split_message(body, self._number, limit, offsets=self.options.offsets)
         self._number = (self._number + 1) % _NUMBERS
         self._sent += 1
         self._bytes_out += len(body)

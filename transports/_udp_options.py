@@ -25,6 +25,8 @@ class UdpOptions:
     Attributes:
         datagrams: How long a message may be, both ways, and what is kept of messages that have not
             come whole, for all peers of a socket.
+        offsets: Whether to write messages in parts as Ockam's nodes did before December 2024, by
+            offsets; for peers of that age. Both forms are read.
         max_peers: Peers of a listener at a time, each with a link. A new one takes the place of
             that which was silent for longest among those that have never answered us; if all have,
             the new one is turned away, and its message dropped.
@@ -55,6 +57,7 @@ class UdpOptions:
     """
 
     datagrams: DatagramLimits = _DATAGRAMS
+    offsets: bool = False
     max_peers: Count = 1000
     idle_timeout: Seconds | None = 300.0
     heartbeat: Seconds | None = 30.0

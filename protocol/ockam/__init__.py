@@ -3,22 +3,35 @@
 from ._cbor import MAX_SKIPPED_ITEMS
 from ._codec import MessageDecoder, decode_message, encode_message
 from ._connection import HEARTBEAT, MAX_FRAME, PREAMBLE, WireConnection, WireLimits
-from ._datagram import MAX_DATAGRAM, MAX_PART, Assembler, DatagramLimits, Part, split_message
+from ._datagram import (
+    MAX_DATAGRAM,
+    MAX_PART,
+    MAX_PARTS,
+    Assembler,
+    DatagramLimits,
+    OffsetPart,
+    Part,
+    read_part,
+    split_message,
+)
 
 __all__ = [
     "HEARTBEAT",
     "MAX_DATAGRAM",
     "MAX_FRAME",
     "MAX_PART",
+    "MAX_PARTS",
     "MAX_SKIPPED_ITEMS",
     "PREAMBLE",
     "Assembler",
     "DatagramLimits",
     "MessageDecoder",
+    "OffsetPart",
     "Part",
     "WireConnection",
     "WireLimits",
     "decode_message",
     "encode_message",
+    "read_part",
     "split_message",
 ]

@@ -156,6 +156,10 @@ class Reader:
             raise MalformedMessage(f"{what} is {number}, over {limit}")
         return number
 
+    def is_boolean(self) -> bool:
+        """Whether the next item is true or false."""
+        return self._peek() in {_FALSE, _TRUE}
+
     def boolean(self, what: str) -> bool:
         """Read true or false.
 

@@ -5,8 +5,17 @@ A message is the CBOR that is also the body of a frame over TCP. It is cut into 
 576 bytes of IP, which leaves 508):
 
 ```
+[1, number of the message, number of the part, how many there are, bytes]
+```
+
+All parts of a message but the last have the same length. Before December 2024 (the crate
+`ockam_transport_udp` before 0.77) it was another form, of the same version:
+
+```
 [1, number of the message, offset of the part in bytes, whether it is the last, bytes]
 ```
+
+The fourth item tells them apart, so both are read; which one is written is to be said.
 
 Nothing is confirmed or sent again. Parts come in any order, more than once, from anybody, or never:
 what is kept of messages that are not whole is bounded in number, bytes and age, by peer and in all,
@@ -31,9 +40,12 @@ from ._cbor import Reader
 __all__ = [
     "MAX_DATAGRAM",
     "MAX_PART",
+    "MAX_PARTS",
     "Assembler",
     "DatagramLimits",
+    "OffsetPart",
     "Part",
+    "read_part",
     "split_message",
 ]
 
@@ -42,6 +54,9 @@ MAX_DATAGRAM: Final = 508
 
 MAX_PART: Final = 493
 """Most bytes of a message in one datagram that is sent; what is around them takes at most 15."""
+
+MAX_PARTS: Final = 0xFFFF
+"""Most parts a message may have."""
 
 VERSION: Final = 1
 """The version of this wire, the first item of each part."""
@@ -90,6 +105,45 @@ class Part:
 
     Attributes:
         number: Tells the messages of a sender apart: 0 to 65535, and from there 0 again.
+        index: Which part it is, from 0.
+        total: How many parts there are.
+        content: The bytes; at least one, unless it is the last of several. Rust nodes send such a
+            last part where a message fills the others.
+    """
+
+    number: int
+    index: int
+    total: int
+    content: bytes
+
+    @property
+    def end(self) -> int:
+        """How many bytes the message has at least."""
+        if self.last:
+            return self.index + len(self.content)
+        return (self.total - 1) * len(self.content)
+
+    @property
+    def last(self) -> bool:
+        """Whether the message ends with it."""
+        return self.index == self.total - 1
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is the whole message."""
+        return self.total == 1
+
+    def serialize(self) -> bytes:
+        """Write it as a datagram."""
+        return dumps((VERSION, self.number, self.index, self.total, self.content))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPart:
+    """A part of a message in the form before December 2024.
+
+    Attributes:
+        number: Tells the messages of a sender apart: 0 to 65535, and from there 0 again.
         offset: Where in the message it is, in bytes.
         last: Whether the message ends with it.
         content: The bytes, at least one.
@@ -105,61 +159,127 @@ class Part:
         """Where in the message its last byte is, plus one."""
         return self.offset + len(self.content)
 
+    @property
+    def alone(self) -> bool:
+        """Whether it is the whole message."""
+        return self.last and not self.offset
+
     def serialize(self) -> bytes:
         """Write it as a datagram."""
         return dumps((VERSION, self.number, self.offset, self.last, self.content))
 
-    @classmethod
-    def parse(cls, data: bytes) -> Part:
-        """Read a datagram. What follows the array is ignored, as are further items in it.
 
-        Raises:
-            MalformedMessage: It does not hold a part, or one of another version.
-        """
-        reader = Reader(data)
-        number = offset = 0
-        last = False
-        content = b""
-        for index in reader.elements("the part", 5):
-            if index == 0:
-                version = reader.unsigned("the version", _MAX_U16)
-                if version != VERSION:
-                    raise MalformedMessage(f"version {version} of datagrams, not {VERSION}")
-            elif index == 1:
-                number = reader.unsigned("the number of the message", _MAX_U16)
-            elif index == 2:
-                offset = reader.unsigned("the offset of the part", _MAX_U32)
-            elif index == 3:
+def read_part(data: bytes) -> Part | OffsetPart:
+    """Read a datagram of either form. What follows the array is ignored, as are further items.
+
+    Raises:
+        MalformedMessage: It does not hold a part, or one of another version.
+    """
+    reader = Reader(data)
+    number = place = total = 0
+    last = False
+    content: bytes | None = None
+    for index in reader.elements("the part", 5):
+        if index == 0:
+            version = reader.unsigned("the version", _MAX_U16)
+            if version != VERSION:
+                raise MalformedMessage(f"version {version} of datagrams, not {VERSION}")
+        elif index == 1:
+            number = reader.unsigned("the number of the message", _MAX_U16)
+        elif index == 2:
+            place = reader.unsigned("the place of the part", _MAX_U32)
+        elif index == 3:
+            if reader.is_boolean():
                 last = reader.boolean("whether the part is the last")
             else:
-                content = reader.payload("the content of the part")
-        if not content:
-            raise MalformedMessage("the content of the part is missing or empty")
-        return cls(number, offset, last, content)
+                total = reader.unsigned("how many parts there are", _MAX_U16)
+                if place >= total:
+                    raise MalformedMessage(f"part {place} of {total}, from 0")
+        else:
+            content = reader.payload("the content of the part")
+    if content is None or (not content and not (total > 1 and place == total - 1)):
+        raise MalformedMessage("the content of the part is missing or empty")
+    if total:
+        return Part(number, place, total, content)
+    return OffsetPart(number, place, last, content)
 
 
-def split_message(body: bytes, number: int, limit: int = _MAX_U32) -> list[bytes]:
+def split_message(
+    body: bytes, number: int, limit: int = MAX_PARTS * MAX_PART, *, offsets: bool = False
+) -> list[bytes]:
     """Write a message as datagrams.
 
     Args:
         body: The message, as `encode_message` writes it.
         number: Its number, 0 to 65535.
-        limit: Most bytes it may have.
+        limit: Most bytes it may have; more than `MAX_PARTS` parts it may not have in any case.
+        offsets: Whether to write the form before December 2024.
 
     Raises:
         PayloadTooBig: It has more.
     """
     size = len(body)
-    if size > limit:
-        raise PayloadTooBig(size, limit)
+    if size > min(limit, MAX_PARTS * MAX_PART):
+        raise PayloadTooBig(size, min(limit, MAX_PARTS * MAX_PART))
+    if offsets:
+        return [
+            OffsetPart(number, at, at + MAX_PART >= size, body[at : at + MAX_PART]).serialize()
+            for at in range(0, size, MAX_PART)
+        ]
+    total = -(-size // MAX_PART)
     return [
-        Part(number, at, at + MAX_PART >= size, body[at : at + MAX_PART]).serialize()
-        for at in range(0, size, MAX_PART)
+        Part(number, index, total, body[index * MAX_PART : (index + 1) * MAX_PART]).serialize()
+        for index in range(total)
     ]
 
 
 class _Unfinished:
     """A message that has not come whole."""
+
+    __slots__ = ("began", "cost", "length", "parts", "size", "total")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.parts: dict[int, bytes] = {}
+        self.size = 0
+        self.total = 0
+        self.length = -1  # of each part but the last, once one of those is here
+        self.cost = 0
+
+    def has(self, part: Part | OffsetPart) -> bool:
+        """Tell whether a part has come already."""
+        return (
+            isinstance(part, Part)
+            and part.total == self.total
+            and self.parts.get(part.index) == part.content
+        )
+
+    def contradicts(self, part: Part | OffsetPart) -> bool:
+        """Tell whether a part cannot be of the same message as those here."""
+        if not isinstance(part, Part) or part.index in self.parts:
+            return True
+        if self.parts and part.total != self.total:
+            return True
+        return not part.last and self.length not in {-1, len(part.content)}
+
+    def add(self, part: Part | OffsetPart) -> None:
+        """Add a part that fits."""
+        if isinstance(part, Part):
+            self.total = part.total
+            self.parts[part.index] = part.content
+            self.size += len(part.content)
+            if not part.last:
+                self.length = len(part.content)
+
+    def whole(self) -> bytes | None:
+        """Return the message if all of it is here."""
+        if len(self.parts) != self.total:
+            return None
+        return b"".join(self.parts[index] for index in range(self.total))
+
+
+class _UnfinishedOffsets:
+    """A message in the form before December 2024 that has not come whole."""
 
     __slots__ = ("began", "cost", "end", "offsets", "parts", "size", "total")
 
@@ -172,13 +292,17 @@ class _Unfinished:
         self.total = -1  # once the last part is here
         self.cost = 0
 
-    def has(self, part: Part) -> bool:
+    def has(self, part: Part | OffsetPart) -> bool:
         """Tell whether a part has come already."""
+        if not isinstance(part, OffsetPart):
+            return False
         known = self.parts.get(part.offset) == part.content
         return known and part.last == (self.total == part.end)
 
-    def contradicts(self, part: Part) -> bool:
+    def contradicts(self, part: Part | OffsetPart) -> bool:
         """Tell whether a part cannot be of the same message as those here."""
+        if not isinstance(part, OffsetPart):
+            return True
         if 0 <= self.total < part.end or (part.last and (self.total >= 0 or self.end > part.end)):
             return True
         offsets = self.offsets
@@ -187,8 +311,10 @@ class _Unfinished:
         overlaps = at and before + len(self.parts[before]) > part.offset
         return bool(overlaps or (at < len(offsets) and offsets[at] < part.end))
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Part | OffsetPart) -> None:
         """Add a part that fits."""
+        if not isinstance(part, OffsetPart):
+            return
         self.offsets.insert(bisect_left(self.offsets, part.offset), part.offset)
         self.parts[part.offset] = part.content
         self.size += len(part.content)
@@ -226,7 +352,9 @@ class Assembler:
     def __init__(self, limits: DatagramLimits = DatagramLimits()) -> None:
         self.limits = limits
         self.dropped: Counter[str] = Counter()
-        self._order: dict[tuple[Hashable, int], _Unfinished] = {}  # the oldest first
+        self._order: dict[
+            tuple[Hashable, int], _Unfinished | _UnfinishedOffsets
+        ] = {}  # the oldest first
         self._peers: dict[Hashable, dict[int, None]] = {}  # the oldest of each first
         self._latest: dict[Hashable, int] = {}  # the number that is furthest ahead, of the same
         self._bytes = 0
@@ -254,7 +382,7 @@ class Assembler:
         """
         self.expire(now)
         try:
-            part = Part.parse(data)
+            part = read_part(data)
         except MalformedMessage:
             self.dropped["malformed"] += 1
             return None
@@ -279,7 +407,7 @@ class Assembler:
                 return
             self._give_up((peer, oldest), "overtaken")
 
-    def _take(self, key: tuple[Hashable, int], part: Part, now: float) -> bytes | None:
+    def _take(self, key: tuple[Hashable, int], part: Part | OffsetPart, now: float) -> bytes | None:
         message = self._order.get(key)
         if message is not None:
             if message.has(part):
@@ -289,13 +417,17 @@ class Assembler:
                 self._give_up(key, "contradicted")
                 message = None
         if message is None:
-            if part.last and not part.offset:
+            if part.alone:
                 return part.content
-            message = self._begin(key, now)
+            message = self._begin(key, part, now)
         cost = len(part.content) + PART_COST
         message.add(part)
         message.cost += cost
         self._bytes += cost
+        if message.size > self.limits.max_message:
+            self.dropped["too big"] += 1
+            self._give_up(key)
+            return None
         body = message.whole()
         if body is not None:
             self._give_up(key)
@@ -322,7 +454,9 @@ class Assembler:
             return None
         return next(iter(self._order.values())).began + self.limits.max_age
 
-    def _begin(self, key: tuple[Hashable, int], now: float) -> _Unfinished:
+    def _begin(
+        self, key: tuple[Hashable, int], part: Part | OffsetPart, now: float
+    ) -> _Unfinished | _UnfinishedOffsets:
         """Make room for a message, and begin it."""
         peer, number = key
         numbers = self._peers.get(peer)
@@ -330,7 +464,8 @@ class Assembler:
             self._give_up((peer, next(iter(numbers))), "too many of the peer")
         elif len(self._order) >= self.limits.messages:
             self._give_up(next(iter(self._order)), "too many")
-        message = self._order[key] = _Unfinished(now)
+        kind = _Unfinished if isinstance(part, Part) else _UnfinishedOffsets
+        message = self._order[key] = kind(now)
         self._peers.setdefault(peer, {})[number] = None
         self._latest.setdefault(peer, number)
         return message

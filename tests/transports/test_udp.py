@@ -24,9 +24,9 @@ from onward.protocol import (
 )
 from onward.protocol.ockam import (
     DatagramLimits,
-    Part,
     decode_message,
     encode_message,
+    read_part,
     split_message,
 )
 from onward.transports import (
@@ -88,7 +88,7 @@ class Peer:
             loop = asyncio.get_running_loop()
             data, where = await loop.sock_recvfrom(self.socket, 2048)
         assert where == self.where  # from the port that was sent to
-        return decode_message(Part.parse(data).content)
+        return decode_message(read_part(data).content)
 
 
 @contextlib.contextmanager

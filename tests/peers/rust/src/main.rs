@@ -4,6 +4,8 @@
 //! onward-ockam-peer serve PORT               answer on 127.0.0.1:PORT (0 picks a port) until killed
 //! onward-ockam-peer call ADDR ROUTE TEXT [N]  send TEXT to ROUTE at ADDR, N times (once)
 //! onward-ockam-peer register ADDR [ALIAS]     have the relay service at ADDR forward to us
+//! onward-ockam-peer serve-udp PORT            as `serve`, by datagrams
+//! onward-ockam-peer call-udp ADDR ROUTE TEXT [N]  as `call`, by datagrams
 //! onward-ockam-peer hops N                    take N messages along ten workers, and count CPU
 //! ```
 //!
@@ -26,14 +28,16 @@ use std::time::{Duration, Instant};
 
 use ockam::remote::{RemoteRelay, RemoteRelayOptions};
 use ockam::{RelayService, RelayServiceOptions};
-use ockam_core::{worker, Any, NeutralMessage, Result, Route, Routed, Worker};
+use ockam_core::{worker, Address, Any, NeutralMessage, Result, Route, Routed, Worker};
 use ockam_node::workers::Echoer;
 use ockam_node::{Context, MessageSendReceiveOptions, NodeBuilder};
 use ockam_transport_tcp::{TcpConnectionOptions, TcpListenerOptions, TcpTransport};
+use ockam_transport_udp::{UdpBindArguments, UdpBindOptions, UdpTransport, UDP};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const USAGE: &str =
-    "usage: onward-ockam-peer serve PORT | call ADDR ROUTE TEXT [N] | register ADDR [ALIAS] | hops N";
+    "usage: onward-ockam-peer serve PORT | call ADDR ROUTE TEXT [N] | register ADDR [ALIAS] | \
+     serve-udp PORT | call-udp ADDR ROUTE TEXT [N] | hops N";
 
 /// Workers that forward each message of `hops`.
 const HOPS: usize = 10;
@@ -114,11 +118,43 @@ async fn serve(ctx: &Context, port: &str) -> Result<()> {
     Ok(())
 }
 
+async fn serve_udp(ctx: &Context, port: &str) -> Result<()> {
+    let options = UdpBindOptions::new();
+    for address in ["echoer", "raw", "hop"] {
+        ctx.flow_controls()
+            .add_consumer(&address.into(), &options.flow_control_id());
+    }
+    ctx.start_worker("echoer", Echoer)?;
+    ctx.start_worker("raw", Raw)?;
+    ctx.start_worker("hop", Hop)?;
+    let udp = UdpTransport::get_or_create(ctx)?;
+    let arguments = UdpBindArguments::new().with_bind_address(format!("127.0.0.1:{port}"))?;
+    let bind = udp.bind(arguments, options).await?;
+    println!("ready {}", bind.bind_address().port());
+    Ok(())
+}
+
 /// Returns whether each of `count` answers was `text`, and prints what came and how fast.
 async fn call(ctx: &Context, peer: &str, to: Route, text: &str, count: usize) -> Result<bool> {
     let tcp = TcpTransport::get_or_create(ctx)?;
     let connection = tcp.connect(peer, TcpConnectionOptions::new()).await?;
     let onward_route: Route = to.modify().prepend(connection).build();
+    ask(ctx, onward_route, text, count).await
+}
+
+/// As `call`, by datagrams.
+async fn call_udp(ctx: &Context, peer: &str, to: Route, text: &str, count: usize) -> Result<bool> {
+    let udp = UdpTransport::get_or_create(ctx)?;
+    let bind = udp.bind(UdpBindArguments::new(), UdpBindOptions::new()).await?;
+    let onward_route: Route = to
+        .modify()
+        .prepend(Address::new_with_string(UDP, peer))
+        .prepend(bind.sender_address().clone())
+        .build();
+    ask(ctx, onward_route, text, count).await
+}
+
+async fn ask(ctx: &Context, onward_route: Route, text: &str, count: usize) -> Result<bool> {
     let mut equal = 0;
     let mut round_trips = Vec::with_capacity(count);
     for _ in 0..count {
@@ -210,10 +246,23 @@ fn run_serve(port: String) -> ExitCode {
     }
 }
 
-fn run_call(peer: String, to: Route, text: String, count: usize) -> ExitCode {
+fn run_serve_udp(port: String) -> ExitCode {
+    let (ctx, mut executor) = NodeBuilder::new().no_logging().build();
+    let ended = executor.execute(async move { serve_udp(&ctx, &port).await });
+    match ended {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) | Err(error) => fail(error),
+    }
+}
+
+fn run_call(udp: bool, peer: String, to: Route, text: String, count: usize) -> ExitCode {
     let (ctx, mut executor) = NodeBuilder::new().no_logging().build();
     let ended = executor.execute(async move {
-        let outcome = call(&ctx, &peer, to, &text, count).await;
+        let outcome = if udp {
+            call_udp(&ctx, &peer, to, &text, count).await
+        } else {
+            call(&ctx, &peer, to, &text, count).await
+        };
         ctx.shutdown_node().await?;
         outcome
     });
@@ -256,8 +305,11 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["serve", port] => run_serve(port.to_string()),
-        ["call", peer, to, text] => start_call(peer, to, text, "1"),
-        ["call", peer, to, text, count] => start_call(peer, to, text, count),
+        ["call", peer, to, text] => start_call(false, peer, to, text, "1"),
+        ["call", peer, to, text, count] => start_call(false, peer, to, text, count),
+        ["serve-udp", port] => run_serve_udp(port.to_string()),
+        ["call-udp", peer, to, text] => start_call(true, peer, to, text, "1"),
+        ["call-udp", peer, to, text, count] => start_call(true, peer, to, text, count),
         ["register", peer] => run_register(peer.to_string(), None),
         ["register", peer, alias] => run_register(peer.to_string(), Some(alias.to_string())),
         ["hops", count] => match count.parse() {
@@ -268,10 +320,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn start_call(peer: &str, to: &str, text: &str, count: &str) -> ExitCode {
+fn start_call(udp: bool, peer: &str, to: &str, text: &str, count: &str) -> ExitCode {
     match (Route::parse(to), count.parse()) {
         (Some(to), Ok(count)) if count > 0 => {
-            run_call(peer.to_string(), to, text.to_string(), count)
+            run_call(udp, peer.to_string(), to, text.to_string(), count)
         }
         _ => fail(USAGE),
     }
