@@ -166,6 +166,14 @@ class Guarding(Router):
         cell = None if link is None else _cell_of(self.table.get(link))
         return None if cell is None else cell.worker
 
+    def _cell_at(self, address: Address) -> Cell | None:
+        return _cell_of(self.table.get(address))
+
+    def worker_at(self, address: Address) -> Worker | None:
+        """Return the worker that has an address, if there is one."""
+        cell = self._cell_at(address)
+        return None if cell is None else cell.worker
+
     def expose(self, at: AddressLike, address: AddressLike) -> None:
         """Let the other end of a link send to a worker. Safe from any thread.
 

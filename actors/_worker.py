@@ -49,6 +49,8 @@ class Worker(Sending):
         address: Its primary address.
         leaves_node: Whether what it is sent goes to another node, as a link's does: the rest
             of the route is then of addresses there, and what it sends comes from there.
+        notices_end: Whether a link finds out by itself, without a message, that its other end is
+            gone: then what was registered over it is kept as long as it is there.
         stops_last: Whether it stops after all others, and after the transports, when the
             node stops: an event log hears what the end of those loses.
         has_flows: Whether an event log counts what it handles; not if that is counted otherwise.
@@ -59,6 +61,7 @@ class Worker(Sending):
     _cell: Cell | None = None
     _identity: Identity | None = None
     leaves_node: ClassVar[bool] = False
+    notices_end: ClassVar[bool] = False
     stops_last: ClassVar[bool] = False
     has_flows: ClassVar[bool] = True
     default_mailbox: ClassVar[Mailbox] = Mailbox()

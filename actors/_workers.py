@@ -52,6 +52,8 @@ class Workers(Guarding):
         self.abandoned = 0
         self._workers = 0
         self._retired = [0, 0, 0, 0, 0]
+        self._watches: dict[Cell, int] = {}
+        self._losses: dict[Cell, list[Callable[[], object]]] = {}
 
     def spawn(
         self,
@@ -289,17 +291,59 @@ class Workers(Guarding):
         Raises:
             UnknownAddress: There is no such worker.
         """
-        done = self._cell(address).when_done()
+        cell = self._cell(address)
+        done = cell.when_done()
 
         def stopped(_: object) -> None:
             callback()
 
         done.add_done_callback(stopped)
+        self._watches[cell] = self._watches.get(cell, 0) + 1
 
         def unwatch() -> None:
-            done.remove_done_callback(stopped)
+            if done.remove_done_callback(stopped) and cell in self._watches:
+                self._watches[cell] -= 1
+                if not self._watches[cell]:
+                    del self._watches[cell]
 
         return unwatch
+
+    def watch_losses(
+        self, address: AddressLike, callback: Callable[[], object]
+    ) -> Callable[[], None]:
+        """Call a function each time a link loses its connection. Call it on the loop.
+
+        A link that connects again keeps its address; what the other end had made for the
+        connection that is lost has gone all the same.
+
+        Args:
+            address: That of a link; of another worker, nothing is ever called.
+            callback: What to call.
+
+        Returns:
+            A function that ends it.
+
+        Raises:
+            UnknownAddress: There is no such worker.
+        """
+        hooks = self._losses.setdefault(self._cell(address), [])
+        hooks.append(callback)
+
+        def unwatch() -> None:
+            if callback in hooks:
+                hooks.remove(callback)
+
+        return unwatch
+
+    def tell_loss(self, address: Address) -> None:
+        """Call those who watch for losses of a link's connection. For links."""
+        cell = self._cell_at(address)
+        for callback in tuple(self._losses.get(cell, ())) if cell is not None else ():
+            callback()
+
+    def is_watched(self, address: AddressLike) -> bool:
+        """Whether something on the node depends on a worker: it is told when that stops."""
+        return self._cell(address) in self._watches
 
     def ref(self, address: AddressLike) -> pykka.ActorRef[Any]:
         """Return Pykka's ref to a worker, for `tell`, `ask` and proxies.
@@ -317,6 +361,8 @@ class Workers(Guarding):
                 self._exposures.forget(each)
             self._guarded.pop(cell, None)
             self._checked.pop(cell, None)
+            self._watches.pop(cell, None)
+            self._losses.pop(cell, None)
             self._workers -= 1
             for index, count in enumerate(_counts(cell)):
                 self._retired[index] += count

@@ -48,6 +48,7 @@ class Gate:
 
     Attributes:
         noted: The way back noted last, or `None`: it need not be noted again.
+        over: The other link that the way back noted last goes on over, if that was not known.
         admitted: The onward route admitted last, or `None`: it need not be asked for again.
         given: How many addresses at the end of the route admitted last the other end chose.
     """
@@ -61,6 +62,7 @@ class Gate:
         "admitted",
         "given",
         "noted",
+        "over",
     )
 
     def __init__(
@@ -77,6 +79,7 @@ class Gate:
         self._relayed = _Routes(max_returns, lives)
         self._requests = _Routes(max_returns, lives)
         self.noted: Route | None = None
+        self.over: Address | None = None
         self.admitted: Route | None = None
         self.given = 0
 
@@ -109,7 +112,7 @@ class Gate:
             return
         link = link_on(back)
         if link is not None:
-            self._relayed.add(back[: back.index(link) + 1])
+            self.over = link if self._relayed.add(back[: back.index(link) + 1]) else None
         elif is_request(back[-1]):
             self._requests.add(back)
             return
@@ -156,10 +159,11 @@ class _Routes:
         self._size = 0  # addresses in all of them
         self._added = limit  # since the last look for those whose workers have stopped
 
-    def add(self, route: Route) -> None:
+    def add(self, route: Route) -> bool:
+        """Note that a route is used; tell whether it is new."""
         routes, length = self._routes, len(route)
         if self.use(route):
-            return
+            return False
         self._size += length
         self._added += length
         if self._size > self._limit and self._added * _SWEEPS >= self._limit:
@@ -170,6 +174,7 @@ class _Routes:
             self.take(next(iter(routes)))
         routes[route] = None
         self._lengths[length] = self._lengths.get(length, 0) + 1
+        return True
 
     def use(self, route: Route) -> bool:
         """Note that a route is used; tell whether it is there."""

@@ -126,6 +126,8 @@ class Link(Worker):
         self.dropped = 0
         self._gate = Gate(expose, max_returns=max_returns, more=self._is_exposed, lives=self._lives)
         self._contexts: dict[int, Context] = {}  # by how many addresses were given
+        self._ending = False
+        self._joined: dict[Address, None] = {}  # the other links that ways back go on over
         self._at: tuple[Address, ...] = ()  # where it is, for what is exposed at run time
         self._limits = arrivals, max_arrival_bytes, stall_timeout
         self._kept: Arrivals | None = None
@@ -160,6 +162,9 @@ class Link(Worker):
         if back and back != gate.noted:
             if back[-1] != ERROR_SOURCE:
                 gate.note(back, self.node.is_ephemeral, self.node.link_on)
+                if gate.over is not None:
+                    self._join_ways(gate.over)
+                    gate.over = None
             elif not self.node.lets_error_replies(self._at):
                 self.node.dead_letter(message, KEPT_IN)
                 return None
@@ -177,6 +182,24 @@ class Link(Worker):
             `None`, or what to await before the worker takes the next message: the way to
             slow senders down.
         """
+
+    def _join_ways(self, other: Address) -> None:
+        """Note that messages go from another link to this one, whose answers go back there."""
+        worker = self.node.worker_at(other)
+        if isinstance(worker, Link) and worker is not self:
+            self._joined[other] = None
+            worker._joined[self.address] = None
+
+    def in_use(self) -> bool:
+        """Whether more depends on the link than the messages that have come and gone.
+
+        Something of the node watches it, as what was registered over it does, or ways back go
+        from here on over another link that has not stopped: there may be a channel or a
+        subscription at their ends, which nobody on the way can see.
+        """
+        for other in [each for each in self._joined if not self.node.has(each)]:
+            del self._joined[other]
+        return bool(self._joined) or self.node.is_watched(self.address)
 
     def undelivered(self, message: Message, error: OnwardError) -> None:
         """Say that a message taken for the other end cannot be delivered.
@@ -348,6 +371,7 @@ class Link(Worker):
 
     def on_stop(self) -> Awaitable[None] | None:
         """Give up what is kept. A subclass that overrides this calls it."""
+        self._ending = True
         self._holding = True  # nothing more is to come
         self._then = None
         if self._kept is not None:
@@ -362,3 +386,5 @@ class Link(Worker):
         """
         for mailbox in self._gate.take_waiting():
             self.node.fail_request(mailbox, LinkLost(self.address, detail))
+        if not self._ending:  # else whoever watches hears of the end
+            self.node.tell_loss(self.address)

@@ -78,7 +78,9 @@ class StreamOptions:
             together; one that brings more is closed. So the worst that peers can make a
             listener hold is this for `frame_timeout`, and one read of each socket.
         idle_timeout: A link that is connected and over which no message has gone for this long,
-            or up to twice as long, is closed; `None`: never. Heartbeats are messages.
+            or up to twice as long, is closed; `None`: never. Heartbeats are messages. A link is
+            kept that is in use: over which a relay or session was registered, or from which ways
+            back go on over another link that is there.
         heartbeat: Time without a message sent after which, or up to twice as long, a link made
             by `connect` sends an empty one, so that it is idle at neither end; `None`: never.
             Links opened by an address of type 1 send none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ..protocol import Address, LinkDown, Message, OnwardError
 from ._identity import forget_names, note_names
@@ -31,6 +31,8 @@ class StreamLink(Link):
         on_closed: Called once with the link when it is over.
         seldom: Where it logs what peers can cause; of its own if not given.
     """
+
+    notices_end: ClassVar[bool] = True  # by `SO_KEEPALIVE`
 
     def __init__(
         self,
@@ -210,7 +212,9 @@ class StreamLink(Link):
         figures = self.statistics()
         now = self.taken + self.arrived + figures.sent + figures.heartbeats
         # A link that waits for its next connection is not idle; it says itself when it is over.
-        if now == before and (self.state is LinkState.UP or not self.options.reconnect):
+        idle = now == before and (self.state is LinkState.UP or not self.options.reconnect)
+        # The system finds peers that are gone.
+        if idle and not (self.state is LinkState.UP and self.in_use()):
             self.reason = f"no message for {timeout:g} s"
             self.retire()
             return

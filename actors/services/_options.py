@@ -18,7 +18,8 @@ class RelayServiceOptions:
         prefix: What the addresses of static relays begin with; the alias follows.
         max_relays: Relays at a time. A registration beyond that is refused.
         expire_after: How long a relay is kept that nothing passes and nobody registers again, in
-            seconds. A relay whose link stops is gone at once.
+            seconds. One whose way goes on over a connection (TCP, WebSocket, Unix socket) is kept
+            as long as that, unless another leads to the same; and is gone with it at once.
         takeover: Whether who registers an alias gets it also when it leads elsewhere so far.
             If not, the one who has it keeps it until the relay is gone.
 

@@ -9,6 +9,7 @@ sender ──[relay, echo]──▶ relay ──[link, echo]──▶ the client
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -130,6 +131,7 @@ class RelayService(Service):
         self._api = None if api is None else address_of(api)
         self._relays: dict[Address, Relay] = {}
         self._unwatch: dict[Address, Callable[[], None]] = {}
+        self._linked: set[Address] = set()  # relays whose way goes on over a link
 
     @property
     def relays(self) -> dict[Address, Relay]:
@@ -181,7 +183,7 @@ class RelayService(Service):
         except OnwardError as error:
             self._drop(address)
             raise ServiceError("no relay can be exposed") from error
-        self._watch(address, stored[0])
+        self._watch(address, stored)
         self.registered += 1
         answer = encode_string(self._name(address))
         try:
@@ -206,13 +208,22 @@ class RelayService(Service):
         with suppress(UnknownAddress):  # it is the mailbox of a request
             self.node.expose(link, address)
 
-    def _watch(self, address: Address, link: Address) -> None:
-        """Take the relay away as soon as the first step of its way stops."""
+    def _watch(self, address: Address, stored: Route) -> None:
+        """Take the relay away as soon as the link stops that its way goes on over.
+
+        If there is none, as soon as the first step does; and then it expires.
+        """
         self._forget(address)
+        link = self.node.link_on(stored)
+        worker = None if link is None else self.node.worker_at(link)
+        if worker is not None and worker.notices_end:
+            self._linked.add(address)
         with suppress(UnknownAddress):  # it is the mailbox of a request; the relay expires
-            self._unwatch[address] = self.node.watch(link, lambda: self._drop(address))
+            first = stored[0] if link is None else link
+            self._unwatch[address] = self.node.watch(first, lambda: self._drop(address))
 
     def _forget(self, address: Address) -> None:
+        self._linked.discard(address)
         unwatch = self._unwatch.pop(address, None)
         if unwatch is not None:
             unwatch()
@@ -225,9 +236,14 @@ class RelayService(Service):
 
     def _sweep(self) -> None:
         oldest = self._now() - self._expire_after
+        # One relay is kept as long as its link; others that lead to the same have come of copies
+        # of one registration, or of one that was given up.
+        alike = Counter(relay.stored for relay in self._relays.values())
         for address, relay in list(self._relays.items()):
-            if relay.used_at <= oldest:
+            only = address in self._linked and alike[relay.stored] == 1
+            if relay.used_at <= oldest and not only:
                 self.expired += 1
+                alike[relay.stored] -= 1
                 self._drop(address)
 
     def on_stop(self) -> None:

@@ -46,6 +46,7 @@ class Alive(Worker):
         self._alarm: Timer | None = None
         self._alarm_at = 0.0
         self._unwatch: Callable[[], None] | None = None
+        self._unhear: Callable[[], None] | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -184,13 +185,21 @@ class Alive(Worker):
         epoch = self._machine.epoch
         try:
             self._unwatch = self.node.watch(first, lambda: self._link_gone(epoch))
+            self._unhear = self.node.watch_losses(first, lambda: self._link_lost(epoch))
         except UnknownAddress:
             self._unwatch = None  # it is gone already, or no worker: pings will notice
 
     def _link_gone(self, epoch: int) -> None:
         self._lost("the first step of the way stopped", epoch)
 
+    def _link_lost(self, epoch: int) -> None:
+        # The link connects again, but what the other end knew of it has gone with the connection.
+        self._lost("the connection of the first step was lost", epoch)
+
     def _forget_link(self) -> None:
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
+        if self._unhear is not None:
+            self._unhear()
+            self._unhear = None

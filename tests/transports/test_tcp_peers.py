@@ -10,8 +10,12 @@ import sys
 import pytest
 
 from onward.actors import Node, NodeLimits
+from onward.actors.services import RelayService
+from onward.actors.workers import Forwarder
 from onward.protocol import LinkDown, Message, route
+from onward.protocol.bare import encode_string
 from onward.protocol.ockam import HEARTBEAT, PREAMBLE, encode_message
+from onward.protocol.services import decode_text
 from onward.transports import LinkState
 from tests.support.tcp import Nodes, dialled, link_of, listening, reasons
 from tests.support.transports import Echo, Recorder, eventually
@@ -264,3 +268,50 @@ async def test_a_message_with_a_route_nobody_can_use_is_lost_alone(
         peer.send(Message(route("c1"), (), b"after"))
         assert [(await recorder.next()).payload for _ in range(2)] == [b"before", b"after"]
     assert reasons(c) == {"unusable route": 1}
+
+
+@virtual_time
+async def test_a_silent_peer_that_has_registered_a_relay_is_kept() -> None:
+    # As nodes of the Rust crates do, which send no heartbeats.
+    async with Node() as node:
+        listener = await listening(node, "forwarding_service")
+        service = RelayService(expose_at=[listener.address])
+        await node.start(lambda: service, address="forwarding_service")
+        async with dialled(listener) as silent, dialled(listener) as idle:
+            for peer in (silent, idle):
+                await peer.greeted()
+            silent.send(
+                Message(route("forwarding_service"), route("me"), encode_string("register"))
+            )
+            name = decode_text((await silent.receive()).payload, "an address")
+            await asyncio.sleep(3600)
+            assert listener.statistics().closed == {"no message for 300 s": 1}
+            await idle.closed()
+            node.send([name, "there"], b"after an hour")
+            assert (await silent.receive()).payload == b"after an hour"
+        await eventually(lambda: not service.relays)
+
+
+@virtual_time
+async def test_silent_peers_that_have_a_channel_between_them_are_kept() -> None:
+    async with Node() as node:
+        await node.start(Forwarder, address="relay")
+        listener = await listening(node, "relay")
+        async with dialled(listener) as one, dialled(listener) as two, dialled(listener) as idle:
+            for peer in (one, two, idle):
+                await peer.greeted()
+            await eventually(lambda: len(listener.statistics().links) == 3)
+            name = "{}:{}".format(*two.writer.get_extra_info("sockname"))
+            [by_two] = [each.address for each in listener.statistics().links if each.peer == name]
+            node.expose(listener.address, by_two)
+            one.send(Message((*route("relay"), by_two, *route("decryptor")), route("app"), b"1"))
+            back = (await two.receive()).return_route
+            await asyncio.sleep(3600)
+            assert listener.statistics().closed == {"no message for 300 s": 1}
+            two.send(Message(back, route("decryptor"), b"2"))
+            assert (await one.receive()).payload == b"2"
+            two.writer.close()
+            # Nothing depends on the other any more.
+            await eventually(lambda: len(listener.statistics().links) == 1)
+            await asyncio.sleep(700)
+            assert not listener.statistics().links
