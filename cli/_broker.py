@@ -180,6 +180,14 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "many as --max-connections (default: no more than there are places free)",
     )
     parser.add_argument(
+        "--credit-window",
+        metavar="N",
+        type=positive,
+        default=_LINKS.credit_window,
+        help="elements of a stream that a destination is asked to send ahead of what the requester "
+        "has read (default %(default)d)",
+    )
+    parser.add_argument(
         "--no-lease",
         dest="lease",
         action="store_false",
@@ -217,6 +225,7 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
     links = LinkOptions(
         max_connections=arguments.max_connections,
         max_connections_per_source=arguments.max_connections_per_source,
+        credit_window=arguments.credit_window,
         lease=arguments.lease,
         lease_requests=arguments.lease_requests,
         lease_time=arguments.lease_time,

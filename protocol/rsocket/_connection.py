@@ -179,7 +179,7 @@ class Connection(Control):
                 if actions & CHECK and not self._check(frame, actions, events):
                     continue
                 if actions & CREDIT:
-                    if stream.receive_credit < 1:
+                    if stream.receive_credit < 1 and stream.receive_credit + stream.reserve < 1:
                         self._credit_exceeded(stream, events)
                         continue
                     stream.receive_credit -= 1
@@ -238,7 +238,7 @@ class Connection(Control):
         stream.send_credit = 0
         stream.receive_credit = 0
         stream.peer = None
-        stream.user = None
+        stream.reserve = 0
         if word & METADATA:
             at = frame.start + LENGTH_AT[frame.type] + 3
             high, low = unpack_u24(frame.buffer, at - 3) if at <= frame.end else _TOO_LONG

@@ -137,7 +137,7 @@ class Outbound:
         stream.send_credit = 0
         stream.receive_credit = 0
         stream.peer = None
-        stream.user = None
+        stream.reserve = 0
         return stream
 
     def _free_id(self, number: int) -> int:

@@ -23,9 +23,11 @@ class Stream:
         state: Its state, an int of the compiled tables; `describe` says it in words.
         send_credit: Elements we may still send. It means nothing for the one answer of
             a request/response.
-        receive_credit: Elements the peer may still send.
+        receive_credit: Elements the peer may still send; below 0 if it has sent more than it was
+            granted, out of `reserve`.
+        reserve: Elements the peer may send beyond what it was granted: for a broker, what
+            the requester has granted and the broker has not passed on yet.
         peer: Free for the user of the connection: for a broker, the stream it is joined to.
-        user: Free for the user of the connection.
     """
 
     __slots__ = (
@@ -34,9 +36,9 @@ class Stream:
         "peer",
         "receive_credit",
         "requester",
+        "reserve",
         "send_credit",
         "state",
-        "user",
     )
 
     # As in `Frame` there is no `__init__`: a connection sets the attributes itself.
@@ -46,8 +48,8 @@ class Stream:
     state: int
     send_credit: int
     receive_credit: int
+    reserve: int
     peer: Any
-    user: Any
 
     @property
     def closed(self) -> bool:
@@ -67,10 +69,11 @@ def _connection_stream() -> Stream:
     stream.requester = False
     stream.state = CLOSED
     stream.send_credit = stream.receive_credit = 0
-    stream.peer = stream.user = None
+    stream.reserve = 0
+    stream.peer = None
     return stream
 
 
 CONNECTION_STREAM: Final = _connection_stream()
 """What `Frame.stream` is for frames of the connection itself, and for frames that no
-connection has accepted. It is shared: leave its `peer` and `user` alone."""
+connection has accepted. It is shared: leave its `peer` alone."""

@@ -186,8 +186,8 @@ class ClientLink(asyncio.Protocol):
         for served in starved:
             served.refill()
         for stream in self.core.streams.values():
-            if isinstance(stream.user, AskedElements):
-                stream.user.writable.set()
+            if isinstance(stream.peer, AskedElements):
+                stream.peer.writable.set()
         self._news()
 
     def flush_soon(self) -> None:
@@ -220,7 +220,7 @@ class ClientLink(asyncio.Protocol):
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Frame):
-            user = event.stream.user
+            user = event.stream.peer
             if user is not None:
                 user.on_frame(event)
             elif event.type in INTERACTIONS:
@@ -228,8 +228,8 @@ class ClientLink(asyncio.Protocol):
             else:
                 self._on_control(event)
         elif isinstance(event, StreamFailed):
-            if event.stream.user is not None:
-                event.stream.user.on_gone(event.error)
+            if event.stream.peer is not None:
+                event.stream.peer.on_gone(event.error)
         else:
             self._on_closed(event)
 
@@ -239,8 +239,8 @@ class ClientLink(asyncio.Protocol):
             self.rejected_by_lease += 1
             self.end_stream(stream, ErrorCode.REJECTED, "no lease is left")
             return
-        stream.user = Served(self, stream, self._handlers)
-        stream.user.on_frame(frame)
+        stream.peer = Served(self, stream, self._handlers)
+        stream.peer.on_frame(frame)
 
     def _on_control(self, frame: Frame) -> None:
         if frame.type == FrameType.METADATA_PUSH:
@@ -262,8 +262,8 @@ class ClientLink(asyncio.Protocol):
 
     def _end_streams(self, streams: tuple[Stream, ...]) -> None:
         for stream in streams:
-            if stream.user is not None:
-                stream.user.on_gone(LinkLost(self.name, self.reason))
+            if stream.peer is not None:
+                stream.peer.on_gone(LinkLost(self.name, self.reason))
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -316,14 +316,14 @@ class ClientLink(asyncio.Protocol):
     def request(self, data: bytes, metadata: bytes) -> Asked:
         """Send a request/response. See `ask`."""
         stream = self.ask(FrameType.REQUEST_RESPONSE, data, metadata)
-        stream.user = asked = Asked(self, stream)
+        stream.peer = asked = Asked(self, stream)
         return asked
 
     def elements(self, kind: int, data: bytes, metadata: bytes) -> AskedElements:
         """Send a request for a stream or a channel. See `ask`."""
         window = self.options.stream_window
         stream = self.ask(kind, data, metadata, initial_n=window)
-        stream.user = asked = AskedElements(self, stream, window)
+        stream.peer = asked = AskedElements(self, stream, window)
         return asked
 
     def push(self, metadata: bytes) -> None:
@@ -367,7 +367,7 @@ class ClientLink(asyncio.Protocol):
     def _leave_streams(self) -> None:
         """Cancel what nobody waits for."""
         for stream in list(self.core.streams.values()):
-            user = stream.user
+            user = stream.peer
             if isinstance(user, AskedElements) and not user.awaited:
                 self.end_stream(stream, ErrorCode.CANCELED, "")
                 user.on_gone(LinkLost(self.name, "the client was closed"))

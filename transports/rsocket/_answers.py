@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.rsocket import COMPLETE, FOLLOWS, NEXT, Frame, LocalProtocolError, Stream
 from ._request import FRAME_COST, more_follow
+from ._taken import Taken
 
 if TYPE_CHECKING:
     from ._branch import Branch
@@ -61,6 +62,8 @@ class Answers:
             begins = not branch.part
             if begins and branch.to is not None:
                 branch.to.ahead -= 1
+                if branch.to.ahead < 0 and self._exceeds(branch):
+                    return
             # In its parts only from the last that answers: others would have to wait for it.
             if begins and (not more or self._merge.last_answers) and self._free():
                 self._pass(frame)
@@ -69,6 +72,21 @@ class Answers:
                 return
         if not more:
             self._see_size(branch)
+
+    def _exceeds(self, branch: Branch) -> bool:
+        """Go on without a destination that sends more than it may; say whether it does.
+
+        It may send what the requester has asked for, even if it has not been asked for that much
+        itself; but what waits because of that must not be the end of the request for all.
+        """
+        to, merge = branch.to, self._merge
+        if not isinstance(to, Taken):
+            return False
+        if to.asked - to.ahead <= merge.granted and self.held <= merge.rules.max_held // 2:
+            return False
+        to.link.core.counters["overdrawn"] += 1
+        merge.on_left(branch)
+        return True
 
     def _hold(self, branch: Branch, frame: Frame, *, more: bool) -> bool:
         """Keep a frame that the requester cannot have yet; say whether there was room."""

@@ -121,8 +121,8 @@ class Branch(FrameExchange):
         stream.peer = self
         self.to = to = Taken(link, stream)
         if exchange.kind in WITH_CREDIT:
-            to.ahead = 1
             link.core.relay_request(stream, frames[0], 1)
+            to.begin()
         else:
             link.core.relay(stream, frames[0])
         for frame in frames[1:]:

@@ -72,7 +72,9 @@ class StreamExchange(FrameExchange):
         resume: Called when the last fragment has come, if somebody waits for that.
         taker: The destination's connection, once it has taken the request.
         taken: The request's stream there.
-        held: Credit the requester gave that has not been passed on yet, in elements.
+        window: Elements the destination may be ahead of the requester's socket, as far as is known
+            how large they are.
+        low: How few of them are left when more credit is passed on.
         token: The last step of a worker's way back; empty if no worker has been given one.
     """
 
@@ -80,14 +82,15 @@ class StreamExchange(FrameExchange):
         "form",
         "frames",
         "gatherer",
-        "held",
         "kind",
         "link",
+        "low",
         "resume",
         "stream",
         "taken",
         "taker",
         "token",
+        "window",
     )
 
     def __init__(self, link: Link, stream: Stream | None, kind: int, frame: Frame) -> None:
@@ -107,7 +110,7 @@ class StreamExchange(FrameExchange):
         self.resume: Callable[[], object] | None = None
         self.taker: Link | None = None
         self.taken: Stream | None = None
-        self.held = 0
+        self.window = self.low = 0
         self.token = b""
 
     # --- joined streams -----------------------------------------------------------------------
@@ -130,9 +133,13 @@ class StreamExchange(FrameExchange):
         core = link.core
         if kind in WITH_CREDIT:
             credit = origin.send_credit
-            initial = min(credit, link.options.credit_window)
-            self.held = credit - initial
+            self.window = window = min(link.window, self.link.options.credit_window)
+            self.low = window // 2
+            initial = min(window, credit)
             core.relay_request(stream, frames[0], initial)
+            # It may be taken out by a destination that does not heed credit: what it may
+            # send is for the requester to say.
+            stream.reserve = credit - initial
         else:
             core.relay(stream, frames[0])
         for frame in frames[1:]:
@@ -188,11 +195,13 @@ class StreamExchange(FrameExchange):
                 self.end()
             # As `unlink` does; no worker has been given a way back.
             target.peer = stream.peer = None
-            if self.held:
+            if stream.reserve:
                 near.starved.discard(self)
             if stream.state != CLOSED:
                 self._end_also(link, stream)
-        elif self.held:
+        elif stream.reserve and stream.receive_credit <= self.low:
+            self.window = link.learn(frame, near.options.credit_window)
+            self.low = self.window // 2
             self.refill()
 
     def on_request(self, link: Link, stream: Stream, frame: Frame) -> None:
@@ -202,7 +211,7 @@ class StreamExchange(FrameExchange):
             link.session.on_early(self, frame)
             return
         if frame.type == _REQUEST_N:
-            self.held = min(self.held + frame.request_n, MAX_REQUEST_N)
+            target.reserve = min(target.reserve + frame.request_n, MAX_REQUEST_N)
             self.refill()
             return
         try:
@@ -237,17 +246,29 @@ class StreamExchange(FrameExchange):
         taker, taken = self.taker, self.taken
         if taker is None or taken is None or taken.state == CLOSED:
             return
-        window = self.link.options.credit_window
         ahead = taken.receive_credit
-        if ahead > window // 2 or not self.held:
+        if ahead > self.low or not taken.reserve:
             return
-        if self.link.write_paused:
-            self.link.starved.add(self)
+        near = self.link
+        if near.write_paused:
+            if ahead < 0 and near.waiting > near.options.max_overdraft:
+                near.core.counters["overdrawn"] += 1
+                self.give_up("the destination sends more than it is asked for, and it is not read")
+            else:
+                near.starved.add(self)
             return
-        elements = min(self.held, window - ahead)
-        self.held -= elements
+        elements = min(taken.reserve, self.window - ahead)
+        taken.reserve -= elements
         taker.core.send_request_n(taken, elements)
         taker.flush_soon()
+
+    def give_up(self, text: str) -> None:
+        """End both sides of a request that is in somebody's hands."""
+        taker, taken = self.taker, self.taken
+        self.refuse(ErrorCode.CANCELED, text)
+        if taker is not None and taken is not None:
+            taker.core.terminate(taken, ErrorCode.CANCELED, text)
+            taker.flush_soon()
 
     # --- how it ends --------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from ...actors.broker._leaving import closed_for
 from ...protocol import NotDelivered
 from ...protocol.rsocket import (
+    FOLLOWS,
     Closed,
     ConnectionState,
     Event,
@@ -64,6 +65,13 @@ Answered: TypeAlias = StreamExchange | Branch | LocalRequest
 Asked: TypeAlias = StreamExchange | Merge | ServedStream
 """The `peer` of a stream that asks us: what goes on asking is for."""
 
+FIRST_WINDOW: Final = 32
+"""Most elements that a destination is asked for at first, as nobody knows how large they are."""
+WINDOW_MARKS: Final = 4
+"""How many times `high_water` bytes of one stream may be under way to a requester."""
+FRAGMENTS: Final = 64
+"""Fragments that an element is taken to have which comes in fragments."""
+
 _CONNECTION_CLOSED: Final = ConnectionState.CLOSED
 _SETUP: Final = int(FrameType.SETUP)
 _REASONS: Final[dict[type[RSocketError], str]] = {
@@ -97,6 +105,7 @@ class Link(Flow):
         leases: What either side allows the other; `None` if the peer uses no leases.
         starved: What waits until this socket takes more: those that answer this requester, for
             credit held back; and what is kept of multicasts.
+        window: Elements that a stream is asked for first of this destination.
         multicast_held: Bytes held for multicasts that this peer has asked for.
 
     Args:
@@ -126,6 +135,8 @@ class Link(Flow):
         self._on_closed = on_closed
         self.starved: set[Starved] = set()
         self.multicast_held = 0
+        self.window = min(FIRST_WINDOW, options.credit_window)
+        self._element = 1  # bytes of what this destination answers with, as far as it was seen
         self.form: Form | None = None
         self.leases: Leases | None = None
         self.session = Session(self)
@@ -220,6 +231,26 @@ class Link(Flow):
         except LocalProtocolError as error:
             raise NotDelivered("the destination", str(error)) from None
         self.flush_soon()
+
+    def learn(self, frame: Frame, most: int) -> int:
+        """Learn from an element how many of its size a stream may have under way.
+
+        Args:
+            frame: One of many; it is what it costs for a requester that reads slowly.
+            most: The largest window.
+
+        Returns:
+            That many elements, two or more unless `most` is one. The next stream to this
+            destination begins with as many, but with no more than `FIRST_WINDOW`.
+        """
+        size = frame.end - frame.start
+        if frame.word & FOLLOWS:
+            size *= FRAGMENTS
+        # It forgets slowly that there were larger ones.
+        self._element = size = max(size, self._element - (self._element >> 3))
+        window = min(most, max(2, WINDOW_MARKS * self.options.high_water // size))
+        self.window = min(FIRST_WINDOW, window)
+        return window
 
     @property
     def busy(self) -> bool:

@@ -65,6 +65,7 @@ class Merge:
         due: How many have not answered in full.
         begun: Whether there will be no more branches.
         whole: Whether the request's own frames have all come.
+        granted: Elements that the requester has asked for, all together.
         final: Whether they are all that a channel's requester sends, as the first says.
     """
 
@@ -82,6 +83,7 @@ class Merge:
         "due",
         "exchange",
         "final",
+        "granted",
         "input",
         "link",
         "rules",
@@ -98,6 +100,7 @@ class Merge:
         self.whole = not more_follow(last)
         first = exchange.frames[0]
         self.final = exchange.kind == _CHANNEL and bool(first.word & COMPLETE)
+        self.granted = 0 if stream is None else stream.send_credit
         self.branches: dict[Branch, None] = {}
         self.begun = False
         self._waiting = 0  # branches that nobody has taken
@@ -163,6 +166,7 @@ class Merge:
                 self._on_fragment(frame)
             self.settle()
         elif kind == _REQUEST_N:
+            self.granted += frame.request_n
             self.refill()
         else:
             if kind == _ERROR:

@@ -37,8 +37,12 @@ class LinkOptions:
             too slow.
         stall_timeout: How long a peer may stay above `high_water`, in seconds, before it is
             closed as too slow.
-        credit_window: Most elements of one stream that a destination may be ahead of the
-            requester's socket.
+        credit_window: Most elements of one stream that a destination is asked to send ahead of
+            the requester's socket. Fewer are asked for at first, and of large ones: about
+            4 x `high_water` bytes. What it sends beyond that is relayed, as long as the requester
+            has asked for it.
+        max_overdraft: Bytes waiting for a requester's socket above which a stream is CANCELED whose
+            destination sends more than it was asked for by the broker.
         max_answer: Most bytes of an answer to a request that a worker of this node made.
         max_gather: Most bytes of a fragmented request held until its metadata is complete,
             and of a request on its way to a destination. Over it: REJECTED.
@@ -85,6 +89,7 @@ class LinkOptions:
     max_pending_total: Count = 512 * 1024 * 1024
     stall_timeout: Seconds = 30.0
     credit_window: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 128
+    max_overdraft: Count = 8 * 1024 * 1024
     max_answer: Count = 16 * 1024 * 1024
     max_gather: Count = 1024 * 1024
     max_request: Count = 8 * 1024 * 1024

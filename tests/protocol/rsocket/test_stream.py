@@ -18,7 +18,7 @@ def test_a_stream_says_where_it_is() -> None:
 def test_new_streams_have_nothing_attached() -> None:
     for stream in (*joined(FrameType.REQUEST_CHANNEL)[2:], CONNECTION_STREAM):
         assert stream.peer is None
-        assert stream.user is None
+        assert stream.reserve == 0
 
 
 def test_the_connections_own_stream() -> None:
