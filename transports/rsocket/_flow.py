@@ -77,7 +77,13 @@ class Flow(asyncio.Protocol, ABC):
         self.shared = shared
         self._unfinished = shared.unfinished
         self._keeps = False
-        self._much = min(BULK, options.max_pending)
+        # No more than `low_water`, so that all is noted while writing is paused.
+        self._much = min(BULK, options.low_water)
+        self._half = options.max_pending // 2
+        self._most = options.max_pending
+        self._seen = 0  # bytes that waited when it was last looked, while writing is paused
+        self._read = 0  # bytes that the peer has read since writing was paused
+        self._read_before = 0  # of them, those before its time began that is running
         self._noted = False  # as one for which more than a little waits
         self._loop = loop
         self._now = clock_of(loop)
@@ -88,6 +94,7 @@ class Flow(asyncio.Protocol, ABC):
         self.peer_name = ""
         self.source = ""
         self.write_paused = False
+        self._most = self.options.max_pending
         self.flushing = False
         self._resting = False
         # What was read and has its turn later, and what handles it.
@@ -140,6 +147,8 @@ class Flow(asyncio.Protocol, ABC):
         transport = self._transport
         if transport is None or not self.core.pending:
             return
+        if self.write_paused:
+            self._note_read()
         transport.write(self.core.data_to_send())
         waiting = transport.get_write_buffer_size()
         if waiting > self._much or self._noted:
@@ -150,9 +159,15 @@ class Flow(asyncio.Protocol, ABC):
     def _note_waiting(self, waiting: int) -> None:
         """Note how much waits for the socket; close if that is too much, or another one is."""
         self._noted = waiting > self._much
-        if waiting > self.options.max_pending:
-            self._too_slow("it does not read what it is sent")
-            return
+        self._seen = waiting
+        if waiting > self._half:
+            self._hold_back()
+        if waiting > self._most:
+            if not self._read or not self._give_up_requests():
+                self._too_slow("it does not read what it is sent")
+                return
+            # It is told of each of them.
+            self._most = waiting + self.options.high_water
         shares, source = self.shared.waiting, self.source
         shares.note(self, waiting if self._noted else 0)
         if shares.exceeds(source) and shares.measure():
@@ -205,6 +220,8 @@ class Flow(asyncio.Protocol, ABC):
     def pause_writing(self) -> None:
         """Note that the peer does not read as fast as it is sent to."""
         self.write_paused = True
+        self._seen = self.waiting
+        self._read = self._read_before = 0
         self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
         if self.only_requests():
             self.block(self)
@@ -212,6 +229,7 @@ class Flow(asyncio.Protocol, ABC):
     def resume_writing(self) -> None:
         """Let those go on who waited for this socket."""
         self.write_paused = False
+        self._most = self.options.max_pending
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
@@ -242,7 +260,8 @@ class Flow(asyncio.Protocol, ABC):
         self._blocked_by.add(by)
         by._blocking.add(self)
 
-    def _unblock(self, by: Flow) -> None:
+    def unblock(self, by: Flow) -> None:
+        """Read this peer again, as far as one socket is concerned."""
         if by not in self._blocked_by:
             return
         by._blocking.discard(self)
@@ -260,16 +279,36 @@ class Flow(asyncio.Protocol, ABC):
     def read_again(self) -> None:
         """Read this peer, whatever it was not read for."""
         for flow in list(self._blocked_by):
-            self._unblock(flow)
+            self.unblock(flow)
 
     def _unblock_all(self) -> None:
         """Read those again who were not read because of this socket."""
         for flow in list(self._blocking):
-            flow._unblock(self)
+            flow.unblock(self)
+
+    def _note_read(self) -> None:
+        """Note what the peer has read since it was last looked."""
+        waiting = self.waiting
+        if waiting < self._seen:
+            self._read += self._seen - waiting
+        self._seen = waiting
 
     def _on_stalled(self) -> None:
+        """Close if the peer has hardly read anything; one that reads steadily has time."""
         self._stall = None
-        self._too_slow("it has not read for too long")
+        self._note_read()
+        if self._read - self._read_before < self.options.low_water:
+            self._too_slow("it has not read for too long")
+            return
+        self._read_before = self._read
+        self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
+
+    def _hold_back(self) -> None:
+        """Hold back those that send to this peer alone: it has half of what may wait."""
+
+    def _give_up_requests(self) -> bool:
+        """End the peer's requests, as too much waits; say whether there was one."""
+        return False
 
     # --- reading ------------------------------------------------------------------------------
 

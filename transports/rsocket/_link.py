@@ -42,6 +42,7 @@ from .._log import SeldomLogger, shown
 from ._branch import Branch
 from ._exchange import StreamExchange
 from ._flow import TURN, Flow
+from ._held_back import HeldBack
 from ._local import LocalRequest
 from ._merge import Merge
 from ._options import LinkOptions
@@ -72,7 +73,11 @@ WINDOW_MARKS: Final = 4
 FRAGMENTS: Final = 64
 """Fragments that an element is taken to have which comes in fragments."""
 
+MOST_STREAMS: Final = 1024
+"""Streams of a destination that are looked through before it is held back."""
+
 _CONNECTION_CLOSED: Final = ConnectionState.CLOSED
+_FNF: Final = int(FrameType.REQUEST_FNF)
 _SETUP: Final = int(FrameType.SETUP)
 _REASONS: Final[dict[type[RSocketError], str]] = {
     InvalidSetup: "setup refused",
@@ -136,6 +141,8 @@ class Link(Flow):
         self.starved: set[Starved] = set()
         self.multicast_held = 0
         self.window = min(FIRST_WINDOW, options.credit_window)
+        self._back: HeldBack | None = None
+        self._gave_up = False
         self._element = 1  # bytes of what this destination answers with, as far as it was seen
         self.form: Form | None = None
         self.leases: Leases | None = None
@@ -188,9 +195,47 @@ class Link(Flow):
     def resume_writing(self) -> None:
         """Let those go on who waited for this socket, and pass on the credit held back."""
         super().resume_writing()
+        self._gave_up = False
+        if self._back is not None:
+            self._back.end()
+            self._back = None
         starved, self.starved = self.starved, set()
         for each in starved:
             each.refill()
+
+    def _hold_back(self) -> None:
+        if self._back is None:
+            self._back = HeldBack(self)
+        self._back.look()
+
+    def bytes_read(self) -> int:
+        """Return how many bytes the peer has read since more than `high_water` waited for it."""
+        self._note_read()
+        return self._read
+
+    def answers_only(self, requester: Link) -> bool:
+        """Whether all that this peer has in hand are answers to one other."""
+        streams = self.core.streams
+        return 0 < len(streams) <= MOST_STREAMS and all(
+            stream.requester
+            and isinstance(stream.peer, StreamExchange)
+            and stream.peer.link is requester
+            for stream in streams.values()
+        )
+
+    def _give_up_requests(self) -> bool:
+        if self._gave_up:
+            return False
+        self._gave_up = True
+        text = f"more than {self.options.max_pending} bytes wait for the requester"
+        given_up = 0
+        for stream in list(self.core.streams.values()):
+            if not stream.requester and stream.kind != _FNF and stream.peer is not None:
+                asked: Asked = stream.peer
+                asked.give_up(text)
+                given_up += 1
+        self.core.counters["given_up"] += given_up
+        return given_up > 0
 
     # --- requests handed over -----------------------------------------------------------------
 
@@ -294,6 +339,8 @@ class Link(Flow):
     def _end(self) -> None:
         super()._end()
         self.starved.clear()
+        if self._back is not None:
+            self._back.end()
         self._on_closed(self)
         self.session.end()
         self.worker.detach()

@@ -319,6 +319,10 @@ class Merge:
         self.rules.overflowed += 1
         self.exchange.refuse(ErrorCode.CANCELED, text)
 
+    def give_up(self, text: str) -> None:
+        """End the request: too much waits for its requester."""
+        self.exchange.refuse(ErrorCode.CANCELED, text)
+
     # --- the end ------------------------------------------------------------------------------
 
     def settle(self) -> None:

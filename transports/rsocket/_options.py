@@ -30,13 +30,15 @@ class LinkOptions:
         high_water: Bytes waiting for the peer's socket above which those who send to it
             are no longer read.
         low_water: Bytes below which they are read again.
-        max_pending: Bytes waiting above which the peer is closed as too slow.
+        max_pending: Bytes waiting above which the peer is closed as too slow; or, if it has read
+            some of them, has the requests CANCELED that it has made. Above half of it those are
+            not read that answer nobody else, if the peer reads.
         max_pending_total: Most bytes waiting for the sockets of all peers of one listener, of those
             for which more than 64 KiB wait. No source (see `max_connections_per_source`) may have
             more of them than are free: of one that has, the peer for which most wait is closed as
             too slow.
-        stall_timeout: How long a peer may stay above `high_water`, in seconds, before it is
-            closed as too slow.
+        stall_timeout: How long a peer that more than `high_water` bytes wait for may take to read
+            `low_water` bytes, in seconds, before it is closed as too slow.
         credit_window: Most elements of one stream that a destination is asked to send ahead of
             the requester's socket. Fewer are asked for at first, and of large ones: about
             4 x `high_water` bytes. What it sends beyond that is relayed, as long as the requester

@@ -267,6 +267,10 @@ class ServedStream:
         self._exchange.end(0.0, CANCELED)
         self._exchange.unlink()
 
+    def give_up(self, text: str) -> None:
+        """End the request: too much waits for its requester."""
+        self._exchange.refuse(ErrorCode.CANCELED, text)
+
     def refill(self) -> None:
         """Give the handler credit, unless the requester does not read."""
         link, served = self._link, self._served

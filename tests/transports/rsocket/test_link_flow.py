@@ -319,6 +319,8 @@ async def test_what_waits_for_one_peer_has_a_limit() -> None:
         await destination.ask(payload(2, bytes(4900), N | C))
         assert not slow.closed
         await destination.ask(payload(4, bytes(200), N | C))
+        assert not slow.closed  # the destination is held back, but not for long
+        await asyncio.sleep(3)
         assert slow.closed
         assert w.listener.statistics().closed == {"too slow": 1}
         await w.settled()

@@ -79,8 +79,8 @@ async def test_later_fragments_of_a_request_route_nothing() -> None:
         requester, destination = await w.pair()
         other = await w.destination("b")
         asked = [
-            request(RR, 1, asked_for("a"), flags=F),
-            payload(1, b"", F, ELSEWHERE),
+            request(RR, 1, asked_for("a"), b"its metadata end here", flags=F),
+            payload(1, b"", N | F, ELSEWHERE),
             payload(1, b"x", N),
         ]
         await requester.ask(*asked)

@@ -1,0 +1,202 @@
+"""Requesters that read slowly but steadily: what counts is that they read, not what waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.transports.rsocket import LinkOptions
+from tests.support.rsocket_peer import (
+    CHANNEL,
+    REQUEST_N,
+    RR,
+    STREAM,
+    C,
+    N,
+    Peer,
+    asked_for,
+    elements,
+    errors,
+    in_memory,
+    kind_of,
+    payload,
+    request,
+    request_n,
+    split,
+    stream_of,
+    world,
+)
+
+ASKED = asked_for("a")
+TIGHT = LinkOptions(high_water=1000, low_water=200, max_pending=50_000, stall_timeout=10)
+ROOMY = LinkOptions(high_water=20_000, low_water=2000, max_pending=200_000, stall_timeout=10)
+CANCELED = 0x203
+
+
+def taken(peer: Peer) -> list[bytes]:
+    """Return the whole frames that a peer has read so far."""
+    frames, rest = split(peer.transport.delivered)
+    peer.transport.delivered = bytearray(rest)
+    return frames
+
+
+async def reads(peer: Peer, size: int, *, every: float, times: int) -> list[bytes]:
+    """Have a peer read a few bytes now and then; return the frames it has got."""
+    got: list[bytes] = []
+    for _ in range(times):
+        await asyncio.sleep(every)
+        peer.transport.drain(size)
+        got += taken(peer)
+    return got
+
+
+@pytest.mark.parametrize(("size", "stays"), [(100, True), (25, True), (19, False), (1, False)])
+@in_memory
+async def test_who_reads_steadily_has_time_and_who_hardly_reads_has_not(
+    size: int, stays: bool
+) -> None:
+    """More than `low_water` bytes within `stall_timeout` is reading, however much waits."""
+    async with world(options=TIGHT) as w:
+        slow, destination = await w.pair()
+        await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(4)))
+        slow.stop_reading()
+        for number in range(4):
+            await destination.ask(payload(2 + 2 * number, bytes(3000), N | C))
+        await reads(slow, size, every=1, times=60)
+        assert slow.closed is not stays
+        if stays:
+            slow.read_on()
+            slow.die()
+        else:
+            assert w.listener.statistics().closed == {"too slow": 1}
+        await w.settled_after(destination)
+
+
+@in_memory
+async def test_large_elements_to_a_slow_reader() -> None:
+    async with world(options=ROOMY) as w:
+        slow, destination = await w.pair()
+        await slow.ask(request(STREAM, 1, ASKED, n=200))
+        (asked,) = await destination.received()
+        credit = int.from_bytes(asked[9:13])
+        slow.stop_reading()
+        sent, got = 0, 0
+        while got < 200:
+            while credit and sent < 200:
+                credit -= 1
+                sent += 1
+                destination.send(payload(2, bytes(1400), N | C if sent == 200 else N))
+            got += len(elements(await reads(slow, 7000, every=0.5, times=1)))
+            frames = await destination.received()
+            credit += sum(int.from_bytes(raw[9:13]) for raw in frames if kind_of(raw) == REQUEST_N)
+            assert not slow.closed
+        await w.settled()
+
+
+@in_memory
+async def test_many_large_answers_at_once() -> None:
+    """Five times what may wait arrives whole, as their destination has nobody else to answer."""
+    options = LinkOptions(high_water=100_000, low_water=10_000, max_pending=1_000_000)
+    async with world(options=options) as w:
+        slow, destination = await w.pair()
+        count = 50
+        await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(count)))
+        assert len(await destination.received()) == count
+        slow.stop_reading()
+        for number in range(count):
+            assert await destination.ask(payload(2 + 2 * number, bytes(100_000), N | C)) == []
+        assert not destination.transport.reading
+        most, got = 0, list[bytes]()
+        while len(got) < count:
+            got += await reads(slow, 20_000, every=0.05, times=1)
+            most = max(most, slow.link.waiting)
+            assert not slow.closed
+        assert not errors(got)
+        assert {stream_of(raw) for raw in got} == {1 + 2 * number for number in range(count)}
+        assert most <= options.max_pending
+        await asyncio.sleep(1)
+        await w.settled()
+
+
+@in_memory
+async def test_one_that_answers_others_too_is_never_held_back() -> None:
+    async with world(options=ROOMY) as w:
+        slow, destination = await w.pair()
+        other = await w.requester()
+        await other.ask(request(CHANNEL, 1, ASKED, n=1000))
+        asked = (request(RR, 1 + 2 * number, ASKED) for number in range(40))
+        await slow.ask(*asked, request(STREAM, 101, asked_for("b"), n=1))
+        await destination.received()
+        slow.stop_reading()
+        for number in range(40):
+            destination.send(payload(4 + 2 * number, bytes(10_000), N | C))
+            slow.transport.drain(100)
+            await destination.ask(payload(2, b"x"))
+            assert elements(await other.received()) == [b"x"]
+            assert destination.transport.reading
+        # It keeps its connection; its requests do not all come to a good end.
+        assert not slow.closed
+        assert slow.link.waiting <= ROOMY.max_pending + 11_000
+        assert w.listener.statistics().dropped["given_up"] > 10
+        slow.read_on()
+        got = await slow.received()
+        assert {code for _, code, _ in errors(got)} == {CANCELED}
+        assert len(got) == 41
+        await other.ask(payload(1, b"", C))
+        await destination.ask(payload(2, b"", C))
+        await w.settled_after(other)
+
+
+@in_memory
+async def test_one_that_is_held_back_is_read_when_another_asks_it() -> None:
+    async with world(options=TIGHT) as w:
+        slow, destination = await w.pair()
+        other = await w.requester()
+        await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(5)))
+        await destination.received()
+        slow.stop_reading()
+        for number in range(3):
+            await destination.ask(payload(2 + 2 * number, bytes(10_000), N | C))
+        assert not destination.transport.reading
+        await other.ask(request(RR, 1, ASKED))
+        assert destination.transport.reading
+        await destination.ask(payload(12, b"x", N | C))
+        assert elements(await other.received()) == [b"x"]
+        slow.die()
+        await w.settled_after(destination)
+
+
+@in_memory
+async def test_one_that_does_not_read_holds_nobody_back_for_long() -> None:
+    async with world(options=TIGHT) as w:
+        slow, destination = await w.pair()
+        await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(5)))
+        await destination.received()
+        slow.stop_reading()
+        for number in range(3):
+            await destination.ask(payload(2 + 2 * number, bytes(10_000), N | C))
+        assert not destination.transport.reading
+        await asyncio.sleep(2.5)
+        assert destination.transport.reading
+        await destination.ask(payload(8, bytes(10_000), N | C))
+        assert destination.transport.reading
+        await asyncio.sleep(10)
+        assert slow.closed
+        await w.settled_after(destination)
+
+
+@in_memory
+async def test_request_n_of_a_slow_reader_is_not_lost() -> None:
+    async with world(options=TIGHT) as w:
+        slow, destination = await w.pair()
+        await slow.ask(request(STREAM, 1, ASKED, n=2))
+        await destination.received()
+        slow.stop_reading()
+        await destination.ask(payload(2, bytes(3000)), payload(2, bytes(3000)))
+        slow.send(request_n(1, 5))
+        slow.read_on()
+        await slow.received()
+        assert [int.from_bytes(raw[9:13]) for raw in await destination.received()] == [5]
+        slow.die()
+        await w.settled_after(destination)

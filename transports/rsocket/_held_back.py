@@ -1,0 +1,85 @@
+"""Destinations that are not read, as what they send is for one requester that reads slowly."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from ._exchange import StreamExchange
+
+if TYPE_CHECKING:
+    from ._link import Link
+
+__all__ = ["HeldBack"]
+
+INTERVAL: Final = 0.1
+"""Seconds after which it is looked again how much waits for the requester."""
+PATIENCE: Final = 20
+"""Intervals in which the requester has read nothing before its destinations are read again."""
+MOST_REQUESTS: Final = 256
+"""Requests of the requester that are looked through for who answers them."""
+
+
+class HeldBack:
+    """Destinations whose sockets are not read while half of `max_pending` waits for a requester.
+
+    Answers of request/response have no credit, so that many large ones at once would exceed what
+    may wait, however steadily their requester reads. A destination is held back only if all it has
+    in hand is for that requester: others never wait for one that is slow. It is not for long
+    if the requester does not read at all.
+
+    Args:
+        requester: The connection that much waits for.
+    """
+
+    def __init__(self, requester: Link) -> None:
+        self._requester = requester
+        self._links: set[Link] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._read = 0
+        self._idle = 0
+
+    def look(self) -> None:
+        """Hold back the destinations that answer nobody but the requester."""
+        if self._idle >= PATIENCE:
+            return
+        requester = self._requester
+        for stream in islice(requester.core.streams.values(), MOST_REQUESTS):
+            peer = stream.peer
+            taker = peer.taker if isinstance(peer, StreamExchange) else None
+            if taker is None or taker is requester or taker.blocked:
+                continue
+            if taker.answers_only(requester):
+                self._links.add(taker)
+                taker.block(requester)
+        if self._links and self._timer is None:
+            self._read = requester.bytes_read()
+            self._wait()
+
+    def _wait(self) -> None:
+        loop = self._requester.node.loop
+        self._timer = loop.call_later(INTERVAL, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        requester = self._requester
+        read = requester.bytes_read()
+        self._idle = self._idle + 1 if read == self._read else 0
+        self._read = read
+        if requester.waiting <= requester.options.max_pending // 4 or self._idle >= PATIENCE:
+            self._let_go()
+        elif self._links:
+            self._wait()
+
+    def _let_go(self) -> None:
+        links, self._links = self._links, set()
+        for link in links:
+            link.unblock(self._requester)
+
+    def end(self) -> None:
+        """Read the destinations again: the requester has read, or is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._let_go()
