@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from ...actors.broker._leaving import closed_for
 from ...protocol import NotDelivered
 from ...protocol.rsocket import (
+    CLOSED,
     FOLLOWS,
     Closed,
     ConnectionState,
@@ -74,7 +76,9 @@ FRAGMENTS: Final = 64
 """Fragments that an element is taken to have which comes in fragments."""
 
 MOST_STREAMS: Final = 1024
-"""Streams of a destination that are looked through before it is held back."""
+"""Streams of a destination that are looked through before it is held back, or passed over."""
+OVERDUE: Final = 2
+"""Keepalive intervals of silence after which a destination is passed over."""
 
 _CONNECTION_CLOSED: Final = ConnectionState.CLOSED
 _FNF: Final = int(FrameType.REQUEST_FNF)
@@ -143,6 +147,7 @@ class Link(Flow):
         self.window = min(FIRST_WINDOW, options.credit_window)
         self._back: HeldBack | None = None
         self._gave_up = False
+        self._owed: Stream | None = None  # an answer that is due, as far as one was looked for
         self._element = 1  # bytes of what this destination answers with, as far as it was seen
         self.form: Form | None = None
         self.leases: Leases | None = None
@@ -301,7 +306,27 @@ class Link(Flow):
     def busy(self) -> bool:
         """Whether another destination should be chosen just now."""
         leases = self.leases
-        return self.write_paused or (leases is not None and not leases.taken.available(self.time()))
+        if self.write_paused or (leases is not None and not leases.taken.available(self.time())):
+            return True
+        now = self._now()
+        return now - self.now > self.options.silent_after and self._silent(now)
+
+    def _silent(self, now: float) -> bool:
+        """Whether the peer may be dead, or its machine: it owes an answer, or a KEEPALIVE.
+
+        It is not known to be before its lifetime is over. Until then others are preferred.
+        """
+        setup = self.session.setup
+        if setup is not None and now - self.now > OVERDUE * setup.keepalive / 1000:
+            return True
+        owed = self._owed
+        if owed is None or owed.state == CLOSED:
+            streams = islice(self.core.streams.values(), MOST_STREAMS)
+            owed = self._owed = next((each for each in streams if _owes(each)), None)
+        if owed is None:
+            return False
+        exchange: StreamExchange | Branch = owed.peer
+        return now - exchange.began > self.options.silent_after
 
     def _check_free(self) -> None:
         core = self.core
@@ -344,3 +369,12 @@ class Link(Flow):
         self._on_closed(self)
         self.session.end()
         self.worker.detach()
+
+
+def _owes(stream: Stream) -> bool:
+    """Whether the peer is to give the one answer of a request/response."""
+    return (
+        stream.requester
+        and stream.kind == FrameType.REQUEST_RESPONSE
+        and isinstance(stream.peer, StreamExchange | Branch)
+    )

@@ -39,6 +39,9 @@ class LinkOptions:
             too slow.
         stall_timeout: How long a peer that more than `high_water` bytes wait for may take to read
             `low_water` bytes, in seconds, before it is closed as too slow.
+        silent_after: After how many seconds a destination that has an answer to give and says
+            nothing at all is passed over, if others carry the tags; it is not closed before its
+            lifetime.
         credit_window: Most elements of one stream that a destination is asked to send ahead of
             the requester's socket. Fewer are asked for at first, and of large ones: about
             4 x `high_water` bytes. What it sends beyond that is relayed, as long as the requester
@@ -90,6 +93,7 @@ class LinkOptions:
     max_pending: Count = 64 * 1024 * 1024
     max_pending_total: Count = 512 * 1024 * 1024
     stall_timeout: Seconds = 30.0
+    silent_after: Seconds = 5.0
     credit_window: Annotated[int, Range(least=1, most=MAX_REQUEST_N)] = 128
     max_overdraft: Count = 8 * 1024 * 1024
     max_answer: Count = 16 * 1024 * 1024

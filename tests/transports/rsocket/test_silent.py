@@ -1,0 +1,126 @@
+"""Destinations that say nothing: passed over first, and closed after their lifetime."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.transports.rsocket import LinkOptions
+from tests.support.rsocket_peer import (
+    BROKER_FRAME,
+    FNF,
+    KEEPALIVE,
+    RR,
+    STREAM,
+    C,
+    N,
+    Peer,
+    World,
+    asked_for,
+    composite,
+    elements,
+    frame,
+    in_memory,
+    payload,
+    request,
+    route_setup,
+    setup,
+    stream_of,
+    world,
+)
+
+ASKED = asked_for("a")
+ALIVE = frame(0, KEEPALIVE, 0, bytes(8))
+
+
+async def destination(w: World, *, keepalive: int = 20_000, lifetime: int = 90_000) -> Peer:
+    peer = w.connect()
+    wanted = composite((BROKER_FRAME, route_setup(w.new_id(), "a")))
+    assert await peer.ask(setup(wanted, keepalive=keepalive, lifetime=lifetime)) == []
+    return peer
+
+
+async def share(requester: Peer, those: list[Peer], first: int) -> list[int]:
+    """Send twenty requests without an answer; return how many each destination has got."""
+    for number in range(20):
+        await requester.ask(request(FNF, first + 2 * number, ASKED))
+    return [len([raw for raw in await peer.received() if raw[7] >> 2 == FNF]) for peer in those]
+
+
+@in_memory
+async def test_one_that_owes_an_answer_and_says_nothing_is_passed_over() -> None:
+    async with world(options=LinkOptions(silent_after=5)) as w:
+        stopped, well = await destination(w), await destination(w)
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, ASKED), request(RR, 3, ASKED))
+        await well.ask(payload(stream_of((await well.received())[0]), b"x", N | C))
+        await stopped.received()
+        assert elements(await requester.received()) == [b"x"]
+        await asyncio.sleep(4.9)
+        assert await share(requester, [stopped, well], 11) == [10, 10]
+        await asyncio.sleep(0.2)
+        assert await share(requester, [stopped, well], 101) == [0, 20]
+        # One sign of life, and it has its turn again.
+        await stopped.ask(ALIVE)
+        assert await share(requester, [stopped, well], 201) == [10, 10]
+        stopped.die()
+        await w.settled_after(requester)
+
+
+@in_memory
+async def test_the_only_one_is_asked_all_the_same() -> None:
+    async with world(options=LinkOptions(silent_after=5)) as w:
+        requester, stopped = await w.requester(), await destination(w)
+        await requester.ask(request(RR, 1, ASKED))
+        await asyncio.sleep(10)
+        await stopped.received()
+        assert await share(requester, [stopped], 11) == [20]
+        stopped.die()
+        await w.settled_after(requester)
+
+
+@pytest.mark.parametrize("kind", [STREAM, None])
+@in_memory
+async def test_one_that_owes_nothing_may_be_silent(kind: int | None) -> None:
+    """Also with a stream that it has nothing to say on: that is no sign of anything."""
+    async with world(options=LinkOptions(silent_after=5)) as w:
+        quiet, other = await destination(w), await destination(w)
+        requester = await w.requester()
+        if kind is not None:
+            await requester.ask(request(kind, 1, ASKED, n=9), request(kind, 3, ASKED, n=9))
+            await quiet.received()
+            await other.received()
+        await asyncio.sleep(30)
+        await other.ask(ALIVE)
+        assert await share(requester, [quiet, other], 11) == [10, 10]
+        requester.die()
+        await w.settled_after(quiet)
+
+
+@in_memory
+async def test_a_request_that_is_new_says_nothing_about_who_was_idle_before() -> None:
+    async with world(options=LinkOptions(silent_after=5)) as w:
+        idle, other = await destination(w), await destination(w)
+        requester = await w.requester()
+        await asyncio.sleep(30)
+        await requester.ask(request(RR, 1, ASKED), request(RR, 3, ASKED))
+        await idle.received()
+        await other.received()
+        assert await share(requester, [idle, other], 11) == [10, 10]
+        requester.die()
+        await w.settled_after(idle)
+
+
+@in_memory
+async def test_one_whose_keepalive_is_overdue_is_passed_over_and_closed_at_its_lifetime() -> None:
+    async with world(options=LinkOptions(silent_after=5)) as w:
+        stopped = await destination(w, keepalive=5_000, lifetime=30_000)
+        well = await destination(w)
+        requester = await w.requester()
+        await asyncio.sleep(10.1)
+        assert await share(requester, [stopped, well], 11) == [0, 20]
+        await asyncio.sleep(20)
+        assert stopped.closed
+        assert w.listener.statistics().closed == {"silent": 1}
+        await w.settled_after(well)
