@@ -47,7 +47,7 @@ class Slow(Worker):
         self.answers = answers
         self.payloads: list[bytes] = []
 
-    async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def handle_message(self, message: Message) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         await asyncio.sleep(1)
         self.payloads.append(message.payload)
         if self.answers and message.return_route:
@@ -62,7 +62,7 @@ class Gate(Worker):
         self.payloads: list[bytes] = []
         self.opened = asyncio.Event()
 
-    async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def handle_message(self, message: Message) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         await self.opened.wait()
         self.payloads.append(message.payload)
 

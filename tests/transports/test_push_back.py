@@ -33,14 +33,15 @@ async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
         )
         far = await (await server.next()).greeted()
         slow, quick = await connecting, await middle.connect(beside.uri)
-        way = [slow, "x"]
+        way = (slow, *route("x"))
         if kind == "forwarder":
             await middle.start(Forwarder, address="through")
-            way = [*route("through"), *way]
+            way = (*route("through"), *way)
         else:
-            await middle.start(lambda: Proxy(way), address="through")
+            there = way
+            await middle.start(lambda: Proxy(there), address="through")
             await middle.start(Forwarder, address="forwarder")
-            way = list(route("through"))
+            way = route("through")
         listener = await listening(middle, "through", "forwarder", allow=["*"])
         other = "through" if kind == "forwarder" else "forwarder"
         async with dialled(listener) as source, dialled(listener) as asks:
@@ -50,7 +51,7 @@ async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
             async def burst() -> None:
                 for number in range(count):
                     payload = struct.pack(">Q", number) + bytes(size - 8)
-                    source.send(Message(route(way), (), payload))
+                    source.send(Message(way, (), payload))
                     await source.writer.drain()
 
             sending = asyncio.create_task(burst())
@@ -127,7 +128,7 @@ async def test_what_came_before_a_connection_closed_is_delivered(nodes: Nodes) -
             self.payloads: list[bytes] = []
             self.go_on = asyncio.Event()
 
-        async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        async def handle_message(self, message: Message) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             await self.go_on.wait()
             self.payloads.append(message.payload)
 
@@ -178,7 +179,7 @@ async def test_a_stall_of_eight_seconds_behind_a_forwarder(network: SimulatedNet
     taken: list[bytes] = []
 
     class Stalling(Worker):
-        async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+        async def handle_message(self, message: Message) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             if len(taken) % 1000 == 0:
                 await asyncio.sleep(8)
             taken.append(message.payload)
