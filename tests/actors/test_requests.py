@@ -419,3 +419,17 @@ def test_requests_from_another_loop(loop_factory: LoopFactory) -> None:
         run_on(loop_factory, main())
     with pytest.raises(NodeStopped):
         run_on(loop_factory, main())
+
+
+@on_each_loop
+def test_deadlines_of_requests_that_are_over_are_let_go_of(loop_factory: LoopFactory) -> None:
+    async def main() -> None:
+        async with Node() as node:
+            await node.start(Echo, address="echo")
+            for number in range(20):
+                await node.request("echo", b"x", timeout=60)
+                with pytest.raises(UnknownAddress):
+                    await node.request("nobody", b"%d" % number, timeout=60)
+            assert [len(each.deadlines) for each in node._requests._patience.values()] == [0]
+
+    run_on(loop_factory, main())

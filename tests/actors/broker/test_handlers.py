@@ -298,3 +298,24 @@ def test_the_route_is_the_first_tag_of_its_metadata(
     entries: tuple[tuple[str, bytes], ...], route: str
 ) -> None:
     assert route_of(entries) == route
+
+
+@pytest.mark.parametrize("most", [1, 2])
+async def test_handlers_are_busy_when_as_many_are_at_work_as_may_be(most: int) -> None:
+    handlers, gate = Handlers(max_handling=most), asyncio.Event()
+
+    @handlers.response
+    async def wait(request: Request) -> bytes:
+        await gate.wait()
+        return request.data
+
+    at_work: list[Any] = []
+    for number in range(most):
+        assert not handlers.busy
+        assert handlers.room_for(None) == most
+        at_work.append(await start(handlers, Written(), Interaction.RESPONSE))
+        assert handlers.statistics().running == number + 1
+    assert handlers.busy
+    gate.set()
+    await at_work[0].wait()
+    assert not handlers.busy
