@@ -20,6 +20,7 @@ from tests.support.rsocket_peer import (
     STREAM,
     C,
     F,
+    N,
     asked_for,
     cancel,
     error,
@@ -264,7 +265,7 @@ async def test_a_fire_and_forget_waits_no_longer_than_its_requester_is_there() -
 async def test_fragments_that_come_while_the_request_waits() -> None:
     async with world() as w:
         requester = await w.requester()
-        asked = [request(RR, 1, ASKED, b"1", flags=F), payload(1, b"2", F), payload(1, b"3")]
+        asked = [request(RR, 1, ASKED, b"1", flags=F), payload(1, b"2", N | F), payload(1, b"3")]
         for each in asked:
             await requester.ask(each)
         destination = w.register()

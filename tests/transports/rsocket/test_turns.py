@@ -7,6 +7,7 @@ import pytest
 from onward.transports.rsocket import LinkOptions
 from onward.transports.rsocket._flow import TURN
 from tests.support.rsocket_peer import (
+    CHANNEL,
     FNF,
     KEEPALIVE,
     RR,
@@ -20,6 +21,7 @@ from tests.support.rsocket_peer import (
     kind_of,
     payload,
     request,
+    request_n,
     stream_of,
     world,
 )
@@ -128,4 +130,25 @@ async def test_nothing_counts_after_what_ends_the_connection() -> None:
         got = await requester.ask(*frames[:1], broken, *frames[1:])
         assert [stream for stream, _, _ in errors(got)] == [0]
         assert [stream_of(raw) for raw in await destination.received()] == [2]
+        await w.settled()
+
+
+@in_memory
+async def test_turns_wait_while_the_requester_is_not_read_and_go_on_in_order() -> None:
+    options = LinkOptions(high_water=20_000, low_water=5_000)
+    async with world(options=options) as w:
+        requester, destination = await w.pair()
+        await requester.ask(request(CHANNEL, 1, ASKED, b"0", n=1))
+        await destination.ask(request_n(2, 10_000))
+        await destination.received()
+        destination.stop_reading()
+        requester.send(*(payload(1, b"%06d" % at + bytes(100)) for at in range(1, 901)))
+        await w.loop.idle()
+        assert requester.link._later
+        assert not requester.transport.reading
+        requester.send(payload(1, b"%06d" % 901, N | C))
+        destination.read_on()
+        came = elements(await destination.received())
+        assert [int(each[:6]) for each in came] == list(range(1, 902))
+        requester.die()
         await w.settled()
