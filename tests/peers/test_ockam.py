@@ -1,7 +1,7 @@
 """The TCP transport and a node of the Ockam Rust crates, both ways.
 
-The program is built by hand, as `README.md` says: its 320 crates take minutes, and none of the
-project's other tests needs a Rust compiler.
+`make peers` builds the program; its 320 crates take minutes, once. One that was built by hand,
+as `README.md` says, is taken instead.
 """
 
 from __future__ import annotations
@@ -11,17 +11,23 @@ import os
 import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
 from onward.actors import Node, Worker
 from onward.actors.services import RelayClient, RelayService, StaticRelayService
 from onward.protocol import Message
+from onward.protocol.ockam import MAX_PART
+from tests.peers.foreign import PeerMissing, built
 from tests.peers.programs import TIMEOUT, Program
 
 pytestmark = pytest.mark.peer(requester="rust, onward", destination="onward, rust", broker="none")
 
 VARIABLE = "ONWARD_OCKAM_PEER"
+BUILD_TIMEOUT = 3600.0
+"""Seconds. It compiles 320 crates: some minutes on cores that have nothing else to do."""
+ROOT = Path(__file__).parents[2]
 
 # One message "hello" to `echoer` from `app`, with and without its optional last field, and to
 # `raw` by way of `hop`; and what the Rust node answers, to the byte. The last field of an answer
@@ -68,11 +74,15 @@ class Hop(Worker):
 
 @pytest.fixture(scope="session")
 def program() -> str:
-    """The path of the program built from `rust/`."""
+    """The path of the program built from `rust/`: the one that is named, or built now."""
     path = os.environ.get(VARIABLE, "")
-    if not Path(path).is_file():
-        pytest.skip(f"Ockam peer: {VARIABLE} does not name the program of tests/peers/rust")
-    return path
+    if Path(path).is_file():
+        return path
+    try:
+        place = built("rust", [["cargo", "build", "--quiet"]], timeout=BUILD_TIMEOUT)
+    except PeerMissing as error:
+        pytest.skip(f"Ockam peer: {VARIABLE} names no program of tests/peers/rust; {error}")
+    return str(place / "target/debug/onward-ockam-peer")
 
 
 @pytest.fixture
@@ -140,7 +150,7 @@ async def test_rust_calls_a_python_worker(program: str, node: Node) -> None:
 async def test_rust_calls_through_a_python_forwarder(program: str, node: Node) -> None:
     await node.start(Echo, address="echo")
     await node.start(Hop, address="hop")
-    listener = await node.listen("tcp://127.0.0.1:0", expose=["hop"])
+    listener = await node.listen("tcp://127.0.0.1:0", expose=["hop"], allow=["echo"])
     assert await call(program, listener.uri, "hop=>hop=>echo", count=10) == "10 of 10 equal"
 
 
@@ -203,10 +213,59 @@ async def test_a_rust_node_is_reached_through_our_relay(
         assert await call(program, listener.uri, f"{name}=>echoer", count=20) == "20 of 20 equal"
 
 
+# --- by datagrams ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def rust_udp_port(program: str) -> AsyncGenerator[int]:
+    """The port of a Rust node with the workers `echoer`, `raw` and `hop`, by datagrams."""
+    async with Program.running(program, "serve-udp", "0") as rust:
+        yield int((await rust.line()).removeprefix("ready "))
+
+
+@pytest.mark.parametrize("size", [0, 1, 400, 493 * 3, 20_000])
+async def test_rust_answers_by_datagrams(rust_udp_port: int, node: Node, size: int) -> None:
+    payload = bytes(range(256)) * (size // 256 + 1)
+    route = f"2#127.0.0.1:{rust_udp_port} => hop => raw"
+    answer = await node.request(route, payload[:size], timeout=TIMEOUT)
+    assert answer.payload == payload[:size]
+
+
+async def test_messages_that_fill_their_parts_go_both_ways_by_datagrams(
+    rust_udp_port: int, node: Node
+) -> None:
+    # A Rust node then sends one more part, which is empty.
+    route = f"2#127.0.0.1:{rust_udp_port} => raw"
+    for size in range(2 * MAX_PART - 120, 2 * MAX_PART + 2):
+        answer = await node.request(route, bytes(size), timeout=TIMEOUT)
+        assert len(answer.payload) == size
+
+
+async def test_rust_calls_a_python_worker_by_datagrams(program: str, node: Node) -> None:
+    await node.start(Echo, address="echo")
+    await node.start(Hop, address="hop")
+    listener = await node.listen("udp://127.0.0.1:0", expose=["echo", "hop"])
+    assert await call(program, listener.uri, "echo", count=100) == "100 of 100 equal"
+    assert await call(program, listener.uri, "hop=>echo", count=10) == "10 of 10 equal"
+
+
+# --- the page -------------------------------------------------------------------------------
+
+
+def test_the_rust_code_of_the_page_is_what_is_compiled() -> None:
+    page = (ROOT / "docs/how-to/talk-to-ockam.md").read_text()
+    compiled = (ROOT / "tests/peers/rust/src/page.rs").read_text()
+    found = re.findall(r"```rust\n(.*?)```", page, re.DOTALL)
+    assert len(found) == 2
+    for code in found:
+        assert indent(code, "    ") in compiled
+
+
 async def call(program: str, uri: str, route: str, *, count: int) -> str:
     """Let Rust send a string so many times and compare the answers; return what it counted."""
-    peer = uri.removeprefix("tcp://")
-    async with Program.running(program, "call", peer, route, "héllo", str(count)) as rust:
+    scheme, _, peer = uri.partition("://")
+    how = "call" if scheme == "tcp" else "call-udp"
+    async with Program.running(program, how, peer, route, "héllo", str(count)) as rust:
         counted, figures = (await rust.line()).split(", ", 1)
         print(f"Rust to {route} and back: {figures}")
         assert re.fullmatch(r"round trip median \d+ us, p99 \d+ us", figures)

@@ -21,6 +21,8 @@
 //!
 //! `hops` prints how many hops there were, and the CPU seconds that the process used for them.
 
+mod page;
+
 use std::env;
 use std::fs;
 use std::process::ExitCode;
