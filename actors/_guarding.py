@@ -48,7 +48,7 @@ class Guarding(Router):
         self.denied = 0
         self._exposures = Exposures(limits.exposed)
         self._guarded: dict[Cell, Guarded] = {}
-        self._checked: dict[Cell, Outgoing] = {}
+        self._checked: dict[Target | None, Outgoing] = {}
 
     def _cell(self, address: AddressLike) -> Cell:
         found = _cell_of(self.table.get(address_of(address)))
@@ -81,7 +81,9 @@ class Guarding(Router):
 
     def let_in(self, message: Message) -> None:
         """Do as `carry` with a message that has come over a link, which says what it may do."""
-        self.guard(message[0][0])
+        first = message[0][0]
+        if self.table.get(first) not in self._checked:
+            self.guard(first)
         self.carry(message)
 
     def guard(self, first: Address) -> None:

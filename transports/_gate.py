@@ -50,7 +50,8 @@ class Gate:
         noted: The way back noted last, or `None`: it need not be noted again.
         over: The other link that the way back noted last goes on over, if that was not known.
         admitted: The onward route admitted last, or `None`: it need not be asked for again.
-        given: How many addresses at the end of the route admitted last the other end chose.
+        given: How many addresses at the end of the route admitted last the other end chose; -1 if
+            it is that of an answer to a request.
     """
 
     __slots__ = (
@@ -129,6 +130,7 @@ class Gate:
         self.admitted = None
         self.given = 0
         if self._requests.take(onward):
+            self.given = -1
             return True
         if self._workers.use(onward):
             self.admitted = onward

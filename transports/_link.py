@@ -341,9 +341,11 @@ class Link(Worker):
         if len(payload) * len(onward) > MAX_WORK:
             raise TooMuchWork(onward[0], f"{len(payload)} bytes for {len(onward)} addresses")
         gate = self._gate
+        if gate.given < 0 and len(onward) == 1:
+            return message  # it goes to whoever waits for it, and no further
         may = self._contexts.get(gate.given)
         if may is None:
-            may = Context(outside=Outside(gate.given, gate.allows))
+            may = Context(outside=Outside(max(gate.given, 0), gate.allows))
             self._contexts[gate.given] = may
         if context is not None:
             may = context._replace(outside=may.outside)

@@ -214,10 +214,14 @@ class Outgoing:
 
     def carry_answer(self, message: Message) -> None:
         """Do as `Router.carry_answer` if the worker may send that."""
-        back, context = message[1], message[4]
-        self._check(message, back[0] if back else None)
+        onward, back, payload, source, context = message
+        if self._guarded is not None:
+            self._check(message, back[0] if back else None)
         if context is not None and context[4] is not None:
-            message = message._replace(context=context._replace(outside=None))
+            due, trace, meta, hops, _ = context
+            plain = due is None and trace is None and meta is None
+            context = None if plain else Context(due, trace, meta, hops)
+            message = Message(onward, back, payload, source, context)
         self._node.carry(message)
 
     async def carry_wait(self, message: Message, own: Address | None = None) -> None:
