@@ -14,6 +14,7 @@
 #   make simulate  ten thousand seeded runs of pipes over a bad network (SIMULATE="--runs 100000")
 #   make fuzz      random and mutated input through every decoder (FUZZ="--count 10000000")
 #   make format    format the code and apply the linter's safe fixes
+#   make pages     write into the pages what they show: code, limits, errors, help
 #   make docs      build the documentation into site/ (make serve: with live reload)
 #   make clean     remove what was made, the virtual environment too
 
@@ -34,7 +35,7 @@ COMPILED_TESTS := tests/transports/rsocket tests/protocol/rsocket tests/protocol
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pipeline java test compiled test-compiled peers check bench bench-quick soak hostile simulate fuzz format docs serve clean
+.PHONY: help demo pipeline java test compiled test-compiled peers check bench bench-quick soak hostile simulate fuzz format pages docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -104,6 +105,9 @@ fuzz: $(VENV)/.test
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix --quiet . || true
 	$(BIN)/ruff format .
+
+pages: $(VENV)/.test
+	$(BIN)/python -m tools.pages
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

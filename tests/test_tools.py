@@ -106,7 +106,7 @@ def test_a_default_is_written_for_people(default: object, text: str) -> None:
 
 
 def test_the_table_of_limits_is_the_same_in_every_build() -> None:
-    written = docs_limits.on_page_markdown(f"# Limits\n\n{docs_limits.MARK}\n")
+    written = docs_limits.fill(f"# Limits\n\n{docs_limits.MARK}\n")
     assert docs_limits.MARK not in written
     assert f"`{TcpOptions.__name__}`" in written
     assert " at 0x" not in written

@@ -1,6 +1,6 @@
 """Put what `onward --help` prints into the documentation of the command line.
 
-MkDocs calls `on_page_markdown` for each page; a line `<!-- help: broker -->` becomes the output of
+`tools.pages` calls `fill` for each page; a line `<!-- help: broker -->` becomes the output of
 `onward broker --help`, and `<!-- help: -->` that of `onward --help`.
 """
 
@@ -10,12 +10,11 @@ import os
 import re
 import subprocess
 import sys
-from typing import Any
 
 _MARK = re.compile(r"^<!-- help: *(?P<command>[\w -]*?) *-->$", re.MULTILINE)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def fill(markdown: str) -> str:
     """Replace the marks of a page.
 
     Raises:

@@ -1,9 +1,9 @@
 """Write the documentation's tables of errors from the classes.
 
-MkDocs calls `on_page_markdown` for each page; a line `<!-- errors: NotDelivered -->` becomes a
+`tools.pages` calls `fill` for each page; a line `<!-- errors: NotDelivered -->` becomes a
 table of the public errors below that class, nested as they are derived, each with the first
 sentence of its docstring. What has a table of its own is left out of that of its root. A
-public error that no table has stops the build.
+public error that no table has is an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from onward.protocol import OnwardError
 
@@ -22,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _MARK = re.compile(r"^<!-- errors: (?P<name>\w+) -->$", re.MULTILINE)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def fill(markdown: str) -> str:
     """Replace the marks of a page.
 
     Raises:

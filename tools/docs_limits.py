@@ -1,9 +1,9 @@
 """Write the documentation's table of limits from the code.
 
-MkDocs calls `on_page_markdown` for each page; the line `<!-- limits -->` becomes one table for each
+`tools.pages` calls `fill` for each page; the line `<!-- limits -->` becomes one table for each
 public class of limits or options, and one for the public `MAX_*` constants. Names and defaults
 are those of the running code and the texts those of its docstrings, so none can be missing or
-wrong; a field that does not say what it limits stops the build.
+wrong; a field that does not say what it limits is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK = "<!-- limits -->"
 KIBI, MEBI = 1024, 1024 * 1024
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def fill(markdown: str) -> str:
     """Replace the mark of a page."""
     return markdown.replace(MARK, "\n\n".join(sections())) if MARK in markdown else markdown
 

@@ -1,6 +1,6 @@
 """Draw the state machines of the documentation from the tables the code runs on.
 
-MkDocs calls `on_page_markdown` for each page. A line `<!-- drawn: NAME -->` becomes what
+`tools.pages` calls `fill` for each page. A line `<!-- drawn: NAME -->` becomes what
 `DRAWINGS` makes of that name, so a diagram cannot say anything the code does not do.
 """
 
@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from onward.protocol.pipes import (
     RECEIVER,
@@ -29,7 +29,7 @@ Input = TypeVar("Input", bound=Enum)
 _MARK = re.compile(r"^<!-- drawn: (?P<name>[\w-]+) -->$", re.MULTILINE)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def fill(markdown: str) -> str:
     """Replace the marks of a page.
 
     Raises:

@@ -1,0 +1,75 @@
+"""The pages hold what they show: the code of the files, and what tools make of the code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import pages
+
+HELP_OF = (3, 11), (3, 12)
+"""Pythons whose argparse lays out help as the pages have it."""
+
+WRITTEN = dict(pages.written()) if sys.version_info[:2] in HELP_OF else {}
+
+
+@pytest.mark.skipif(not WRITTEN, reason="this Python lays out the help of commands in another way")
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(pages.PAGES)))
+def test_a_page_holds_what_it_shows(page: Path) -> None:
+    assert page.read_text() == WRITTEN[page], "run: make pages"
+
+
+def test_no_page_has_a_line_that_only_a_build_fills_in() -> None:
+    for page in pages.PAGES.rglob("*.md"):
+        assert "--8<--" not in page.read_text(), page
+    limits = (pages.PAGES / "reference" / "limits.md").read_text()
+    assert limits.count("\n| `") > 200
+    assert "\n| `max_wait` | 300 |" in limits
+
+
+def test_a_section_is_taken_without_its_marks(tmp_path: Path) -> None:
+    file = tmp_path / "code.py"
+    file.write_text(
+        "import a\n\n# --8<-- [start:one]\n    b = 1\n    # --8<-- [start:two]\n    c = 2\n"
+        "    # --8<-- [end:two]\n# --8<-- [end:one]\n"
+    )
+    assert pages.section(file, "one") == "b = 1\nc = 2\n"
+    assert pages.section(file, "two") == "c = 2\n"
+    assert pages.section(file, None) == "import a\n\n    b = 1\n    c = 2\n"
+    with pytest.raises(LookupError, match="has no section three"):
+        pages.section(file, "three")
+
+
+def test_code_that_was_changed_by_hand_is_written_anew() -> None:
+    name = "examples/tutorial/broker.py:worker"
+    page = f"Before\n\n<!-- from: {name} -->\n```python\nold = 1\n```\n\nBehind\n"
+    made = pages.included(page)
+    assert re.search(r"-->\n```python\nclass Shop\(Worker\):\n(?s:.*)\n```\n\nBehind\n$", made)
+    assert "old" not in made
+    assert pages.included(made) == made
+
+
+@pytest.mark.parametrize("body", ["", "\n\n| stale |\n\n<!-- end -->"])
+def test_what_is_generated_is_written_anew(body: str) -> None:
+    page = f"A\n\n<!-- drawn: session -->{body}\n\nB\n\n<!-- drawn: session-inputs -->{body}\n\nC\n"
+    made = pages.generated(page)
+    assert made.count("<!-- end -->") == 2
+    assert "stale" not in made
+    assert made.index("A\n") < made.index("stateDiagram-v2") < made.index("B\n") < made.index("C\n")
+    assert pages.generated(made) == made
+
+
+@pytest.mark.skipif(not WRITTEN, reason="this Python lays out the help of commands in another way")
+def test_the_check_says_which_pages_differ(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, text = next(iter(WRITTEN.items()))
+    monkeypatch.setattr(pages, "written", lambda: iter([(page, text)]))
+    assert pages.main(["--check"]) == 0
+    monkeypatch.setattr(pages, "written", lambda: iter([(page, f"{text}\n")]))
+    assert pages.main(["--check"]) == 1
+    assert capsys.readouterr().out == f"{page.relative_to(pages.ROOT)}\n"
+    assert page.read_text() == text
