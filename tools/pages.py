@@ -6,8 +6,8 @@ stands behind a mark, and is written anew from it:
 - `<!-- from: examples/tutorial/broker.py:main -->` above a block of code: that section of the
   file, between the comments `--8<-- [start:main]` and `--8<-- [end:main]`; without a section all
   of it;
-- `<!-- limits -->`, `<!-- errors: NAME -->`, `<!-- drawn: NAME -->`, `<!-- help: COMMAND -->`, up to
-  `<!-- end -->`: what the tools `docs_limits`, `docs_errors`, `docs_states` and `docs_cli` make.
+- `<!-- limits -->`, `<!-- errors: NAME -->`, `<!-- drawn: NAME -->` or `<!-- help: COMMAND -->`, up
+  to the next `<!-- end -->`: what `docs_limits`, `docs_errors`, `docs_states` or `docs_cli` makes.
 
 A test holds the pages against it. With `--check` nothing is written, and the exit status says
 whether something would be.
