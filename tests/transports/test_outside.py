@@ -57,7 +57,7 @@ class Beside(Worker):
 class Later(Worker):
     """Passes on after a while."""
 
-    async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def handle_message(self, message: Message) -> None:
         await asyncio.sleep(0)
         self.forward(message)
 
@@ -65,7 +65,7 @@ class Later(Worker):
 class Asking(Worker):
     """Asks on, and answers with the answer."""
 
-    async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def handle_message(self, message: Message) -> None:
         answer = await self.request(
             message.onward_route[1:], message.payload, timeout=5.0, context=message.context
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from onward.actors import Node
 from onward.actors.services import RelayClient, StaticRelayService
@@ -11,6 +12,10 @@ from onward.actors.workers import Echo
 from tests.support.tcp import FAST, listening
 from tests.support.transports import eventually
 from tests.support.virtual import virtual_time
+
+
+def came_up_since(client: RelayClient, ups: int) -> bool:
+    return client.ups > ups
 
 
 @virtual_time
@@ -28,7 +33,7 @@ async def test_a_relay_is_there_again_soon_after_a_cut() -> None:
             ups, began = client.ups, device.loop.time()
             [accepted] = listener.statistics().links
             await hub.stop_worker(accepted.address)
-            await eventually(lambda ups=ups: client.ups > ups)
+            await eventually(partial(came_up_since, client, ups))
             assert device.loop.time() - began < 5
             answer = await hub.request("forward_to_device => echo", b"hi")
             assert answer.payload == b"hi"

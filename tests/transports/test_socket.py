@@ -85,6 +85,9 @@ class Teller:
     def deliver(self, messages: Sequence[Message]) -> None:
         self.messages += messages
 
+    def passed_over(self, count: int) -> None:
+        raise AssertionError(f"{count} messages were passed over")
+
     def not_sent(self, messages: Sequence[Message], reason: str) -> None:
         assert not self.closed
         self.unsent += messages
