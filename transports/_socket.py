@@ -333,6 +333,8 @@ class WireSocket(asyncio.Protocol):
         self.bytes_in += len(data)
         if self._behind is not None:  # read before the transport knew that it is paused
             self._behind += data
+            if self._ending:
+                self._take_rest()  # it may be read although it is held
         else:
             self._take_turn(data)
             if self._behind is not None:

@@ -329,3 +329,73 @@ async def test_what_is_closing_for_another_reason_has_so_long_too() -> None:
     assert owner.closed == ["broken"]
     wire_socket.close("over")
     assert wire_socket.pending == 0
+
+
+class Holder(Teller):
+    """An owner that holds its socket when it gets anything, as one does whose mailbox is full."""
+
+    socket: WireSocket
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        super().deliver(messages)
+        self.socket.hold()
+
+
+def held() -> tuple[Holder, WireSocket, Line]:
+    owner = Holder()
+    owner.socket = wire_socket = WireSocket(owner, StreamOptions(), asyncio.get_running_loop())
+    line = Line(wire_socket)
+    wire_socket.connection_made(line)
+    wire_socket.data_received(PREAMBLE)
+    return owner, wire_socket, line
+
+
+ONE_READ = 300 * 1024 // len(frame(0))  # small messages: more than a link keeps
+
+
+@virtual_time
+async def test_the_rest_of_a_large_read_stays_bytes_while_the_link_is_held() -> None:
+    owner, wire_socket, line = held()
+    wire_socket.data_received(frame(0) * ONE_READ)
+    assert 0 < len(owner.messages) < StreamOptions().arrivals < ONE_READ
+    assert not line.reading
+    wire_socket.data_received(frame(7))  # on its way when reading was paused
+    while not line.reading:
+        before = len(owner.messages)
+        wire_socket.release()
+        await asyncio.sleep(0.001)
+        assert 0 < len(owner.messages) - before < StreamOptions().arrivals or line.reading
+    assert len(owner.messages) == ONE_READ + 1
+    assert owner.messages[-1].payload == bytes(7)
+    assert not owner.closed
+
+
+@virtual_time
+async def test_the_rest_of_a_large_read_is_taken_when_the_peer_closes() -> None:
+    for cut in (False, True):
+        owner, wire_socket, _ = held()
+        wire_socket.data_received(frame(0) * ONE_READ)
+        if cut:
+            wire_socket.connection_lost(None)
+        else:
+            wire_socket.eof_received()
+        assert len(owner.messages) == ONE_READ
+
+
+@virtual_time
+async def test_what_is_read_while_a_socket_closes_is_not_kept() -> None:
+    _, wire_socket, line = held()
+    line.close = lambda: None  # type: ignore[method-assign]
+    wire_socket.data_received(frame(0) * ONE_READ)
+    wire_socket.close("done")
+    wire_socket.data_received(frame(0) * ONE_READ)
+    assert not wire_socket._behind
+
+
+@virtual_time
+async def test_nothing_is_taken_behind_what_is_wrong() -> None:
+    owner, wire_socket, _ = held()
+    wire_socket.data_received(b"\xff\xff\xff\xff" + frame(0) * ONE_READ)
+    await asyncio.sleep(0.1)
+    assert not owner.messages
+    assert len(owner.closed) == 1
