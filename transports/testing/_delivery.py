@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Final
 
 from ...protocol import Address, AddressLike, Context, address
@@ -93,13 +94,28 @@ async def a_node_and_itself(stage: Stage) -> None:
 async def payloads_of_all_sizes(stage: Stage) -> None:
     """Every payload arrives whole: none at all, every byte there is, up to the size claimed."""
     await stage.c.start(Echo, address="echo")
-    link = await stage.link("echo")
+    target = await stage.probe(stage.c, "c1")
+    link = await stage.link("echo", "c1")
     most = stage.claims.max_payload
-    every = bytes(range(256))
-    for size in sorted({0, 1, 23, 24, 255, 256, 1024, min(65_536, most), most}):
-        sent = (every * (size // 256 + 1))[:size]
+    random = Random(most)  # noqa: S311 - the same each time
+    around = (each + more for each in (256, 1024, 16_384, 65_536) for more in (-1, 0, 1))
+    for size in sorted({0, 1, 23, 24, most - 1, most, *around}):
+        if size > most:
+            break
+        sent = bytes(range(256)) if size == 256 else random.randbytes(size)
+        stage.a.send([link, "c1"], sent)
+        there = (await stage.next(target)).payload
+        _same(there, sent, "there")
         came = (await stage.ask(stage.a, [link, "echo"], sent)).payload
-        expect(came == sent, f"of {size} bytes {len(came)} came, or others")
+        _same(came, sent, "back")
+
+
+def _same(came: object, sent: bytes, where: str) -> None:
+    kind = type(came).__name__
+    expect(kind == "bytes", f"a payload of {len(sent)} bytes came {where} as {kind}")
+    if isinstance(came, bytes) and came != sent:
+        more = "" if len(came) != len(sent) else ", which are others"
+        raise AssertionError(f"of {len(sent)} bytes {len(came)} came {where}{more}")
 
 
 @case(DELIVERY, "too_large")
@@ -165,6 +181,24 @@ async def order_is_kept(stage: Stage) -> None:
     for payload in sent:
         stage.a.send([link, "c1"], payload)
     expect(await stage.come(target, _MANY) == sent, "the order is another")
+
+
+@case(DELIVERY, "ordered", "reliable")
+async def order_of_all_sizes(stage: Stage) -> None:
+    """A small message does not overtake a large one, on either way."""
+    here, there = await stage.probe(stage.a, "here"), await stage.probe(stage.c, "there")
+    listener = await stage.listen(stage.c, "there")
+    near = await stage.connect(stage.a, listener.uri, "here")
+    here.send([near, "there"], b"hello")
+    far = (await stage.next(there)).return_route[0]
+    sizes = [min(each, stage.claims.max_payload) for each in (0, 100_000, 0, 5000, 1_000_000, 10)]
+    for number in range(60):
+        payload = (b"%d" % number).ljust(sizes[number % len(sizes)])
+        here.send([near, "there"], payload)
+        there.send([far, "here"], payload)
+    for probe, first in ((there, 1), (here, 0)):
+        came = [payload.rstrip() for payload in await stage.come(probe, 60 + first)][first:]
+        expect(came == [b"%d" % number for number in range(60)], "the order is another")
 
 
 @case(DELIVERY, "reliable")

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import count
 from typing import Final
 
+from ...actors import Node
+from ...actors.testing import Probe
 from ...protocol import Address, DeliveryError, InDoubt, NotDelivered
 from ._case import Case, case
+from ._left import Resources
 from ._stage import Echo, Stage, Stuck, expect
 
 __all__ = ["ENDS"]
 
 ENDS: Final[list[Case]] = []
+
+_LAST: Final = 30
+_LARGE: Final = 1024 * 1024
+"""Messages sent before a link is stopped, and their size: more bytes than a system keeps."""
+
+_TIMES: Final = 10
+_TO_NOBODY: Final = 3000  # messages to nobody: more than a mailbox and a queue of a link hold
+_LATER: Final = 1_000_000
+_numbers: Final = count(_LATER)
 
 
 async def _asked(stage: Stage, link: Address, stuck: Stuck) -> asyncio.Task[object]:
@@ -76,7 +91,7 @@ async def a_place_that_is_free_again(stage: Stage) -> None:
 @case(ENDS, "connected")
 async def a_listener_that_closes(stage: Stage) -> None:
     """A listener takes its links with it; a request that was handed over ends, in doubt."""
-    stuck = await stage.stuck()
+    stuck = await stage.stuck(stage.c)
     listener = await stage.listen(stage.c, "stuck")
     link = await stage.connect(stage.a, listener.uri)
     asked = await _asked(stage, link, stuck)
@@ -89,7 +104,7 @@ async def a_listener_that_closes(stage: Stage) -> None:
 @case(ENDS, "connected")
 async def a_node_that_stops(stage: Stage) -> None:
     """A node that stops ends its links; a request that was handed over ends, in doubt."""
-    stuck = await stage.stuck()
+    stuck = await stage.stuck(stage.c)
     link = await stage.link("stuck")
     asked = await _asked(stage, link, stuck)
     stuck.go_on.set()  # or the node would wait for it; it answers nothing
@@ -123,12 +138,99 @@ async def the_last_message(stage: Stage) -> None:
     link = await stage.link("c1")
     stage.a.send([link, "c1"], b"first")
     far = (await stage.next(target)).return_route[0]
-    for number in range(100):
-        stage.a.send([link, "c1"], b"%d" % number)
-    await stage.a.stop_worker(link)
-    came = await stage.come(target, 101)
-    expect(set(came[1:]) == {b"%d" % number for number in range(100)}, "others came")
+    await _all_arrives(stage, stage.a, link, target)
     await stage.until(lambda: not stage.c.has(far), "the other end is still there")
+
+
+@case(ENDS, "connected", "reliable")
+async def the_last_message_back(stage: Stage) -> None:
+    """What was sent over the end that was connected to, before it was stopped, arrives too."""
+    door, target = await stage.probe(stage.c, "door"), await stage.probe(stage.a, "a1")
+    listener = await stage.listen(stage.c, "door")
+    link = await stage.connect(stage.a, listener.uri, "a1")
+    stage.a.send([link, "door"], b"")
+    far = (await stage.next(door)).return_route[0]
+    stage.c.send([far, "a1"], b"first")
+    await stage.next(target)
+    await _all_arrives(stage, stage.c, far, target)
+
+
+async def _all_arrives(stage: Stage, node: Node, link: Address, target: Probe) -> None:
+    """Send more than a system keeps, stop the link at once, and expect all of it."""
+    size = min(_LARGE, stage.claims.max_payload)
+    for number in range(_LAST):
+        node.send([link, *target.addresses], (b"%d" % number).ljust(size))
+    await node.stop_worker(link)
+    came = [payload.rstrip() for payload in (await stage.come(target, 1 + _LAST))[1:]]
+    expect(set(came) == {b"%d" % number for number in range(_LAST)}, "others came")
+
+
+@case(ENDS)
+async def nothing_comes_after_the_end(stage: Stage) -> None:
+    """Once a listener has been closed, nothing more comes by its links."""
+    target = await stage.probe(stage.c, "c1")
+    listener = await stage.listen(stage.c, "c1")
+    link = await stage.connect(stage.a, listener.uri)
+    stage.a.send([link, "c1"], b"before")
+    await stage.next(target)
+    await listener.close()
+    for _ in range(10):
+        with suppress(DeliveryError):  # it may have learnt of it
+            stage.a.send([link, "c1"], b"after")
+    if stage.a.has(link):
+        await stage.a.stop_worker(link)  # once it has sent them
+    await stage.c.start(Echo, address="echo")
+    again = await stage.connect(stage.a, (await stage.listen(stage.c, "echo")).uri)
+    await stage.ask(stage.a, [again, "echo"], b"")  # as long as a message takes
+    expect(len(target.messages) == 1, "a message came by a link of a listener that was closed")
+
+
+@case(ENDS, "connected")
+async def links_that_come_and_go(stage: Stage) -> None:
+    """A link that was stopped leaves nothing behind, though its nodes go on."""
+    await stage.c.start(Echo, address="echo")
+    listener = await stage.listen(stage.c, "echo")
+
+    async def come_and_go() -> None:
+        link = await stage.connect(stage.a, listener.uri)
+        await stage.ask(stage.a, [link, "echo"], b"")
+        await stage.a.stop_worker(link)
+
+    await _leaves_nothing(stage, come_and_go)
+
+
+@case(ENDS, "connected")
+async def connections_that_fail(stage: Stage) -> None:
+    """A connection that cannot be made leaves nothing behind."""
+    listener = await stage.listen(stage.c)
+    await listener.close()
+
+    async def fail() -> None:
+        with suppress(NotDelivered):
+            await stage.connect(stage.a, listener.uri)
+
+    await _leaves_nothing(stage, fail)
+
+
+async def _leaves_nothing(stage: Stage, act: Callable[[], Awaitable[None]]) -> None:
+    """Do something many times; expect no more of anything than after the first time."""
+
+    def workers() -> int:
+        return sum(node.statistics(workers=False).worker_count for node in (stage.a, stage.c))
+
+    number = workers()
+
+    async def act_and_wait() -> None:
+        await act()
+        await stage.until(
+            lambda: workers() <= number, lambda: f"{workers() - number} more workers are left"
+        )
+
+    await act_and_wait()
+    before = Resources()
+    for _ in range(_TIMES):
+        await act_and_wait()
+    await stage.settle(before)
 
 
 @case(ENDS, "connected", "reconnects")
@@ -151,6 +253,57 @@ async def a_link_that_comes_back(stage: Stage) -> None:
         else:
             expect(answer.payload == b"2", f"the answer is {answer.payload!r}")
             return
+
+
+@case(ENDS, "connected", "reconnects")
+async def what_is_sent_to_nobody(stage: Stage) -> None:
+    """What a link is sent while the other end is away, and does not come back, is a dead letter."""
+    stuck = await stage.stuck(stage.c)
+    listener = await stage.listen(stage.c, "stuck")
+    link = await stage.connect(stage.a, listener.uri)
+    asked = await _asked(stage, link, stuck)
+    await listener.close()
+    await _in_doubt(stage, asked)
+    refused = 0
+    for number in range(_TO_NOBODY):
+        try:
+            stage.a.send([link, "stuck"], b"%d" % number)
+        except DeliveryError:
+            refused += 1
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+    await stage.a.stop()
+    lost = _TO_NOBODY - refused - stage.a.dead_letters.total
+    expect(not lost, f"of {_TO_NOBODY} messages to nobody {lost} vanished")
+
+
+@case(ENDS, "connected", "reconnects", "reliable")
+async def nothing_comes_twice(stage: Stage) -> None:
+    """What is sent while a connection is lost and made again comes once, or not at all."""
+    target = await stage.probe(stage.c, "c1")
+    listener = await stage.listen(stage.c, "c1")
+    link = await stage.connect(stage.a, listener.uri)
+    for number in range(300):
+        if number == 100:
+            await stage.come(target, 100)
+            await listener.close()
+        if number == 200:
+            await stage.listen(stage.c, "c1", at=listener.uri)
+        with suppress(DeliveryError):
+            stage.a.send([link, "c1"], b"%d" % number)
+        if number % 10 == 0:
+            await asyncio.sleep(0)
+    await stage.until(lambda: _last(stage, link, target), "the link did not come back")
+    came = [int(payload) for payload in target.payloads]
+    expect(len(set(came)) == len(came), f"{len(came) - len(set(came))} messages came twice")
+    expect(came == sorted(came) or not stage.claims.ordered, "the order is another")
+
+
+def _last(stage: Stage, link: Address, target: Probe) -> bool:
+    """Send messages until one has come over a link that was made again."""
+    with suppress(DeliveryError):
+        stage.a.send([link, *target.addresses], b"%d" % next(_numbers))
+    return int(target.messages[-1].payload) >= _LATER
 
 
 @case(ENDS)

@@ -43,6 +43,43 @@ async def what_connects_exposes_nothing(stage: Stage) -> None:
 
 
 @case(GATES)
+async def two_listeners_of_a_node(stage: Stage) -> None:
+    """Each listener exposes what it was told to, and goes on when another is closed."""
+    one, two = await stage.probe(stage.c, "one"), await stage.probe(stage.c, "two")
+    listeners = [await stage.listen(stage.c, each) for each in ("one", "two")]
+    to_one, to_two = [await stage.connect(stage.a, each.uri) for each in listeners]
+    for link in (to_one, to_two):
+        for target in ("one", "two"):
+            stage.a.send([link, target], b"")
+    await stage.refused(stage.c, 2, "not exposed")
+    sources = {(await stage.next(each)).source for each in (one, two)}
+    expect(len(sources) == 2, "the messages of two links came by one")
+    await listeners[0].close()
+    stage.a.send([to_two, "two"], b"still")
+    expect((await stage.next(two)).payload == b"still", "another message came")
+    expect(not one.messages[1:], "a message came to a worker that is not exposed there")
+
+
+@case(GATES, "many")
+async def two_links_of_a_node(stage: Stage) -> None:
+    """Each link exposes what it was told to, and no more as there is another."""
+    one, two = await stage.probe(stage.a, "one"), await stage.probe(stage.a, "two")
+    door = await stage.probe(stage.c, "door")
+    listener = await stage.listen(stage.c, "door")
+    for expose in ("one", "two"):
+        link = await stage.connect(stage.a, listener.uri, expose)
+        stage.a.send([link, "door"], b"", return_route="x")
+    for _ in range(2):
+        far = (await stage.next(door)).return_route[0]
+        for target in ("one", "two"):
+            stage.c.send([far, target], b"")
+    await stage.refused(stage.a, 2, "not exposed")
+    for each in (one, two):
+        await stage.next(each)
+        expect(not each.messages[1:], "a message came by a link that does not expose its worker")
+
+
+@case(GATES)
 async def an_exposed_address_nobody_has(stage: Stage) -> None:
     """A message to an address that is exposed, and that nobody has, is a dead letter."""
     link = await stage.link("gone")

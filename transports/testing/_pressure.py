@@ -1,70 +1,209 @@
-"""Cases: who takes nothing stops who sends, and nobody else; nothing grows without a bound."""
+"""Cases: a receiver that takes nothing stops its sender, and no other; nothing is lost by it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
 
-from ...protocol import MailboxFull
+from ...actors import Node
+from ...protocol import AddressLike, DeliveryError, MailboxFull, Message, NotDelivered
 from ._case import Case, case
-from ._stage import Echo, Stage, expect
+from ._stage import Echo, Stage, Stuck, expect
 
 __all__ = ["PRESSURE"]
 
 PRESSURE: Final[list[Case]] = []
 
-_ROOM: Final = 10  # messages in the mailbox of who takes none
+_ROOM: Final = 100  # messages in the mailbox of a receiver that takes none
 _KIBI: Final = 1024
 _PAYLOAD: Final = 16 * _KIBI
 _MOST: Final = 64 * _KIBI * _KIBI
 """Bytes that may be between a sender and a receiver that takes nothing."""
 
+_SMALL: Final = 15_000
+"""Small messages sent to a receiver that takes none: more than a link keeps that reads on."""
+
+_QUIET: Final = 0.25
+_LOOKS: Final = 50
+"""A way is full when nothing has been taken for so many seconds, and so many looks."""
+
+_LONGEST: Final = 4.0
+"""Seconds after which no more is sent, full or not: below any time after which a link gives a
+receiver up."""
+
+
+_Give: TypeAlias = Callable[[bytes], Awaitable[object]]
+"""Sends a payload; raises `MailboxFull` if there is no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to a receiver that takes nothing."""
+
+    sender: Node
+    receiver: Node
+    route: list[AddressLike]
+    stuck: Stuck
+    cut: Callable[[], Awaitable[None]]
+    """Ends the link, at the end of the receiver."""
+
+    async def send(self, payload: bytes) -> None:
+        """Send a message."""
+        self.sender.send(self.route, payload)
+
+    async def all_comes(self, stage: Stage, sent: list[bytes]) -> None:
+        """Let the receiver go on; expect what was sent, once and in order."""
+        self.stuck.go_on.set()
+        came = [_number(payload) for payload in await stage.come(self.stuck, len(sent))]
+        lost, more = len(set(sent) - set(came)), len(came) - len(set(came))
+        expect(not lost and not more, f"of {len(sent)} messages {lost} were lost, {more} doubled")
+        expect(came == sent or not stage.claims.ordered, "the order is another")
+        letters = self.receiver.dead_letters
+        expect(not letters.total, f"lost: {dict(letters.by_reason)}")
+
+
+async def _there(stage: Stage) -> _Way:
+    """Make a way from the end that connected."""
+    stuck = await stage.stuck(stage.c, _ROOM)
+    listener = await stage.listen(stage.c, "stuck")
+    link = await stage.connect(stage.a, listener.uri)
+    return _Way(stage.a, stage.c, [link, "stuck"], stuck, listener.close)
+
+
+async def _back(stage: Stage) -> _Way:
+    """Make a way from the end that was connected to."""
+    stuck = await stage.stuck(stage.a, _ROOM)
+    door = await stage.probe(stage.c, "door")
+    listener = await stage.listen(stage.c, "door")
+    link = await stage.connect(stage.a, listener.uri, "stuck")
+    stage.a.send([link, "door"], b"")
+    far = (await stage.next(door)).return_route[0]
+    stop = partial(stage.a.stop_worker, link)
+    return _Way(stage.c, stage.a, [far, "stuck"], stuck, stop)
+
+
+async def _fill(give: _Give, size: int, most: int) -> list[bytes]:
+    """Send numbered payloads of a size until no more are taken, or so many are; return the numbers.
+
+    Being told once that a mailbox is full shows only that the sender is faster than the link. The
+    way is full when there is room no more.
+    """
+    sent: list[bytes] = []
+    loop = asyncio.get_running_loop()
+    looks, since = 0, loop.time()
+    end = since + _LONGEST
+    while len(sent) < most and loop.time() < end:
+        number = b"%d" % len(sent)
+        try:
+            await give(number.ljust(size))
+        except MailboxFull:
+            if looks >= _LOOKS and loop.time() - since >= _QUIET:
+                break
+            looks += 1
+            await asyncio.sleep(0.002 if looks > 1 else 0)
+        else:
+            sent.append(number)
+            looks, since = 0, loop.time()
+    return sent
+
+
+def _number(payload: bytes) -> bytes:
+    return payload.rstrip()
+
+
+async def _slow_for_a_while(stage: Stage, way: _Way) -> None:
+    sent = await _fill(way.send, 0, _SMALL)
+    await way.all_comes(stage, sent)
+
+
+async def _takes_nothing(stage: Stage, way: _Way) -> None:
+    size = min(_PAYLOAD, stage.claims.max_payload)
+    sent = await _fill(way.send, size, _MOST // size)
+    text = f"{len(sent) * size} bytes are on the way to a worker that takes none"
+    expect(len(sent) < _MOST // size, text)
+    await way.all_comes(stage, sent)
+
+
+async def _requests_that_wait(stage: Stage, way: _Way) -> None:
+    asked: list[asyncio.Task[Message]] = []
+
+    async def ask(payload: bytes) -> None:
+        request = way.sender.request(way.route, payload, timeout=10 * stage.claims.patience)
+        task = asyncio.create_task(request)
+        await asyncio.sleep(0)  # it is sent now, or was refused
+        if task.done():
+            await task
+        asked.append(task)
+
+    size = min(_PAYLOAD, stage.claims.max_payload)
+    await _fill(ask, size, _MOST // size)
+    link = way.route[0]
+    queued = [each.waiting for each in way.sender.statistics().workers if each.address == link]
+    await way.cut()
+    _, waiting = await asyncio.wait(asked, timeout=stage.claims.patience)
+    for task in waiting:
+        task.cancel()
+    text = f"of {len(asked)} requests {len(waiting)} still wait, though the link is gone"
+    expect(not waiting, text)
+    errors = [task.exception() for task in asked]
+    other = {type(each).__name__ for each in errors if not isinstance(each, DeliveryError)}
+    expect(not other, f"requests ended with {', '.join(sorted(other))}")
+    told = sum(isinstance(each, NotDelivered) for each in errors)
+    behind = f"{sum(queued)} of {len(asked)} requests had not been sent"
+    expect(told or not sum(queued), f"{behind}, and no error is NotDelivered")
+    letters = way.sender.dead_letters.total
+    expect(letters or not sum(queued), f"{behind}, and there is no dead letter")
+
 
 @case(PRESSURE, "backpressure")
 async def a_receiver_that_is_slow_for_a_while(stage: Stage) -> None:
     """A mailbox that is full holds its senders up, and nothing is lost or out of order."""
-    stuck = await stage.stuck(_ROOM)
-    link = await stage.link("stuck")
-    sent = [b"%d" % number for number in range(500)]
-    for payload in sent:
-        stage.a.send([link, "stuck"], payload)
-    await stage.until(lambda: stuck.in_hand, "nothing came")
-    await asyncio.sleep(0.05)  # for the mailbox to fill; if it does not, nothing is shown
-    stuck.go_on.set()
-    came = await stage.come(stuck, len(sent))
-    expect(sorted(came) == sorted(sent), "not everything came, or something twice")
-    expect(came == sent or not stage.claims.ordered, "the order is another")
-    expect(not stage.c.dead_letters.total, f"lost: {dict(stage.c.dead_letters.by_reason)}")
+    await _slow_for_a_while(stage, await _there(stage))
+
+
+@case(PRESSURE, "backpressure")
+async def a_receiver_that_connected_and_is_slow(stage: Stage) -> None:
+    """A mailbox that is full at the end that connected holds its senders up, and loses nothing."""
+    await _slow_for_a_while(stage, await _back(stage))
 
 
 @case(PRESSURE, "backpressure")
 async def a_receiver_that_takes_nothing(stage: Stage) -> None:
-    """A sender is told that a receiver takes nothing before 64 MiB are on the way to it."""
-    await stage.stuck(_ROOM)
-    link = await stage.link("stuck")
-    payload = bytes(min(_PAYLOAD, stage.claims.max_payload))
-    taken = 0
-    try:
-        while taken < _MOST:
-            stage.a.send([link, "stuck"], payload)
-            taken += len(payload)
-            if taken % (50 * len(payload)) == 0:
-                await asyncio.sleep(0.001)
-    except MailboxFull:
-        return
-    raise AssertionError(f"{taken} bytes are on the way to a worker that takes none")
+    """A sender is stopped before 64 MiB are on the way to a receiver that takes nothing."""
+    await _takes_nothing(stage, await _there(stage))
+
+
+@case(PRESSURE, "backpressure")
+async def a_receiver_that_connected_and_takes_nothing(stage: Stage) -> None:
+    """A sender is stopped in time by the end that connected too."""
+    await _takes_nothing(stage, await _back(stage))
+
+
+@case(PRESSURE, "backpressure", "connected")
+async def requests_behind_a_full_way(stage: Stage) -> None:
+    """When the link goes each request ends, and what had not been sent is told and counted."""
+    await _requests_that_wait(stage, await _there(stage))
+
+
+@case(PRESSURE, "backpressure", "connected")
+async def requests_behind_a_full_way_back(stage: Stage) -> None:
+    """When the end that connected goes each request to it ends, and is told and counted."""
+    await _requests_that_wait(stage, await _back(stage))
 
 
 @case(PRESSURE, "backpressure", "many")
 async def others_are_not_held_up(stage: Stage) -> None:
     """A link whose receiver takes nothing holds up no other link."""
-    stuck = await stage.stuck(_ROOM)
+    await stage.stuck(stage.c, _ROOM)
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "stuck", "echo")
     held, free = [await stage.connect(stage.a, listener.uri) for _ in range(2)]
-    for _ in range(500):
-        stage.a.send([held, "stuck"], b"x")
-    await stage.until(lambda: stuck.in_hand, "nothing came")
+    way = _Way(stage.a, stage.c, [held, "stuck"], Stuck(), listener.close)
+    size = min(_PAYLOAD, stage.claims.max_payload)
+    await _fill(way.send, size, _MOST // size)
     for number in range(20):
         answer = await stage.ask(stage.a, [free, "echo"], b"%d" % number)
         expect(answer.payload == b"%d" % number, f"the answer is {answer.payload!r}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from ...actors import Node
 from ...actors.testing import VirtualLoop
 from ._case import Case
 from ._claims import Claims
@@ -15,9 +17,11 @@ from ._delivery import DELIVERY
 from ._ends import ENDS
 from ._gates import GATES
 from ._known import known_claims
+from ._left import descriptors, more_open, unclosed
 from ._places import PLACES
 from ._pressure import PRESSURE
-from ._stage import Stage
+from ._stage import Stage, expect
+from ._watch import run_watched
 
 if TYPE_CHECKING:
     from .._base import Transport
@@ -95,7 +99,7 @@ def run_case(
     transport: type[Transport] | None = None,
     loop_factory: LoopFactory | None = None,
 ) -> None:
-    """Run one case, on an event loop of its own.
+    """Run one case, on an event loop and a thread of its own.
 
     Args:
         case: One of `CASES`.
@@ -122,9 +126,22 @@ def run_case(
                 raise AssertionError(text) from error
             raise
 
+    _warm_up()
     usual = VirtualLoop if known.virtual else asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory or usual) as runner:
-        runner.run(play())
+    before = descriptors()
+    with unclosed() as dropped:
+        run_watched(play, loop_factory or usual, known.patience)
+    listed = ", ".join(dropped)
+    expect(not dropped, f"dropped without having been closed: {listed}")
+    more = more_open(descriptors(), before)  # when the loop has closed its own
+    expect(not more, more)
+
+
+@functools.cache
+def _warm_up() -> None:
+    """Open what a process opens once and keeps, as uvloop's pipe for signals: that is no leak."""
+    with Node.in_background("warm-up"):
+        pass
 
 
 def run_suite(

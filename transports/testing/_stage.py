@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import tempfile
 from collections import deque
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,6 +16,7 @@ from ...actors.testing import Probe
 from ...protocol import Address, AddressLike, Message
 from .._base import Transport
 from ._claims import Claims
+from ._left import Resources
 
 __all__ = ["Echo", "Relay", "Stage", "Stuck", "expect"]
 
@@ -56,8 +55,13 @@ class Stuck(Probe):
         self.go_on = asyncio.Event()
         self.in_hand = False
 
-    async def handle_message(self, message: Message) -> None:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+    def handle_message(self, message: Message) -> Any:
         """Keep a message when it may go on."""
+        if self.go_on.is_set():  # many may have waited
+            return super().handle_message(message)
+        return self._later(message)
+
+    async def _later(self, message: Message) -> None:
         self.in_hand = True
         await self.go_on.wait()
         super().handle_message(message)
@@ -92,9 +96,7 @@ class Stage:
 
     async def __aenter__(self) -> Self:
         asyncio.get_running_loop().set_exception_handler(self._not_caught)
-        self._tasks = asyncio.all_tasks()
-        self._sockets = _open_sockets()
-        self._timers = _timers()
+        self._before = Resources()
         self.a, self.b, self.c = [await self.node(name) for name in "abc"]
         return self
 
@@ -108,7 +110,7 @@ class Stage:
             failed = {node.name: node.statistics(workers=False).failed for node in self._nodes}
             await self.stop()
             if error is None:
-                await self._look_what_is_left()
+                await self.settle(self._before, alone=True)
                 for name, number in failed.items():
                     expect(
                         self.may_fail or not number,
@@ -129,22 +131,19 @@ class Stage:
         for node in reversed(self._nodes):
             await node.stop()
 
-    async def _look_what_is_left(self) -> None:
-        current = asyncio.current_task()
+    async def settle(self, before: Resources, *, alone: bool = False) -> None:
+        """Wait until there is no more of anything than there was before.
 
-        def tasks() -> set[asyncio.Task[Any]]:
-            return {each for each in asyncio.all_tasks() - self._tasks if each is not current}
+        Args:
+            before: An earlier moment.
+            alone: Whether each task and timer has to be one of then.
+        """
 
-        await self.until(lambda: not tasks(), lambda: f"tasks are left: {tasks()}")
-        await self.until(
-            lambda: _timers() <= self._timers,
-            lambda: f"timers are left: {[*(_timers() - self._timers)][:3]}",
-        )
-        await self.until(
-            lambda: _open_sockets() <= self._sockets,
-            lambda: f"sockets are left: {_open_sockets() - self._sockets}",
-        )
-        gc.collect(0)  # what was not closed warns now
+        def more() -> str:
+            gc.collect(0)
+            return Resources().more_than(before, alone=alone)
+
+        await self.until(lambda: not more(), more)
 
     @property
     def scheme(self) -> str:
@@ -186,11 +185,11 @@ class Stage:
         """Start a probe that keeps much."""
         return await Probe.on(node, address, limit=1_000_000)
 
-    async def stuck(self, limit: int = 1000) -> Stuck:
-        """Start a worker `stuck` on `c`, with so large a mailbox."""
+    async def stuck(self, node: Node, limit: int = 1000) -> Stuck:
+        """Start a worker `stuck` on a node, with so large a mailbox."""
         stuck = Stuck()
         self._stuck.append(stuck)
-        await self.c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=limit))
+        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=limit))
         return stuck
 
     async def next(self, probe: Probe) -> Message:
@@ -233,21 +232,3 @@ class Stage:
             lambda: node.dead_letters.by_reason == wanted,
             lambda: f"not the dead letters {wanted} but {dict(node.dead_letters.by_reason)}",
         )
-
-
-def _open_sockets() -> int:
-    """Count the sockets this process has open, where the system tells."""
-    folder = Path("/proc/self/fd")
-    found = 0
-    for each in folder.iterdir() if folder.exists() else ():
-        try:
-            found += os.readlink(each).startswith("socket:")  # noqa: PTH115 - not a path
-        except OSError:
-            continue  # closed while we looked, as the folder's own
-    return found
-
-
-def _timers() -> set[asyncio.TimerHandle]:
-    """Return the timers of the running loop, where it tells; asyncio's own does."""
-    scheduled: list[asyncio.TimerHandle] = getattr(asyncio.get_running_loop(), "_scheduled", [])
-    return {timer for timer in scheduled if not timer.cancelled()}
