@@ -115,7 +115,19 @@ class Branch(FrameExchange):
             link.push(exchange.frames_for(link)[0])
             self.forwarded()
             merge.on_taken(self)
-            return
+        elif merge.legs is None:
+            self.hand_over(link)
+        else:
+            merge.legs.hand_to(self, link)
+
+    def hand_over(self, link: Link) -> None:
+        """Open the stream, and send the frames of the request that have come.
+
+        Raises:
+            NotDelivered: As for `hand_to`.
+        """
+        merge = self.merging
+        exchange = merge.exchange
         frames = exchange.frames_for(link)
         stream = link.open(exchange.kind)
         stream.peer = self

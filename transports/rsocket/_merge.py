@@ -30,6 +30,7 @@ from ...protocol.rsocket import (
 from ._answers import Answers
 from ._branch import Branch
 from ._channel import ChannelInput
+from ._legs import LARGE, Legs
 from ._request import completes, more_follow
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Merge:
         branches: The destinations that are not done.
         due: How many have not answered in full.
         begun: Whether there will be no more branches.
+        legs: How a large request is handed over; `None` for others.
         whole: Whether the request's own frames have all come.
         granted: Elements that the requester has asked for, all together.
         final: Whether they are all that a channel's requester sends, as the first says.
@@ -85,6 +87,7 @@ class Merge:
         "final",
         "granted",
         "input",
+        "legs",
         "link",
         "rules",
         "stream",
@@ -98,6 +101,8 @@ class Merge:
         self.stream = stream = exchange.stream
         last = exchange.frames[-1]
         self.whole = not more_follow(last)
+        large = self.whole and exchange.size > LARGE
+        self.legs: Legs | None = Legs(self, exchange.size) if large else None
         first = exchange.frames[0]
         self.final = exchange.kind == _CHANNEL and bool(first.word & COMPLETE)
         self.granted = 0 if stream is None else stream.send_credit
@@ -360,6 +365,8 @@ class Merge:
     def close(self) -> None:
         """Cancel every branch: the request is over."""
         self.input.close()
+        if self.legs is not None:
+            self.legs.close()
         for branch in tuple(self.branches):
             branch.drop()
         self.answers.close()
