@@ -157,8 +157,10 @@ async def test_answers_to_a_multicast_that_wait_for_the_requester(limit: str, be
     broker, options = BrokerOptions(), LinkOptions()
     if limit == "max_multicast_held":
         options = replace(options, max_multicast_held=held)
+    elif limit == "max_held":
+        broker = replace(broker, max_held=held)
     else:
-        broker = replace(broker, **{limit: held})
+        broker = replace(broker, max_held_total=held)
     async with world(broker, options) as w:
         requester, *destinations = [
             await w.requester(),
