@@ -140,8 +140,8 @@ class _Requester(Peer):
         written[STREAM_ID.start : STREAM_ID.stop] = stream_id.to_bytes(4)
         answer = self._answers[stream_id] = asyncio.get_running_loop().create_future()
         self.send(bytes(written))
-        data: bytes = await answer
-        return data
+        answered: bytes = await answer
+        return answered
 
     def on_frame(self, kind: int, type_and_flags: int, stream_id: int, body: bytes) -> None:
         answer = self._answers.pop(stream_id)
