@@ -8,9 +8,11 @@ from ._background import BackgroundNode, new_event_loop
 from ._dead_letters import DeadLetter, DeadLetters
 from ._diagnostics import Diagnostics, DiagnosticsOptions, DiagnosticsStatistics
 from ._errors import (
+    BadHandler,
     Expired,
     GivenUp,
     LimitReached,
+    NodeNotStarted,
     Refused,
     RoutingLoop,
     RuleInUse,
@@ -26,7 +28,7 @@ from ._router import Rule
 from ._statistics import NodeStatistics, WorkerStatistics
 from ._timer import Timer
 from ._transport import Listener, Transport
-from ._typed import BadHandler, MissingExtra, TypedWorker, call
+from ._typed import MissingExtra, TypedWorker, call
 from ._worker import ThreadWorker, Worker
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "MissingExtra",
     "Node",
     "NodeLimits",
+    "NodeNotStarted",
     "NodeStatistics",
     "Observer",
     "OnFailure",

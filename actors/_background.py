@@ -9,8 +9,9 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from weakref import WeakSet
 
-from ..protocol import Address, AddressLike, Context, Message, NodeStopped, RouteLike
+from ..protocol import Address, AddressLike, Context, Message, RouteLike
 from ..protocol.options import check_timeout
 from ._future import check_may_block
 from ._policy import Mailbox, Supervision
@@ -64,6 +65,7 @@ class BackgroundNode:
         self._make_loop = loop_factory or new_event_loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._left_behind = False
 
     def __enter__(self) -> Self:
         self.open()
@@ -83,6 +85,7 @@ class BackgroundNode:
         if self._thread is not None:
             raise RuntimeError(f"{self.node.name} has been started already")
         self._loop = self._make_loop()
+        _opened.add(self)
         started = threading.Event()
         # A daemon, as the program's end may come with workers still alive; `default_node`
         # stops its node at exit, and a `with` block at its end.
@@ -96,12 +99,14 @@ class BackgroundNode:
     def stop(self, *, timeout: float = 5.0) -> None:
         """Stop the node and its thread. Idempotent.
 
+        In the child of a fork there is nothing to stop.
+
         Args:
             timeout: How long its workers may take, in seconds.
         """
         check_timeout(timeout)
         loop, thread = self._loop, self._thread
-        if loop is None or thread is None or loop.is_closed():
+        if loop is None or thread is None or loop.is_closed() or self._left_behind:
             return
         try:
             self.call(self.node.stop, timeout=timeout)
@@ -114,12 +119,13 @@ class BackgroundNode:
 
         Raises:
             WouldDeadlock: This thread runs an event loop.
+            NodeStopped: It has stopped, or this process was forked since it was started.
         """
         check_may_block(f"BackgroundNode.call({function.__name__})")
         if self._loop is None:
             raise RuntimeError(f"{self.node.name} has not been started")
-        if self._loop.is_closed():
-            raise NodeStopped(self.node.name)
+        if self._loop.is_closed() or self._left_behind:
+            raise self.node.stopped_error()
         work = asyncio.run_coroutine_threadsafe(function(*args, **named), self._loop)
         try:
             return work.result()
@@ -190,6 +196,11 @@ class BackgroundNode:
         """Connect to a URI. See `Node.connect`."""
         return self.call(self.node.connect, uri, expose=expose, allow=allow, **options)
 
+    def leave_behind(self) -> None:
+        """Note that this process was forked: the node's thread is in the other one."""
+        self._left_behind = True
+        self.node.forked()
+
     def _run(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
         asyncio.set_event_loop(loop)
         loop.call_soon(started.set)
@@ -247,7 +258,17 @@ class _Default:
 
 
 _default = _Default()
-os.register_at_fork(after_in_child=_default.forget)
+_opened: Final[WeakSet[BackgroundNode]] = WeakSet()
+
+
+def _leave_behind() -> None:
+    for background in list(_opened):
+        background.leave_behind()
+    _opened.clear()
+    _default.forget()
+
+
+os.register_at_fork(after_in_child=_leave_behind)
 
 
 def default_node() -> Node:

@@ -17,14 +17,14 @@ from pykka._envelope import Envelope
 
 from ..protocol import Address, MailboxFull, Message, OnwardError, WorkerFailed
 from . import _lifecycle as lifecycle
-from ._errors import Expired
+from ._errors import YIELDS, BadHandler, Expired
 from ._losses import is_others
 from ._mailbox import Intake, Turn, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
 from ._room import WorkerLine, wait_on_thread
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
 from ._statistics import WorkerStatistics
-from ._thread import is_coroutine
+from ._thread import coroutine_of, is_coroutine, is_generator
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -176,8 +176,9 @@ class Cell(Intake):
                         result = self._in_context(handle, item)
                     if result is None:
                         continue
-                    if self.suspend(result, self.turn_done):
-                        self.in_hand = item
+                    if not self.suspend(result, self.turn_done):
+                        self._suspend_other(result)
+                    self.in_hand = item
                 else:
                     # Before anything that may stop the worker: its counts must be complete.
                     self.handled += number - counted
@@ -206,7 +207,9 @@ class Cell(Intake):
         try:
             context = message[4]
             result = handle(message) if context is None else self._in_context(handle, message)
-            if result is not None and self.suspend(result, self.turn_done):
+            if result is not None:
+                if not self.suspend(result, self.turn_done):
+                    self._suspend_other(result)
                 self.in_hand = message
         except BaseException as error:  # noqa: BLE001 - as in `turn`
             self.raised(error, message)
@@ -280,16 +283,38 @@ class Cell(Intake):
         """
         if not is_coroutine(result):
             return False
-        self.state = BUSY
         if self.context is None:
             self.context = self.node.context.copy()
-        task = self.node.loop.create_task(result, context=self.context)
+        try:
+            task = self.node.loop.create_task(result, context=self.context)
+        except BaseException:
+            result.close()  # it would be reported as never awaited
+            raise
+        self.state = BUSY
         self.task = task
         task.add_done_callback(finished, context=self.context)
         observer = self.node.observer
         if observer is not None:
             observer.suspended(self)
         return True
+
+    def _suspend_other(self, result: object) -> None:
+        """Run what a handler returned that is no coroutine, if it can be awaited.
+
+        Raises:
+            BadHandler: It cannot: whoever wrote the handler thinks that it is an answer.
+        """
+        work = coroutine_of(result)
+        if work is None:
+            raise self._returned(result)
+        self.suspend(work, self.turn_done)
+
+    def _returned(self, result: object) -> BadHandler:
+        method = f"{type(self.worker).__name__}.handle_message"
+        if is_generator(result):
+            return BadHandler(method, YIELDS)
+        kind = type(result).__name__
+        return BadHandler(method, f"it returned {kind}, which goes nowhere; an answer is `reply`")
 
     def resumed(self, task: asyncio.Task[Any]) -> bool:
         """Note the end of a task; false if the worker has been given up meanwhile."""
@@ -307,13 +332,53 @@ class Cell(Intake):
         return True
 
     def turn_done(self, task: asyncio.Task[Any]) -> None:
-        if self.resumed(task):
+        try:
+            if self.resumed(task):
+                message, self.in_hand = self.in_hand, None
+                error = lifecycle.task_error(task)
+                if error is not None:
+                    self.raised(error, message)
+                elif (result := task.result()) is not None:
+                    self._look_at_result(result, message)
+                if self.state == RUNNING:
+                    self.turn()
+        except BaseException as error:
+            self.recover(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _look_at_result(self, result: object, message: Message | None) -> None:
+        # What a timer's action returns is nobody's business, unless nothing of it has run.
+        if message is not None:
+            self.raised(self._returned(result), message)
+        elif is_generator(result):
+            self.raised(BadHandler(f"a timer of {type(self.worker).__name__}", YIELDS))
+
+    def recover(self, error: BaseException) -> None:
+        """Go on after something other than the worker's own code has raised.
+
+        The message it has in hand is lost, and whoever sent it is told; the worker takes up
+        the next. One that was starting or stopping just then is closed.
+        """
+        self.node.fault("a turn", error)
+        if self.task is not None and self.task.done():
+            self.task = None
+        if self.task is None:
             message, self.in_hand = self.in_hand, None
-            error = lifecycle.task_error(task)
-            if error is not None:
-                self.raised(error, message)
-            if self.state == RUNNING:
-                self.turn()
+            if message is not None:
+                self.mishandled(message, error)
+            if self.state == BUSY:
+                if not self.paused:
+                    self.state = RUNNING
+            elif self.state == STOPPED:
+                self.flush()
+            elif self.state != RUNNING:
+                self.node.dead_letters.abandoned += 1
+                lifecycle.close(self)
+        if self.state == RUNNING:
+            self.look_again()
+        if self.lines:
+            self.serve_lines()
 
     def mishandled(self, message: Message, error: BaseException | None) -> None:
         """Report a message that the worker had in hand and did not finish with."""
@@ -331,7 +396,8 @@ class Cell(Intake):
         self.handled += 1
         try:
             result = self.call(self.worker._handle_receive, message)
-            if self.suspend(result, partial(self._envelope_done, future)):
+            done = partial(Cell._envelope_done, future=future)
+            if self.suspend(result, partial(lifecycle.contained, done, self)):
                 return
         except BaseException as error:
             if future is None:
@@ -343,7 +409,7 @@ class Cell(Intake):
             if future is not None:
                 future.set(result)
 
-    def _envelope_done(self, future: pykka.Future[Any] | None, task: asyncio.Task[Any]) -> None:
+    def _envelope_done(self, task: asyncio.Task[Any], future: pykka.Future[Any] | None) -> None:
         alive = self.resumed(task)
         error = lifecycle.task_error(task)
         if error is None:
@@ -370,6 +436,12 @@ class Cell(Intake):
         To let the error of passing on or answering through is none: what others send must not
         have a worker restarted.
         """
+        try:
+            self._apply_policy(error, item)
+        except Exception as fault:  # noqa: BLE001 - it must not cost more than this message
+            self.node.fault("handling the failure of a worker", fault)
+
+    def _apply_policy(self, error: BaseException, item: object) -> None:
         message = item if type(item) is Message else None
         lost = error.lost if isinstance(error, OnwardError) else None
         if self.settle(error, message):
@@ -495,7 +567,11 @@ class Cell(Intake):
         """Answer or dead-letter everything left in the queue of a stopped worker."""
         queue = self.queue
         while queue:
-            self.refuse(queue.popleft())
+            item = queue.popleft()
+            try:
+                self.refuse(item)
+            except Exception as error:  # noqa: BLE001 - it must not cost those behind it
+                self.node.fault("refusing a message", error)
         self.scheduled = False
         if queue:
             self.scheduled = True

@@ -34,7 +34,7 @@ class DeadLetter:
         message: The message as it was when it failed. One that is kept has only the first
             `KEPT_PAYLOAD` bytes of its payload and no context, so that what is kept of
             dead letters is bounded in bytes and not only in number.
-        size: Bytes of the whole payload.
+        size: Bytes of the whole payload; 0 if it is not `bytes`.
         reason: Why, in a few words; the same words for the same cause.
         at: When, in seconds of the node's clock.
     """
@@ -47,7 +47,7 @@ class DeadLetter:
     def kept(self) -> DeadLetter:
         """Return the letter as it is kept."""
         onward, back, payload, source, _ = self.message
-        short = Message(onward, back, payload[:KEPT_PAYLOAD], source)
+        short = Message(onward, back, _bytes_of(payload)[:KEPT_PAYLOAD], source)
         return DeadLetter(short, self.reason, self.at, self.size)
 
 
@@ -58,10 +58,22 @@ class DeadLetters:
         keep: How many are kept; older ones are counted but gone.
         reasons: How many distinct reasons are counted; further ones count as `other`.
         clock: What tells the time, in seconds.
+
+    Attributes:
+        clock: As given.
+        abandoned: Workers that did not stop in time, or could not.
+        denied: Messages that access controls did not let pass, and messages from outside that
+            were for what is neither exposed nor allowed.
+        routes_cut: Messages that were answered by a worker that was not the last of their route:
+            they were delivered, and what was left of the route was not.
     """
 
     def __init__(self, *, keep: int, reasons: int, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        # Counted here as the attributes of a node are as many as Python keeps in a fast way.
+        self.abandoned = 0
+        self.denied = 0
+        self.routes_cut = 0
+        self.clock: Final = clock
         self._reasons = reasons
         self._counts: dict[str, int] = {}
         self._recent: deque[DeadLetter] = deque(maxlen=keep)
@@ -87,19 +99,27 @@ class DeadLetters:
 
     def add(self, message: Message, reason: str) -> None:
         """Count and keep a message, and show it to the subscribers."""
-        letter = DeadLetter(message, reason, self._clock(), len(message.payload))
         with self._lock:
+            # Counted before anything that may raise: the clock is the user's, and what a
+            # message holds may be wrong.
             counts = self._counts
-            if reason not in counts and len(counts) >= self._reasons:
-                reason = OTHER
-            counts[reason] = counts.get(reason, 0) + 1
-            self._recent.append(letter.kept())
+            counted = reason if reason in counts or len(counts) < self._reasons else OTHER
+            counts[counted] = counts.get(counted, 0) + 1
+        size = len(_bytes_of(message.payload))
+        letter = DeadLetter(message, reason, self.clock(), size)
+        kept = letter.kept()
+        with self._lock:
+            self._recent.append(kept)
         _logger.debug("dead letter: %s: %s", letter.reason, message)
         for subscriber in self._subscribers:
             try:
                 subscriber(letter)
             except Exception:
                 _logger.exception("a subscriber to dead letters failed")
+
+    def forked(self) -> None:
+        """Go on in the child of a fork, whatever other threads were doing."""
+        self._lock = threading.Lock()
 
     def subscribe(self, subscriber: Callable[[DeadLetter], object]) -> Callable[[], None]:
         """Call a function with every dead letter from now on.
@@ -120,3 +140,7 @@ class DeadLetters:
                 )
 
         return unsubscribe
+
+
+def _bytes_of(payload: object) -> bytes:
+    return payload if isinstance(payload, bytes) else b""

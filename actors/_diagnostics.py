@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 from ..protocol import Address, Message, Route, UnknownAddress, format_route
 from ..protocol.options import Count, Seconds, check_options
 from ._cell import Cell
-from ._log import SeldomLogger, shown
+from ._log import SeldomLogger, shown, waiting_text
 from ._observer import Observer
 from ._watchdog import WATCHDOG, LoopWatch
 from ._worker import Worker
@@ -77,6 +77,9 @@ class DiagnosticsStatistics:
     long_routes: int
     """Messages passed on with a return route near the limit."""
 
+    routes_cut: int
+    """Messages answered by a worker that was not the last of their route."""
+
 
 class Diagnostics(Observer):
     """Notices workers that are held up, and says so in the log.
@@ -111,6 +114,7 @@ class Diagnostics(Observer):
         self._cycles = 0
         self._nearly_full = 0
         self._long_routes = 0
+        self._routes_cut = 0
         if options.block is not None:
             WATCHDOG.watch(LoopWatch(self, options.block))
 
@@ -122,6 +126,7 @@ class Diagnostics(Observer):
             await_cycles=self._cycles,
             nearly_full=self._nearly_full,
             long_routes=self._long_routes,
+            routes_cut=self._routes_cut,
         )
 
     # --- awaiting ---------------------------------------------------------------------
@@ -158,13 +163,13 @@ class Diagnostics(Observer):
         self._seldom.log(
             logging.WARNING,
             f"held {cell.address}",
-            "node %r: %s has awaited for %g s%s, in %s; %d messages wait for it",
+            "node %r: %s has awaited for %g s%s, in %s; %s for it",
             self.node.name,
             str(cell),
             self.options.hold,
             "" if message is None else shown(f" with {message} in hand"),
             " < ".join(_places(_awaiting(cell.task), self.options.frames)) or "no frame",
-            len(cell.queue or ()),
+            waiting_text(len(cell.queue or ()), "message"),
         )
 
     def asks(self, source: Address | None, reply: Address, onward: Route) -> None:
@@ -231,9 +236,9 @@ class Diagnostics(Observer):
         self._seldom.log(
             logging.WARNING,
             f"nearly full {cell.address}",
-            "node %r: %d messages wait for %s, whose limit is %d",
+            "node %r: %s for %s, whose limit is %d",
             self.node.name,
-            waiting,
+            waiting_text(waiting, "message"),
             str(cell),
             cell.limit,
         )
@@ -250,6 +255,19 @@ class Diagnostics(Observer):
             len(message.return_route),
             str(message.to),
             shown(format_route(message.return_route)),
+        )
+
+    def route_cut(self, message: Message) -> None:
+        """Tell of a worker that answers in the middle of a route."""
+        self._routes_cut += 1
+        self._seldom.log(
+            logging.WARNING,
+            f"route cut {message.to}",
+            "node %r: %s answered a message that had further to go; the rest of its route is "
+            "dropped: %s",
+            self.node.name,
+            str(message.to),
+            shown(format_route(message.onward_route[1:])),
         )
 
     # --- the event loop ---------------------------------------------------------------

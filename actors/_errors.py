@@ -3,11 +3,14 @@
 ```
 OnwardError
 ├── LimitReached          a named limit of the node or a worker
+├── BadHandler            a worker's method that cannot be called as the node calls it
 ├── RuleInUse             another owner has the rule for a type of address
 ├── UnknownScheme         no transport for this kind of URI
 ├── WouldDeadlock         a blocking call on the thread that has to answer it
 └── DeliveryError
     ├── NotDelivered
+    │   ├── NodeStopped
+    │   │   └── NodeNotStarted    the node has not been started
     │   ├── Expired           its deadline passed before a worker took it up
     │   ├── Refused           an error reply says that it was not handed over
     │   ├── RoutingLoop       the rules sent a message round in circles
@@ -19,13 +22,17 @@ OnwardError
 
 from __future__ import annotations
 
-from ..protocol import InDoubt, NotDelivered, OnwardError
+from typing import Final
+
+from ..protocol import InDoubt, NodeStopped, NotDelivered, OnwardError
 from ._dead_letters import EXPIRED
 
 __all__ = [
+    "BadHandler",
     "Expired",
     "GivenUp",
     "LimitReached",
+    "NodeNotStarted",
     "Refused",
     "RoutingLoop",
     "RuleInUse",
@@ -33,6 +40,10 @@ __all__ = [
     "UnknownScheme",
     "WouldDeadlock",
 ]
+
+
+YIELDS: Final = "it yields, so that calling it runs none of its code; use return or await"
+"""What is wrong with a method that is a generator."""
 
 
 class LimitReached(OnwardError):
@@ -49,7 +60,28 @@ class LimitReached(OnwardError):
         self.limit = limit
 
     def __str__(self) -> str:
-        return f"the limit of {self.limit} {self.what} is reached"
+        what = f"for {self.what}" if self.limit == 1 else self.what  # their names are plurals
+        return f"the limit of {self.limit} {what} is reached"
+
+
+class BadHandler(OnwardError, TypeError):
+    """A worker's method that cannot do what the node calls it for.
+
+    One that yields, or returns what the node has no use for; or, of a typed worker, one that
+    declares what cannot be decoded or checked.
+
+    Attributes:
+        handler: Which, as `Class.method`.
+        detail: What is wrong with it.
+    """
+
+    def __init__(self, handler: str, detail: str) -> None:
+        super().__init__(handler, detail)
+        self.handler = handler
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.handler}: {self.detail}"
 
 
 class RuleInUse(OnwardError, ValueError):
@@ -89,20 +121,32 @@ class UnknownScheme(OnwardError, ValueError):
 
 
 class WouldDeadlock(OnwardError, RuntimeError):
-    """A blocking call on an event loop's thread, which would stop every worker of the loop.
+    """A call that waits for what it keeps from happening.
 
-    Await instead, or make the call from a `ThreadWorker`.
+    A blocking call on an event loop's thread, which would stop every worker of the loop: await
+    instead, or make the call from a `ThreadWorker`. Or a handler that awaits the end of its own
+    worker.
 
     Attributes:
         call: What was called.
+        why: Why it would never return, and what to do instead.
     """
 
-    def __init__(self, call: str) -> None:
-        super().__init__(call)
+    def __init__(
+        self, call: str, why: str = "would block the event loop it waits for; await it instead"
+    ) -> None:
+        super().__init__(call, why)
         self.call = call
+        self.why = why
 
     def __str__(self) -> str:
-        return f"{self.call} would block the event loop it waits for; await it instead"
+        return f"{self.call} {self.why}"
+
+
+class NodeNotStarted(NodeStopped):
+    """The node has not been started, so nothing was handed over."""
+
+    reason = "node not started"
 
 
 class Expired(NotDelivered):

@@ -37,15 +37,10 @@ class Guarding(Router):
         name: Of the node.
         limits: Of the node.
         clock: What stamps dead letters, in seconds; the loop's clock by default.
-
-    Attributes:
-        denied: Messages that access controls did not let pass, and messages from outside that
-            were to go on to where those may not.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
         super().__init__(name, limits, clock)
-        self.denied = 0
         self._exposures = Exposures(limits.exposed)
         self._guarded: dict[Cell, Guarded] = {}
         self._checked: dict[Target | None, Outgoing] = {}
@@ -123,7 +118,7 @@ class Guarding(Router):
         # there, who say themselves where they send to.
         if len(onward) <= given:
             if not allows(onward[0]):
-                self.denied += 1
+                self.dead_letters.denied += 1
                 error = NotExposed(onward[0])
                 error.lost = message  # it is others' in any case
                 raise error

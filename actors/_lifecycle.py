@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pykka
 
@@ -20,7 +20,7 @@ from ..protocol import Message, WorkerStopped
 from ._policy import OnFailure
 from ._pykka import adopt_identity, join_inbox, mark_stopped
 from ._state import BUSY, NEW, RUNNING, STOPPED, STOPPING
-from ._thread import OwnThread, is_coroutine
+from ._thread import OwnThread, coroutine_of
 
 if TYPE_CHECKING:
     from ._cell import Cell, Factory
@@ -52,12 +52,14 @@ def start(cell: Cell) -> None:
     """Call `on_start`; the worker takes messages when that is done."""
     cell.state = BUSY
     try:
-        result = cell.call(cell.worker.on_start)
+        work = coroutine_of(cell.call(cell.worker.on_start))
     except BaseException as error:  # noqa: BLE001 - user code
         _start_failed(cell, error)
         return
-    if not cell.suspend(result, partial(_start_done, cell)):
+    if work is None:
         _start_succeeded(cell)
+    else:
+        cell.suspend(work, partial(contained, _start_done, cell))
 
 
 def _start_done(cell: Cell, task: asyncio.Task[Any]) -> None:
@@ -79,12 +81,14 @@ def _start_succeeded(cell: Cell) -> None:
 
 def _start_failed(cell: Cell, error: BaseException) -> None:
     cell.failed += 1
-    cell.settle(error)
-    if cell.started is not None and not cell.started.done():
-        cell.started.set_exception(error)
-    else:
-        log_failure(cell, error, "did not start")
-    stop(cell, error, hook=False)
+    try:
+        cell.settle(error)
+    finally:  # one that did not start must never be taken for one that runs
+        if cell.started is not None and not cell.started.done():
+            cell.started.set_exception(error)
+        else:
+            log_failure(cell, error, "did not start")
+        stop(cell, error, hook=False)
     if is_fatal(error):
         _spread(cell, error)
 
@@ -94,11 +98,14 @@ def _start_failed(cell: Cell, error: BaseException) -> None:
 
 def log_failure(cell: Cell, error: BaseException, what: str = "failed") -> None:
     """Log a failure of a worker with its traceback."""
-    if cell.registered:
-        # Users of Pykka look for these words of this logger.
-        _pykka_logger.error("Unhandled exception in %s:", cell.worker, exc_info=error)
-    else:
-        logger.error("%s %s", cell, what, exc_info=error)
+    try:
+        if cell.registered:
+            # Users of Pykka look for these words of this logger.
+            _pykka_logger.error("Unhandled exception in %s:", cell.worker, exc_info=error)
+        else:
+            logger.error("%s %s", cell, what, exc_info=error)
+    except Exception as fault:  # noqa: BLE001 - handlers of `logging` are the user's
+        cell.node.fault("logging the failure of a worker", fault)
 
 
 def log_returned(cell: Cell, error: BaseException) -> None:
@@ -115,14 +122,17 @@ def fail(cell: Cell, error: BaseException) -> None:
     if policy is OnFailure.RESTART and factory is not None and _may_restart(cell):
         log_failure(cell, error, "failed and is restarted")
         _cancel_timers(cell)
-        cell.suspend(_restart(cell, factory, error), partial(_restart_done, cell))
+        work = _restart(cell, factory, error)
+        cell.suspend(work, partial(contained, _restart_done, cell))
     elif policy is OnFailure.STOP:
         log_failure(cell, error, "failed and is stopped")
         stop(cell, error)
+    elif cell.parent is None:
+        log_failure(cell, error, "failed and is stopped; it has no parent that could take over")
+        stop(cell, error)
     else:
         log_failure(cell, error, "failed and is stopped; its parent takes over")
-        if cell.parent is not None:
-            cell.parent.post(ChildFailed(error), first=True)
+        cell.parent.post(ChildFailed(error), first=True)
         stop(cell, error)
 
 
@@ -183,8 +193,8 @@ async def _restart(cell: Cell, factory: Factory, error: BaseException) -> None:
     adopt_identity(old, worker)
     bind(cell, worker)
     join_inbox(worker, cell)
-    started = cell.call(worker.on_start)
-    if is_coroutine(started):
+    started = coroutine_of(cell.call(worker.on_start))
+    if started is not None:
         await started
 
 
@@ -194,8 +204,10 @@ def _restart_done(cell: Cell, task: asyncio.Task[Any]) -> None:
     error = task_error(task)
     if error is not None:
         cell.failed += 1
-        cell.settle(error)
-        fail(cell, error)
+        try:
+            cell.settle(error)
+        finally:
+            fail(cell, error)
         return
     cell.restarts += 1
     cell.look_again()
@@ -223,21 +235,28 @@ def stop(cell: Cell, error: BaseException | None = None, *, hook: bool = True) -
         hook: Whether either is called at all.
     """
     cell.state = STOPPING
+    try:
+        work = _begin_stop(cell, error, hook=hook)
+    except Exception as fault:  # noqa: BLE001 - or it would never be off the table
+        cell.node.fault("stopping a worker", fault)
+        work = None
+    if work is None:
+        close(cell)
+    else:
+        cell.suspend(work, partial(contained, _stop_done, cell))
+        cell.state = STOPPING
+
+
+def _begin_stop(
+    cell: Cell, error: BaseException | None, *, hook: bool
+) -> Coroutine[Any, Any, None] | None:
+    """Begin to stop a worker; return what is left to await."""
     _cancel_timers(cell)
     mark_stopped(cell)
     if cell.children:
-        _wind_down(cell, _stop_slowly(cell, error, hook=hook))
-        return
+        return _stop_slowly(cell, error, hook=hook)
     result = _last_words(cell, error) if hook else None
-    if result is None:
-        close(cell)
-    else:
-        _wind_down(cell, _finish(cell, result))
-
-
-def _wind_down(cell: Cell, work: Coroutine[Any, Any, None]) -> None:
-    cell.suspend(work, partial(_stop_done, cell))
-    cell.state = STOPPING
+    return None if result is None else _finish(cell, result)
 
 
 def _stop_done(cell: Cell, task: asyncio.Task[Any]) -> None:
@@ -273,7 +292,7 @@ def _last_words(cell: Cell, error: BaseException | None) -> Coroutine[Any, Any, 
     except BaseException as failure:  # noqa: BLE001 - user code
         _last_words_failed(cell, failure)
         return None
-    return result if is_coroutine(result) else None
+    return coroutine_of(result)
 
 
 async def _finish(cell: Cell, last_words: Coroutine[Any, Any, object]) -> None:
@@ -296,22 +315,41 @@ def close(cell: Cell) -> None:
     if cell.state == STOPPED:
         return
     cell.state = STOPPED
+    for step in _CLOSING:
+        try:
+            step(cell)
+        except Exception as error:  # noqa: BLE001 - the steps after it are for others
+            cell.node.fault("closing a worker", error)
+
+
+def _leave_task(cell: Cell) -> None:
     if cell.task is not None:
         cell.task = None
         if cell.node.observer is not None:
             cell.node.observer.resumed(cell)
+
+
+def _lose_in_hand(cell: Cell) -> None:
     message, cell.in_hand = cell.in_hand, None
     if message is not None:
         cell.mishandled(message, None)
+
+
+def _close_children(cell: Cell) -> None:
     for child in list(cell.children or ()):
         # Its stop was cut short; it must not outlive its parent.
-        cell.node.abandoned += 1
+        cell.node.dead_letters.abandoned += 1
         close(child)
-    mark_stopped(cell)
-    _cancel_timers(cell)
-    cell.node.forget(cell)
+
+
+def _leave_node(cell: Cell) -> None:
     if cell.parent is not None and cell.parent.children is not None:
         cell.parent.children.pop(cell, None)
+    cell.node.forget(cell)
+
+
+def _release_waiting(cell: Cell) -> None:
+    """Answer whatever waits for the worker to have room, to have started, to have stopped."""
     cell.wait_no_more()
     cell.flush()
     cell.serve_lines()
@@ -324,9 +362,33 @@ def close(cell: Cell) -> None:
     cell.handle = None
 
 
+def contained(
+    done: Callable[[Cell, asyncio.Task[Any]], object], cell: Cell, task: asyncio.Task[Any]
+) -> None:
+    """Call what is to follow a task of a worker, and have the worker go on whatever that raises."""
+    try:
+        done(cell, task)
+    except BaseException as error:
+        cell.recover(error)
+        if not isinstance(error, Exception):
+            raise
+
+
 def _cancel_timers(cell: Cell) -> None:
     for timer in list(cell.timers or ()):
         timer.cancel()
+
+
+_CLOSING: Final[tuple[Callable[[Cell], None], ...]] = (
+    _leave_task,
+    _lose_in_hand,
+    _close_children,
+    mark_stopped,
+    _cancel_timers,
+    _leave_node,
+    _release_waiting,
+)
+"""What is done for a worker that has stopped, in order. None depends on one before it."""
 
 
 async def stop_in_order(stopping: Iterable[Cell], deadline: float) -> None:
@@ -372,7 +434,7 @@ async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
     if await _stopped_in_half(cell, deadline):
         return
     logger.error("%s cannot be stopped and is given up", cell)
-    cell.node.abandoned += 1
+    cell.node.dead_letters.abandoned += 1
     close(cell)
 
 

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LONGEST", "SeldomLogger", "shown"]
+from ..protocol import counted
+
+__all__ = ["LONGEST", "SeldomLogger", "shown", "waiting_text"]
 
 INTERVAL: Final = 60.0
 """Seconds between two lines of one kind."""
@@ -37,7 +39,14 @@ class SeldomLogger:
         self._clock = clock
         self._kinds: dict[str, tuple[float, int]] = {}  # next line due; kept back since
 
-    def log(self, level: int, kind: str, text: str, *arguments: object) -> None:
+    def log(
+        self,
+        level: int,
+        kind: str,
+        text: str,
+        *arguments: object,
+        error: BaseException | None = None,
+    ) -> None:
         """Log a line, or count it.
 
         Args:
@@ -45,6 +54,7 @@ class SeldomLogger:
             kind: What lines are counted together.
             text: The line, in the format of `logging`.
             *arguments: What goes into the line.
+            error: An exception whose traceback is logged with it.
         """
         now = self._clock()
         if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
@@ -59,7 +69,7 @@ class SeldomLogger:
         if kept_back:
             text += " (and %d like it since the last such line)"
             arguments = (*arguments, kept_back)
-        self._logger.log(level, text, *arguments)
+        self._logger.log(level, text, *arguments, exc_info=error)
 
     def _forget_old(self, now: float) -> None:
         """Drop the kinds of which a line would be logged again."""
@@ -73,3 +83,8 @@ def shown(text: str) -> str:
     text = text[: LONGEST + 1]  # before anything looks at all of what may be megabytes
     line = text if text.isprintable() else repr(text)
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def waiting_text(number: int, noun: str) -> str:
+    """Return how many of something wait: `1 message waits`, `2 messages wait`."""
+    return f"{counted(number, noun)} {'waits' if number == 1 else 'wait'}"

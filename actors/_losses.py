@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from ..protocol import Address, DeliveryError, Message, OnwardError, PayloadTooBig
 from ._dead_letters import DeadLetters
@@ -15,6 +15,7 @@ from ._requests import Requests
 from ._run_queue import RunQueue
 
 if TYPE_CHECKING:
+    from ._observer import Observer
     from ._router import Router
 
 __all__ = ["Losses", "is_others", "words_for"]
@@ -29,21 +30,28 @@ class Losses(RunQueue):
         clock: What stamps dead letters, in seconds; the loop's clock by default.
 
     Attributes:
-        clock: As given.
+        observer: What looks on while the node works, if anything does.
         dead_letters: What could not be delivered.
         error_replies: What tells others that a message did not get through.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
         super().__init__(name, limits)
-        self.clock: Final = clock or self._loop_time
+        self.observer: Observer | None = None
         self.dead_letters = DeadLetters(
-            keep=limits.dead_letters, reasons=limits.dead_letter_reasons, clock=self.clock
+            keep=limits.dead_letters,
+            reasons=limits.dead_letter_reasons,
+            clock=clock or self._loop_time,
         )
         self._requests = Requests(cast("Router", self))
         self.error_replies = ErrorReplies(
             cast("Router", self), limits.error_replies, limits.link_error_replies
         )
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What stamps dead letters, as given."""
+        return self.dead_letters.clock
 
     def fail_request(self, address: Address, error: OnwardError) -> bool:
         """Raise an error where a request waits, in place of an answer. Call it on the loop.
@@ -136,6 +144,13 @@ class Losses(RunQueue):
         return self._tell(message, error, reason)
 
     def _tell(self, message: Message, error: OnwardError, reason: str = "") -> bool:
+        try:
+            return self._tell_sender(message, error, reason)
+        except Exception as fault:  # noqa: BLE001 - it must not cost more than this message
+            self.fault("telling a sender of a dead letter", fault)
+            return False
+
+    def _tell_sender(self, message: Message, error: OnwardError, reason: str) -> bool:
         back = message[1]
         if not back:
             return False
@@ -150,6 +165,13 @@ class Losses(RunQueue):
             return True
         return self.fail_request(mailbox, error)
 
+    def route_cut(self, message: Message) -> None:
+        """Count a message that is answered before the end of its route."""
+        self.dead_letters.routes_cut += 1
+        observer = self.observer
+        if observer is not None:
+            observer.route_cut(message)
+
     def dead_letter(self, message: Message, reason: str | OnwardError) -> None:
         """Count and keep a message that cannot be delivered. Safe from any thread.
 
@@ -157,7 +179,11 @@ class Losses(RunQueue):
             message: The message.
             reason: Why: a few words, the same for the same cause, or the error.
         """
-        self.dead_letters.add(message, reason if isinstance(reason, str) else words_for(reason))
+        try:
+            words = reason if isinstance(reason, str) else words_for(reason)
+            self.dead_letters.add(message, words)
+        except Exception as error:  # noqa: BLE001 - it must not cost more than this message
+            self.fault("keeping a dead letter", error)
 
     def _loop_time(self) -> float:
         return self.loop.time()

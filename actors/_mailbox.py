@@ -25,7 +25,15 @@ import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from ..protocol import Address, Context, MailboxFull, Message, UnknownAddress, WorkerStopped
+from ..protocol import (
+    Address,
+    Context,
+    MailboxFull,
+    Message,
+    UnknownAddress,
+    WorkerStopped,
+)
+from ._log import waiting_text
 from ._policy import Overflow
 from ._room import Room
 from ._state import STOPPED
@@ -67,6 +75,10 @@ class Target:
     def turn(self) -> int:
         """Handle a batch of what waits; return how much that was."""
         raise AssertionError("unexpected turn")
+
+    def recover(self, error: BaseException) -> None:
+        """Go on after a turn that an exception has broken off."""
+        raise AssertionError("unexpected end of a turn") from error
 
     def give_up(self) -> None:
         """Turn what waits into dead letters: the event loop is closed."""
@@ -260,7 +272,7 @@ class Intake(Target):
         """Return the error that says that there is no room."""
         waiting = len(self.queue or ())
         if waiting >= self.most:
-            return MailboxFull(self.address, f"{self.most} messages wait")
+            return MailboxFull(self.address, waiting_text(self.most, "message"))
         if self.lines:
             return MailboxFull(self.address, "others wait for room")
         return MailboxFull(self.address, f"{self.bytes} bytes wait")

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
-from ..protocol import Address, AddressLike, NodeStopped
+from ..protocol import LOCAL, Address, AddressLike
 from ..protocol.options import check_timeout, check_value
 from . import _lifecycle as lifecycle
 from ._background import BackgroundNode
 from ._cell import Cell
 from ._diagnostics import Diagnostics, DiagnosticsOptions
 from ._errors import WouldDeadlock
+from ._log import shown
 from ._policy import NodeLimits
 from ._router import Rule
 from ._run_queue import Phase
@@ -24,6 +25,9 @@ from .access._exposed import Exposed
 __all__ = ["Node"]
 
 _LIMITS: Final = NodeLimits()
+
+EXPOSED_WITHIN: Final = 1.0
+"""Seconds after which it is logged that no worker has an address that is exposed."""
 
 LAST_SHARE: Final = 0.25
 """Which part of the time to stop is kept for workers that stop last."""
@@ -145,7 +149,9 @@ class Node(Workers):
         loop = self.loop
         cells = self._cells()
         if any(cell.task is asyncio.current_task() for cell in cells):
-            raise WouldDeadlock("Node.stop()")
+            raise WouldDeadlock(
+                "Node.stop()", "waits for the handler that awaits it; stop the node from outside"
+            )
         if self._stopped is not None:
             await asyncio.shield(self._stopped)
             return
@@ -191,7 +197,9 @@ class Node(Workers):
 
     async def _stop_worker(self, cell: Cell, timeout: float) -> None:
         if cell.task is not None and cell.task is asyncio.current_task():
-            raise WouldDeadlock("Node.stop_worker()")
+            raise WouldDeadlock(
+                "Node.stop_worker()", "waits for the handler that awaits it; use Worker.stop"
+            )
         await lifecycle.stop_within(cell, self.loop.time() + timeout, drain=True)
 
     # --- rules and transports ---------------------------------------------------------
@@ -214,7 +222,7 @@ class Node(Workers):
             NodeStopped: The node has not started, or is stopping.
         """
         if self.phase is not Phase.OPEN:
-            raise NodeStopped(self.name)
+            raise self.stopped_error()
         with self.lock:
             return self._transports.for_uri(scheme)
 
@@ -231,7 +239,8 @@ class Node(Workers):
 
         Args:
             uri: Where; its scheme says by which transport.
-            expose: The local addresses that are reachable from outside; none by default.
+            expose: The local addresses that are reachable from outside; none by default. One that
+                no worker has a second later is logged as a warning.
             allow: Where workers that are exposed may pass messages from outside on to, as
                 those say, besides what is exposed. In a value, `*` stands for any text:
                 `"order-*"`, `"1#10.0.0.*:4000"`. By default nowhere: so nobody has this node
@@ -284,6 +293,7 @@ class Node(Workers):
         options: Any,
     ) -> Listener:
         listener = await self.transport(uri).listen(uri, expose=expose, **options)
+        self._look_at_exposed(expose, listener.uri)
         self._note(listener.address, self._exposures.listeners)
         if error_replies:
             self._note(listener.address, self._exposures.error_replies)
@@ -297,9 +307,26 @@ class Node(Workers):
         options: Any,
     ) -> Address:
         address = await self.transport(uri).connect(uri, expose=expose, **options)
+        self._look_at_exposed(expose, uri)
         if error_replies:
             self._note(address, self._exposures.error_replies)
         return address
+
+    def _look_at_exposed(self, exposed: frozenset[Address], uri: str) -> None:
+        """Log a little later what is exposed and does not exist: a name may be misspelt."""
+        if self._missing(exposed):
+            # Who listens first and spawns then need not be told.
+            self.loop.call_later(EXPOSED_WITHIN, self._tell_missing, exposed, uri)
+
+    def _tell_missing(self, exposed: frozenset[Address], uri: str) -> None:
+        missing = self._missing(exposed)
+        if missing and self.phase is Phase.OPEN:
+            text = "node %r exposes at %s what no worker has as its address: %s"
+            names = ", ".join(map(str, missing))
+            lifecycle.logger.warning(text, self.name, shown(uri), shown(names))
+
+    def _missing(self, exposed: frozenset[Address]) -> list[Address]:
+        return sorted(each for each in exposed if each.type == LOCAL and not self.has(each))
 
     def _note(self, at: Address, places: set[Address]) -> None:
         with self.lock:

@@ -37,6 +37,9 @@ class Observer:
     def nearly_full(self, cell: Cell, waiting: int) -> None:
         """Hear that a mailbox is near its limit: as a turn starts, or as a sender finds no room."""
 
+    def route_cut(self, message: Message) -> None:
+        """Hear of a message that is answered by a worker that is not the last of its route."""
+
     def long_route(self, message: Message) -> None:
         """Hear of a message that is forwarded with a return route near the limit."""
 

@@ -32,6 +32,7 @@ __all__ = [
     "adopt_identity",
     "identity",
     "join_inbox",
+    "leave_behind",
     "mark_stopped",
 ]
 
@@ -225,3 +226,15 @@ def mark_stopped(cell: Cell) -> None:
         made.stopped.set()
     if cell.registered:
         _logger.debug("Stopped %s", worker)
+
+
+def leave_behind(worker: Worker) -> None:
+    """Have refs say, in the child of a fork, that the worker is not alive here.
+
+    No lock is taken: the thread that held it may not exist.
+    """
+    made = worker._identity
+    if made is not None:
+        made.stopped = threading.Event()
+        made.stopped.set()
+        made.ref.actor_stopped = made.stopped

@@ -204,8 +204,8 @@ class Requests:
         router = self._router
         loop = router._loop
         if loop is None or router.phase is _CLOSED:
-            raise NodeStopped(router.name)
-        if len(payload) > router.limits.payload:
+            raise router.stopped_error()
+        if type(payload) is not bytes or len(payload) > router.limits.payload:
             router.check_payload(payload)
         onward = router.route_of(route)
         if self.count >= router.limits.requests:
@@ -234,9 +234,9 @@ class Requests:
         router.table[address] = reply
         self.count += 1
         observer = router.observer
-        if observer is not None:
-            observer.asks(source, address, onward)
         try:
+            if observer is not None:
+                observer.asks(source, address, onward)
             message = _new(Message, (onward, (address,), payload, source, context))
             try:
                 router.route_now(message)
@@ -259,11 +259,11 @@ class Requests:
         finally:
             self.count -= 1
             del router.table[address]
-            if observer is not None:
-                observer.asked(address)
             deadlines.pop(reply, None)
             if not patience.shared:
                 patience.cancel()
+            if observer is not None:
+                observer.asked(address)
 
     def fail(self, address: Address, error: OnwardError) -> bool:
         """Raise an error where a request waits for its answer; say whether one does."""

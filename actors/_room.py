@@ -23,6 +23,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..protocol import MailboxFull, Message, OnwardError, UnknownAddress
+from ._log import waiting_text
 
 if TYPE_CHECKING:
     from ._cell import Cell
@@ -238,7 +239,7 @@ def join(room: Room) -> SenderLine | None:
     intake.refused -= 1  # it is not refused, after all
     limit = intake.node.limits.waiting_senders
     if len(intake.lines or ()) >= limit:
-        raise MailboxFull(intake.address, f"{limit} senders wait")
+        raise MailboxFull(intake.address, waiting_text(limit, "sender"))
     line = SenderLine(intake, room.message)
     intake.join(line)
     return line

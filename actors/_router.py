@@ -18,7 +18,6 @@ from ..protocol import (
     Context,
     MailboxFull,
     Message,
-    NodeStopped,
     OnwardError,
     PayloadTooBig,
     Route,
@@ -27,12 +26,14 @@ from ..protocol import (
     UnknownAddress,
     UnknownAddressType,
     UnreadableAddress,
+    check_bytes,
+    counted,
     route as route_of,
 )
 from ._errors import RoutingLoop, RuleInUse
 from ._losses import Losses
 from ._mailbox import HEAVY, Target
-from ._observer import Observer, Tracer
+from ._observer import Tracer
 from ._policy import NodeLimits
 from ._requests import LATE_ANSWER, RandomAddresses
 from ._room import Room, put_when_room
@@ -67,7 +68,6 @@ class Router(Losses):
         table: What each address leads to.
         lock: Held to change the table; looking up takes no lock.
         random_address: Makes an address that nobody can guess.
-        observer: What looks on while the node works, if anything does.
         tracer: What follows messages that are traced, if anything does.
         recorder: What records messages, links and requests, if the node has an event log.
         event_log: What keeps that log, for its figures; it stays when it has ended.
@@ -81,7 +81,6 @@ class Router(Losses):
         self.random_address = RandomAddresses().take
         self._rules: dict[int, Rule] = {}
         self._rule_owners: dict[int, object] = {}
-        self.observer: Observer | None = None
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
         self.event_log: EventLog | None = None
@@ -103,8 +102,11 @@ class Router(Losses):
             MailboxFull: The worker does not keep up.
             AccessDenied: An access control does not let it in.
             RoutingLoop: Rules rewrote it too often.
+            PayloadNotBytes: Its payload is something else than `bytes`.
             NodeStopped: The node has not started, or has stopped.
         """
+        if type(message[2]) is not bytes:
+            check_bytes(message[2])
         if message[3] is not None:
             message = self.pass_on(from_code(message))
         # What follows is `carry`, once more: a call would be a tenth of it.
@@ -208,7 +210,7 @@ class Router(Losses):
 
     def _reroute(self, message: Message) -> None:
         if self.phase is Phase.NOT_STARTED or self.phase is Phase.CLOSED:
-            raise NodeStopped(self.name)
+            raise self.stopped_error()
         first = message.to
         for _ in range(self.limits.reroutes + 1):
             target = self.table.get(first)
@@ -229,7 +231,7 @@ class Router(Losses):
             if rewritten is None:
                 return
             message, first = rewritten, rewritten.to
-        raise RoutingLoop(first, f"more than {self.limits.reroutes} times")
+        raise RoutingLoop(first, f"more than {counted(self.limits.reroutes, 'time')}")
 
     def _rule(self, address: Address) -> Rule | None:
         rule = self._rules.get(address.type)
@@ -271,6 +273,7 @@ class Router(Losses):
             MailboxFull: The policy is another, or too many senders wait already.
             DeliveryError: As `route`.
         """
+        check_bytes(message[2])
         await self.carry_wait(message if message[3] is None else self.pass_on(from_code(message)))
 
     async def carry_wait(self, message: Message, _own: Address | None = None) -> None:
@@ -290,7 +293,11 @@ class Router(Losses):
 
         Returns:
             Whether it was delivered.
+
+        Raises:
+            PayloadNotBytes: Its payload is something else than `bytes`.
         """
+        check_bytes(message[2])
         return self.carry_or_bury(message if message[3] is None else from_code(message))
 
     def carry_or_bury(self, message: Message) -> bool:
@@ -327,11 +334,16 @@ class Router(Losses):
             context: What travels with it inside the node.
 
         Raises:
+            PayloadNotBytes: The payload is something else than `bytes`.
             PayloadTooBig: The payload is over the limit.
             DeliveryError: As `route`.
         """
-        self.check_payload(payload)
-        back = self.route_of(return_route)
+        if type(payload) is not bytes or len(payload) > self.limits.payload:
+            self.check_payload(payload)
+        loop = self._loop
+        if loop is not None and loop.is_closed():
+            raise self.loop_gone()
+        back: Route = () if return_route == () else self.route_of(return_route)
         recorder = self.recorder
         if recorder is not None:
             recorder.left = left = recorder.left - 1
@@ -349,6 +361,8 @@ class Router(Losses):
     ) -> None:
         """Do as `send`, but wait for room where the mailbox's policy is to wait."""
         self.check_payload(payload)
+        if self._loop is not None and self._loop.is_closed():
+            raise self.loop_gone()
         back = self.route_of(return_route)
         recorder = self.recorder
         if recorder is not None:
@@ -384,6 +398,7 @@ class Router(Losses):
             MailboxFull: There was no room, in time where the policy is to wait.
             TooManyRequests: The node waits for as many answers as it may.
             NodeStopped: The node stopped.
+            PayloadNotBytes: The payload is something else than `bytes`.
             PayloadTooBig: The payload is over the limit.
             Refused: An error reply came: it was certainly not handed over.
             GivenUp: An error reply came: it was handed over, or may have been.
@@ -415,11 +430,14 @@ class Router(Losses):
         return context
 
     def check_payload(self, payload: bytes) -> None:
-        """Check the size of a payload.
+        """Check the type and the size of a payload.
 
         Raises:
+            PayloadNotBytes: It is not `bytes`.
             PayloadTooBig: It is over the limit.
         """
+        if type(payload) is not bytes:
+            check_bytes(payload)
         if len(payload) > self.limits.payload:
             raise PayloadTooBig(len(payload), self.limits.payload)
 

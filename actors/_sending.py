@@ -16,6 +16,8 @@ from ..protocol import (
     Route,
     RouteLike,
     RouteTooLong,
+    check_bytes,
+    counted,
 )
 from ._actor import Actor
 from ._errors import RoutingLoop
@@ -66,11 +68,14 @@ class Sending(Actor):
             EmptyRoute: There is no further step.
             RouteTooLong: The return route is at its limit.
             AccessDenied: An access control does not let it pass.
+            PayloadNotBytes: The payload was replaced by something else than `bytes`.
             DeliveryError: As `Node.route`.
         """
         # Message.forward and Router.carry in one: this path is taken most, and the two
         # calls would be a fifth of it. Adding tuples is cheaper than unpacking them.
         onward, back, payload, _, context = message
+        if type(payload) is not bytes:
+            check_bytes(payload)
         rest = onward[1:]
         try:
             if not rest:
@@ -139,9 +144,12 @@ class Sending(Actor):
         Raises:
             EmptyRoute: There is no further step.
             RouteTooLong: One of the routes is at its limit.
+            PayloadNotBytes: The payload was replaced by something else than `bytes`.
             DeliveryError: As `Node.route`.
         """
         onward, back, payload, _, context = message
+        if type(payload) is not bytes:
+            check_bytes(payload)
         try:
             onward = (*self.node.route_of(route), *onward[1:])
             if not onward:
@@ -164,10 +172,13 @@ class Sending(Actor):
         Raises:
             EmptyRoute: There is no further step.
             RoutingLoop: It was passed on without a trace too often.
+            PayloadNotBytes: The payload was replaced by something else than `bytes`.
             DeliveryError: As `Node.route`.
         """
         # As `forward`, in one; the return route is a claim, so it is not asked who sends.
         onward, back, payload, source, context = message
+        if type(payload) is not bytes:
+            check_bytes(payload)
         rest = onward[1:]
         try:
             if not rest:
@@ -210,7 +221,7 @@ class Sending(Actor):
             return None if message[3] is None else COUNTED[1]
         hops = context[3]
         if hops >= self.node.limits.hops:
-            raise RoutingLoop(message.to, f"passed on {hops} times without a trace")
+            raise RoutingLoop(message.to, f"passed on {counted(hops, 'time')} without a trace")
         if hops < MAX_ROUTE_LENGTH and context is COUNTED[hops]:
             return COUNTED[hops + 1]
         # Not `_replace`, which takes longer than all the rest of a hop.
@@ -219,6 +230,9 @@ class Sending(Actor):
     def reply(self, message: Message, payload: bytes, own: Address | None = None) -> None:
         """Answer a message along its return route.
 
+        What is left of the onward route behind this worker is dropped: the message goes no
+        further. It is counted, as `routes_cut`, and diagnostics tell of it.
+
         Args:
             message: As it came to this worker.
             payload: The answer.
@@ -226,25 +240,44 @@ class Sending(Actor):
 
         Raises:
             EmptyRoute: The message has no return route.
+            PayloadNotBytes: The payload is something else than `bytes`.
             PayloadTooBig: The payload is over the node's limit.
             DeliveryError: As `Node.route`.
         """
         onward, back, _, _, context = message
+        if type(payload) is not bytes:
+            check_bytes(payload)  # not in the `try`: the error has no `lost`, the worker has failed
         if context is not None and context[3]:
             # An answer begins a way of its own.
             context = _new(Context, (context[0], context[1], context[2], 0, None))
         answer = _new(Message, (back, (own or onward[0],), payload, self.address, context))
+        if len(onward) > 1:
+            self.node.route_cut(message)
         try:
             if not back:
                 raise EmptyRoute
             if len(payload) > self.node.limits.payload:
                 self.node.check_payload(payload)
-            self._out.carry_answer(answer)
+            # `carry_answer`, as in `forward`.
+            node = self._out
+            target = node.table.get(back[0])
+            if target is None:
+                node.carry_answer(answer)
+                return
+            queue = target.queue
+            if queue is None or len(queue) >= target.limit:
+                target.put(answer)
+                return
         except MailboxFull as full:
             self._hand_over_later(full, message, answer)
+            return
         except OnwardError as error:
             error.lost = answer if back else message
             raise
+        queue.append(answer)
+        if not target.scheduled:
+            target.scheduled = True
+            node.schedule(target)
 
     def send(
         self,
@@ -263,6 +296,7 @@ class Sending(Actor):
             context: What travels with it inside the node.
 
         Raises:
+            PayloadNotBytes: The payload is something else than `bytes`.
             PayloadTooBig: The payload is over the node's limit.
             DeliveryError: As `Node.route`.
         """
@@ -294,9 +328,12 @@ class Sending(Actor):
         Raises:
             RouteTooLong: One of its routes is longer than a route may be.
             RoutingLoop: It was passed on without a trace too often.
+            PayloadNotBytes: Its payload is something else than `bytes`.
             DeliveryError: As `Node.route`.
         """
         onward, back, payload, _, _ = message
+        if type(payload) is not bytes:
+            check_bytes(payload)
         try:
             if len(onward) > MAX_ROUTE_LENGTH or len(back) > MAX_ROUTE_LENGTH:
                 raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)

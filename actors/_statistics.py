@@ -98,5 +98,8 @@ class NodeStatistics:
     error_replies_dropped: int
     """Error replies not sent because there were too many in a second."""
 
+    routes_cut: int
+    """Messages answered by a worker that was not the last of their route: the rest was dropped."""
+
     workers: tuple[WorkerStatistics, ...]
     """Each worker, in the order they were spawned; empty when not asked for."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeGuard
 
-__all__ = ["OwnThread", "is_coroutine"]
+__all__ = ["OwnThread", "coroutine_of", "is_coroutine", "is_generator"]
 
 _Job: TypeAlias = (
     "tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, asyncio.Future[Any]]"
@@ -19,6 +19,26 @@ _Job: TypeAlias = (
 def is_coroutine(value: object) -> TypeGuard[Coroutine[Any, Any, Any]]:
     """Tell whether a handler returned a coroutine, to be run to its end."""
     return isinstance(value, Coroutine)
+
+
+def coroutine_of(value: object) -> Coroutine[Any, Any, Any] | None:
+    """Return what a hook or a handler returned as a coroutine, if it can be awaited."""
+    if is_coroutine(value):
+        return value
+    return _awaited(value) if _is_awaitable(value) else None
+
+
+def is_generator(value: object) -> bool:
+    """Whether a method that yields was called: none of its code has run."""
+    return not is_coroutine(value) and isinstance(value, Generator | AsyncGenerator)
+
+
+def _is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
+    return isinstance(value, Awaitable)
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
 
 
 class OwnThread:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..protocol.options import Seconds, check_timeout, check_value
-from ._errors import LimitReached
+from ._errors import YIELDS, BadHandler, LimitReached
 from ._mailbox import Turn
+from ._thread import is_generator
 
 if TYPE_CHECKING:
     from ._cell import Cell
@@ -72,7 +73,9 @@ class Timer(Turn):
             return
         if self._period is None:
             self._end()
-        cell.suspend(cell.call(action), cell.turn_done)
+        result = cell.call(action)
+        if not cell.suspend(result, cell.turn_done) and is_generator(result):
+            raise BadHandler(f"a timer of {type(cell.worker).__name__}", YIELDS)
 
     def _end(self) -> None:
         self._action = None

@@ -26,6 +26,7 @@ from ..protocol import (
     RouteLike,
 )
 from ..protocol.payloads import CBOR, Codec, PayloadError, PlainCodec
+from ._errors import YIELDS, BadHandler
 from ._thread import is_coroutine
 from ._worker import Worker
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ._cell import Cell
     from ._node import Node
 
-__all__ = ["BadHandler", "MissingExtra", "TypedWorker", "call"]
+__all__ = ["MissingExtra", "TypedWorker", "call"]
 
 T = TypeVar("T")
 Read: TypeAlias = Callable[[bytes], Any]
@@ -61,23 +62,6 @@ _BY_PLACE: Final = (
 
 _KINDS: Final = 256
 """Pairs of a type and a codec whose reader `call` remembers; those used least are made anew."""
-
-
-class BadHandler(OnwardError, TypeError):
-    """A typed worker's handler declares what cannot be decoded or checked.
-
-    Attributes:
-        handler: Which, as `Class.handle`.
-        detail: What is wrong with it.
-    """
-
-    def __init__(self, handler: str, detail: str) -> None:
-        super().__init__(handler, detail)
-        self.handler = handler
-        self.detail = detail
-
-    def __str__(self) -> str:
-        return f"{self.handler}: {self.detail}"
 
 
 class MissingExtra(OnwardError, ImportError):
@@ -197,6 +181,8 @@ class _Contract:
     def __init__(self, owner: type[TypedWorker]) -> None:
         name = f"{owner.__name__}.handle"
         handler: Any = vars(owner).get("handle") or owner.handle
+        if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+            raise BadHandler(name, YIELDS)
         parameters = list(inspect.signature(handler).parameters.values())[1:]
         if not 1 <= len(parameters) <= 2 or not all(each.kind in _BY_PLACE for each in parameters):
             raise BadHandler(name, "takes a value and, if it likes, the message, by their places")

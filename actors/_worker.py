@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from inspect import isasyncgenfunction, isgeneratorfunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -11,6 +12,7 @@ import pykka
 from ..protocol import Address, AddressLike, Message
 from ._background import default_node
 from ._cell import Cell, Factory
+from ._errors import YIELDS, BadHandler
 from ._future import LoopFuture
 from ._lifecycle import Stop
 from ._policy import Mailbox, Supervision
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from .access._guard import AccessLike
 
 __all__ = ["ThreadWorker", "Worker"]
+
+_HOOKS: Final = ("handle_message", "on_failure", "on_start", "on_stop")
+"""Methods that the node calls, which must not yield."""
 
 _SUPERVISION: Final = Supervision()
 
@@ -56,6 +61,9 @@ class Worker(Sending):
         has_flows: Whether an event log counts what it handles; not if that is counted otherwise.
         default_mailbox: Its mailbox, if it is spawned without one. Where senders wait for room
             in those of links and of workers that pass messages on, nothing is lost on the way.
+
+    Raises:
+        BadHandler: When a class is defined: one of these methods yields.
     """
 
     _cell: Cell | None = None
@@ -66,6 +74,13 @@ class Worker(Sending):
     has_flows: ClassVar[bool] = True
     default_mailbox: ClassVar[Mailbox] = Mailbox()
     _needs_thread: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in _HOOKS:
+            hook = vars(cls).get(name)
+            if isgeneratorfunction(hook) or isasyncgenfunction(hook):
+                raise BadHandler(f"{cls.__name__}.{name}", YIELDS)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         # Pykka makes a URN, an inbox, an event and a ref here; see `_pykka`.

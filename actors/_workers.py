@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -9,7 +10,6 @@ from ..protocol import (
     Address,
     AddressInUse,
     AddressLike,
-    NodeStopped,
     WorkerStopped,
     address as address_of,
 )
@@ -19,9 +19,9 @@ from ._cell import Cell, Factory
 from ._errors import LimitReached
 from ._guarding import Guarding
 from ._policy import Mailbox, NodeLimits, OnFailure, Supervision
-from ._pykka import join_inbox
+from ._pykka import join_inbox, leave_behind
 from ._run_queue import Phase
-from ._state import NEW, RUNNING, STOPPING
+from ._state import NEW, RUNNING, STOPPED, STOPPING
 from ._statistics import NodeStatistics
 from .access._guard import AccessLike, Guarded
 
@@ -49,9 +49,8 @@ class Workers(Guarding):
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
         super().__init__(name, limits, clock)
-        self.abandoned = 0
-        self._workers = 0
-        self._retired = [0, 0, 0, 0, 0]
+        # What `_counts` gives of the workers that have stopped, and how many have not.
+        self._retired = [0, 0, 0, 0, 0, 0]
         self._watches: dict[Cell, int] = {}
         self._losses: dict[Cell, list[Callable[[], object]]] = {}
 
@@ -185,7 +184,7 @@ class Workers(Guarding):
 
     def _admit(self, cell: Cell, worker: Worker) -> None:
         if self.phase is not Phase.OPEN:
-            raise NodeStopped(self.name)
+            raise self.stopped_error()
         lifecycle.bind(cell, worker)
         has_start = worker._has_start()
         cell.state = NEW if has_start else RUNNING
@@ -194,7 +193,7 @@ class Workers(Guarding):
             self._check_free(cell.addresses)
             for each in cell.addresses:
                 self.table[each] = self._target(cell, each)
-            self._workers += 1
+            self._retired[-1] += 1
         if cell.parent is not None:
             if cell.parent.children is None:
                 cell.parent.children = {}
@@ -358,17 +357,38 @@ class Workers(Guarding):
         with self.lock:
             for each in cell.addresses:
                 self.table.pop(each, None)  # nothing may keep what follows from being done
-                self._exposures.forget(each)
             self._guarded.pop(cell, None)
             self._checked.pop(cell, None)
             self._watches.pop(cell, None)
             self._losses.pop(cell, None)
-            self._workers -= 1
+            self._retired[-1] -= 1
             for index, count in enumerate(_counts(cell)):
                 self._retired[index] += count
+            for each in cell.addresses:
+                self._exposures.forget(each)
         recorder = self.recorder
         if recorder is not None and recorder.links is not None:
             recorder.links.stopped(cell)
+
+    def _give_up_all(self) -> None:
+        for cell in self._cells():
+            try:
+                cell.give_up()
+            except Exception as error:  # noqa: BLE001 - the others have messages too
+                self.fault("giving up a worker", error)
+
+    def forked(self) -> None:
+        """Give up all workers without a word: they live on where the process was forked from."""
+        super().forked()
+        # Another thread may have held a lock when the process was forked.
+        self.lock = threading.RLock()
+        self.dead_letters.forked()
+        cells, self.table = self._cells(), {}
+        self._retired[-1] = 0
+        for cell in cells:
+            cell.state = STOPPED
+            cell.queue = None
+            leave_behind(cell.worker)
 
     # --- statistics -------------------------------------------------------------------
 
@@ -379,23 +399,26 @@ class Workers(Guarding):
             workers: Whether each worker's own statistics are included.
         """
         cells = self._cells()
-        totals = [sum(column) for column in zip(self._retired, *map(_counts, cells), strict=True)]
+        totals = [
+            sum(column) for column in zip(self._retired[:-1], *map(_counts, cells), strict=True)
+        ]
         by_reason = self.dead_letters.by_reason
         return NodeStatistics(
             name=self.name,
-            worker_count=self._workers,
+            worker_count=self._retired[-1],
             requests=self._requests.count,
             handled=totals[0],
             failed=totals[1],
             refused=totals[2],
             dropped=totals[3],
             restarts=totals[4],
-            abandoned=self.abandoned,
+            abandoned=self.dead_letters.abandoned,
             dead_letters=sum(by_reason.values()),
             dead_letter_reasons=by_reason,
-            denied=self.denied,
+            denied=self.dead_letters.denied,
             error_replies=self.error_replies.sent,
             error_replies_dropped=self.error_replies.dropped,
+            routes_cut=self.dead_letters.routes_cut,
             workers=tuple(cell.statistics() for cell in cells) if workers else (),
         )
 

@@ -73,7 +73,7 @@ async def test_what_is_no_number() -> None:
             node.send("average", b"many")
     except AssertionError as error:
         found = str(error)
-    assert "workers failed: 1 times" in found
+    assert "workers failed: 1 time" in found
 
 
 # --8<-- [end:faults]

@@ -48,6 +48,7 @@ from ._errors import (
     NotDelivered,
     NotExposed,
     OnwardError,
+    PayloadNotBytes,
     PayloadTooBig,
     ProtocolError,
     RequestTimeout,
@@ -61,7 +62,7 @@ from ._errors import (
     WorkerFailed,
     WorkerStopped,
 )
-from ._message import Context, Message, Outside
+from ._message import Context, Message, Outside, check_bytes
 from ._trace_report import (
     MAX_HOP_NAME,
     MAX_HOP_REPORT,
@@ -81,6 +82,7 @@ from ._tracing import (
     with_trace_mark,
     write_tracing,
 )
+from ._words import counted
 
 __all__ = [
     "ERROR_SOURCE",
@@ -122,6 +124,7 @@ __all__ = [
     "NotExposed",
     "OnwardError",
     "Outside",
+    "PayloadNotBytes",
     "PayloadTooBig",
     "ProtocolError",
     "RequestTimeout",
@@ -138,6 +141,8 @@ __all__ = [
     "WorkerFailed",
     "WorkerStopped",
     "address",
+    "check_bytes",
+    "counted",
     "decode_hop_report",
     "encode_error_reply",
     "encode_hop_report",

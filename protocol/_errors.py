@@ -8,6 +8,7 @@ OnwardError
 │   │   ├── EmptyRoute            there is nowhere to send to
 │   │   └── RouteTooLong          more addresses than a route may have
 │   ├── PayloadTooBig             a payload over the limit
+│   ├── PayloadNotBytes           a payload that is of another type than bytes
 │   ├── WireError                 bytes of a node-to-node connection: it must be closed
 │   │   ├── BadPreamble
 │   │   ├── FrameTooBig
@@ -41,6 +42,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ._words import counted
+
 if TYPE_CHECKING:
     from ._message import Message
 
@@ -61,6 +64,7 @@ __all__ = [
     "NotDelivered",
     "NotExposed",
     "OnwardError",
+    "PayloadNotBytes",
     "PayloadTooBig",
     "ProtocolError",
     "RequestTimeout",
@@ -137,7 +141,7 @@ class RouteTooLong(RouteError):
         self.limit = limit
 
     def __str__(self) -> str:
-        return f"a route of {self.length} addresses is over the limit of {self.limit}"
+        return f"a route of {counted(self.length, 'address')} is over the limit of {self.limit}"
 
 
 class PayloadTooBig(ProtocolError):
@@ -154,7 +158,23 @@ class PayloadTooBig(ProtocolError):
         self.limit = limit
 
     def __str__(self) -> str:
-        return f"a payload of {self.size} bytes is over the limit of {self.limit} bytes"
+        limit = counted(self.limit, "byte")
+        return f"a payload of {counted(self.size, 'byte')} is over the limit of {limit}"
+
+
+class PayloadNotBytes(ProtocolError, TypeError):
+    """A payload that is not `bytes`; nothing was sent.
+
+    Attributes:
+        kind: Name of its type.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return f"a payload is bytes, not {self.kind}"
 
 
 class WireError(ProtocolError):
@@ -190,7 +210,8 @@ class FrameTooBig(WireError):
         self.limit = limit
 
     def __str__(self) -> str:
-        return f"a frame of {self.size} bytes is over the limit of {self.limit} bytes"
+        limit = counted(self.limit, "byte")
+        return f"a frame of {counted(self.size, 'byte')} is over the limit of {limit}"
 
 
 class MalformedMessage(WireError):

@@ -14,14 +14,25 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ._address import MAX_ROUTE_LENGTH, Address, Route, format_route
-from ._errors import EmptyRoute, RouteError, RouteTooLong
+from ._errors import EmptyRoute, PayloadNotBytes, RouteError, RouteTooLong
 
-__all__ = ["Context", "Message", "Outside"]
+__all__ = ["Context", "Message", "Outside", "check_bytes"]
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 
 # What a NamedTuple's own constructor calls, without the detour.
 _new: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
+
+
+def check_bytes(payload: object) -> None:
+    """Check the type of a payload.
+
+    Raises:
+        PayloadNotBytes: It is not `bytes`. A `bytearray` or a `memoryview` is not: it could
+            change while the message waits.
+    """
+    if not isinstance(payload, bytes):
+        raise PayloadNotBytes(type(payload).__name__)
 
 
 class Outside(NamedTuple):
@@ -159,7 +170,11 @@ class Message(NamedTuple):
 
     def __str__(self) -> str:
         onward, back = format_route(self[0]), format_route(self[1])
-        return f"[{onward}] <- [{back}] {len(self[2])} bytes"
+        payload = cast("tuple[object, ...]", self)[2]
+        if not isinstance(payload, bytes):
+            return f"[{onward}] <- [{back}] {type(payload).__name__} in place of bytes"
+        size = len(payload)
+        return f"[{onward}] <- [{back}] {size} {'byte' if size == 1 else 'bytes'}"
 
 
 def _lost(error: RouteError, message: Message) -> RouteError:

@@ -19,6 +19,7 @@ from ..protocol import (
     Address,
     Context,
     EmptyRoute,
+    InDoubt,
     LinkLost,
     MailboxFull,
     Message,
@@ -28,6 +29,7 @@ from ..protocol import (
     Outside,
     Route,
     RouteTooLong,
+    check_bytes,
 )
 from ._arrivals import Arrivals
 from ._gate import MAX_RETURNS, Gate
@@ -169,7 +171,17 @@ class Link(Worker):
                 self.node.dead_letter(message, KEPT_IN)
                 return None
         self.taken += 1
-        return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
+        if type(payload) is not bytes:
+            try:
+                check_bytes(payload)
+            except OnwardError as error:
+                self.undelivered(message, error)
+                return None
+        try:
+            return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
+        except Exception:
+            self.dropped += 1  # the node makes a dead letter of it, as with any worker
+            raise
 
     @abstractmethod
     def transmit(self, message: Message) -> Awaitable[None] | None:
@@ -209,6 +221,14 @@ class Link(Worker):
         """
         self.dropped += 1
         self.node.lose(message, error)
+
+    def failed_to_send(self, message: Message, error: Exception) -> None:
+        """Lose a message that could not be sent for a reason that is no error of routing.
+
+        For what is sent outside of `transmit`: there an exception would end more than the message.
+        """
+        self.node.fault("sending a message over a link", error)
+        self.undelivered(message, InDoubt(self.address, type(error).__name__))
 
     # --- for the event log ----------------------------------------------------------------
 
@@ -253,23 +273,25 @@ class Link(Worker):
         self.arrived += len(messages)
         recorder = self.node.recorder
         if recorder is not None:
-            messages = recorder.messages.arrive(messages, self.node.is_ephemeral)
+            try:
+                messages = recorder.messages.arrive(messages, self.node.is_ephemeral)
+            except Exception as fault:  # noqa: BLE001 - they go on, recorded or not
+                self.node.fault("recording what arrived", fault)
         let_in, gate = self.node.let_in, self._gate
         for message in messages:
             onward = message[0]
-            if onward is not gate.admitted and not gate.admits(onward):
-                self._refuse(message)
-                continue
             try:
+                if onward is not gate.admitted and not gate.admits(onward):
+                    self._refuse(message)
+                    continue
                 message = self._checked(message)
                 let_in(message)
             except MailboxFull as error:
-                if error.room is None:
-                    self.node.lose(message, error)
-                else:
-                    self._wait_for_room(error.room)
+                self._wait_or_lose(message, error)
             except OnwardError as error:
                 self.node.lose(message, error)
+            except Exception as error:  # noqa: BLE001 - of a rule: user code
+                self._lose_in_doubt(message, error)
         if self._placed.inside > self._max_inside:
             self._look_at_kept()
 
@@ -307,10 +329,29 @@ class Link(Worker):
         )
         if too_much is not self._holding:
             self._holding = too_much
-            if too_much:
-                self.hold()
+            try:
+                if too_much:
+                    self.hold()
+                else:
+                    self.release()
+            except Exception as error:  # noqa: BLE001 - what comes all the same is bounded
+                self.node.fault("holding or releasing a link", error)
+
+    def _wait_or_lose(self, message: Message, full: MailboxFull) -> None:
+        """Have a message wait for room if it may."""
+        try:
+            if full.room is None:
+                self.node.lose(message, full)
             else:
-                self.release()
+                self._wait_for_room(full.room)
+        except Exception as error:  # noqa: BLE001 - those behind it are delivered all the same
+            self._lose_in_doubt(message, error)
+
+    def _lose_in_doubt(self, message: Message, error: Exception) -> None:
+        """Lose a message that could not be delivered for a reason that is no error of routing."""
+        self.node.fault("delivering a message that came over a link", error)
+        target = message[0][0] if message[0] else ""
+        self.node.lose(message, InDoubt(target, type(error).__name__))
 
     def passed_over(self, count: int) -> None:
         """Note messages that came and have a route no node can use. Each is a dead letter."""

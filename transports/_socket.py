@@ -210,7 +210,12 @@ class WireSocket(asyncio.Protocol):
             self._note_written(transport)
         self._flushed = self.wire.sent
         self.bytes_out += len(data)
-        transport.write(data)
+        try:
+            transport.write(data)
+        except Exception as error:  # noqa: BLE001 - of the loop's implementation
+            # How much of it was written is not known, so nothing may follow it.
+            self.abort(f"writing failed: {type(error).__name__}: {error}")
+            return
         waiting = transport.get_write_buffer_size()
         if not waiting:
             self._written = self._flushed

@@ -166,7 +166,9 @@ class DialledLink(StreamLink):
             return wire_socket.send(message)
         except OnwardError as error:
             self.undelivered(message, error)
-            return None
+        except Exception as error:  # noqa: BLE001 - or the link would end with it
+            self.failed_to_send(message, error)
+        return None
 
     async def _send_queued(self, wire_socket: WireSocket) -> None:
         """Send what has been kept, as fast as the peer reads it; if it is lost, the rest stays."""

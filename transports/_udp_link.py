@@ -135,7 +135,9 @@ class UdpLink(Link):
             return self._send(udp_socket, message)
         except OnwardError as error:
             self.undelivered(message, error)
-            return None
+        except Exception as error:  # noqa: BLE001 - or the link would end with it
+            self.failed_to_send(message, error)
+        return None
 
     def _send(self, udp_socket: UdpSocket, message: Message) -> Awaitable[None] | None:
         limit = self.options.datagrams.max_message

@@ -55,7 +55,7 @@ class Judge:
                 return
         except Exception as error:  # noqa: BLE001 - user code; it has not let anything pass
             self._log(error)
-        self._node.denied += 1
+        self._node.dead_letters.denied += 1
         raise AccessDenied(message[0][0])
 
     def _log(self, error: Exception) -> None:

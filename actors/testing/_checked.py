@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from ...protocol import counted
 from .._node import Node
 from .._state import RUNNING
 
@@ -88,7 +89,7 @@ def _failed(node: Node, cells: list[Cell], cut_off: set[Cell]) -> list[str]:
         return []
     counts = [(cell, cell.failed - (cell in cut_off)) for cell in cells]
     return [
-        f"workers failed: {total} times",
+        f"workers failed: {counted(total, 'time')}",
         *(f"  {cell}: {count}" for cell, count in counts if count),
     ]
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from ...protocol import AddressLike, Message
+from ...protocol import AddressLike, Message, counted
 from ...protocol.options import check_timeout
 from .._worker import Worker
 
@@ -142,6 +142,6 @@ class Probe(Worker):
                     self._changed.append(changed)
                     await changed
         except TimeoutError:
-            came = f"{len(self.messages)} of {number} messages came to {self.address}"
+            came = f"{len(self.messages)} of {counted(number, 'message')} came to {self.address}"
             last = f", the last with {self.messages[-1].payload[:64]!r}" if self.messages else ""
             raise TimeoutError(f"{came} in {timeout:g} s{last}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from .._errors import ProtocolError
+from .._words import counted
 
 __all__ = ["BareError", "Reader", "encode_data", "encode_string", "encode_uint"]
 
@@ -118,7 +119,7 @@ class Reader:
         size = self.uint()
         left = len(self._data) - self.position
         if size > left:
-            raise BareError(f"a length of {size} bytes where {left} are left")
+            raise BareError(f"a length of {counted(size, 'byte')} where {left} are left")
         start, self.position = self.position, self.position + size
         return self._data[start : self.position]
 
@@ -141,4 +142,4 @@ class Reader:
         """
         left = len(self._data) - self.position
         if left:
-            raise BareError(f"{left} bytes behind the value")
+            raise BareError(f"{counted(left, 'byte')} behind the value")

@@ -27,6 +27,7 @@ from typing import Final, TypeVar
 
 import cbor2
 
+from .._words import counted
 from ._errors import BatchFrameError, BatchTooBig
 
 __all__ = [
@@ -332,7 +333,7 @@ class _Reader:
     def finish(self) -> None:
         left = len(self._data) - self._position
         if left:
-            raise BatchFrameError(f"{left} bytes behind it")
+            raise BatchFrameError(f"{counted(left, 'byte')} behind it")
 
     def _byte(self) -> int:
         if self._position >= len(self._data):

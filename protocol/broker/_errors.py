@@ -21,6 +21,7 @@ Texts name the field and sizes and never repeat the input, so they can be sent t
 from __future__ import annotations
 
 from .._errors import ProtocolError
+from .._words import counted
 
 __all__ = [
     "BadRoutingFlags",
@@ -63,7 +64,7 @@ class FrameTruncated(BrokerFrameError):
     """
 
     def __init__(self, field: str, size: int, left: int) -> None:
-        super().__init__(field, f"{size} bytes needed, {left} left")
+        super().__init__(field, f"{counted(size, 'byte')} needed, {left} left")
         self.args = (field, size, left)
         self.size = size
         self.left = left
@@ -77,7 +78,7 @@ class TrailingBytes(BrokerFrameError):
     """
 
     def __init__(self, field: str, size: int) -> None:
-        super().__init__(field, f"{size} bytes after its end")
+        super().__init__(field, f"{counted(size, 'byte')} after its end")
         self.args = (field, size)
         self.size = size
 

@@ -24,7 +24,7 @@ from cbor2 import dumps
 
 from .._address import MAX_ROUTE_LENGTH, Address, Route, checked
 from .._errors import FrameTooBig, MalformedMessage, RouteTooLong, UnusableRoute
-from .._message import Context, Message
+from .._message import Context, Message, check_bytes
 from ._cbor import Reader
 
 if TYPE_CHECKING:
@@ -62,8 +62,12 @@ def encode_message(message: Message) -> bytes:
     Raises:
         AddressError: An address of a route is out of range.
         RouteTooLong: A route has more than `MAX_ROUTE_LENGTH` addresses.
+        PayloadNotBytes: The payload is something else than `bytes`.
+        TypeError: The tracing context is no text.
     """
     onward, back, payload, _, context = message
+    if type(payload) is not bytes:
+        check_bytes(payload)
     head = encode_routes(onward, back) + encode_size(len(payload))
     return head + payload + encode_tail(context)
 
@@ -95,8 +99,17 @@ def encode_size(size: int) -> bytes:
 
 
 def encode_tail(context: Context | None) -> bytes:
-    """Write what comes after the payload's bytes: the tracing context or null."""
-    return b"\xf6" if context is None else dumps(context.trace)
+    """Write what comes after the payload's bytes: the tracing context or null.
+
+    Raises:
+        TypeError: The tracing context is no text: the peer would close the connection.
+    """
+    trace = None if context is None else cast("object", context.trace)
+    if trace is None:
+        return b"\xf6"
+    if not isinstance(trace, str):
+        raise TypeError(f"a tracing context is a text, not {type(trace).__name__}")
+    return dumps(trace)
 
 
 def _long_bytes(size: int) -> bytes:

@@ -24,7 +24,7 @@ from .._errors import (
     PayloadTooBig,
     WireError,
 )
-from .._message import Message
+from .._message import Message, check_bytes
 from ..options import Range, check_options
 from ._codec import FrameReader, encode_routes, encode_size, encode_tail
 
@@ -164,12 +164,16 @@ class WireConnection:
             PayloadTooBig: The message does not fit into a frame.
             AddressError: An address of a route is out of range.
             RouteTooLong: A route has more addresses than a route may have.
+            PayloadNotBytes: The payload is something else than `bytes`.
+            TypeError: A value of a route is not bytes, or the tracing context no text.
 
         After an error nothing has been taken and the connection is as before.
         """
         if self.closed:
             raise LinkDown
         onward, back, payload, _, context = message
+        if type(payload) is not bytes:
+            check_bytes(payload)  # in `_out` it would make every later write fail
         if onward != self._onward or back != self._back:
             self._routes = encode_routes(onward, back)
             self._onward = onward

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from cbor2 import dumps
 
+from .._words import counted
 from ._codec import LIMITS, PayloadError, PayloadLimits
 from ._plain import MAX_KEY, check_plain, check_size
 
@@ -81,7 +82,7 @@ class CborCodec:
         reader = _Reader(check_size(data, self.limits), self.limits)
         value = reader.item(self.limits.depth)
         if reader.position != len(data):
-            raise PayloadError(f"{len(data) - reader.position} bytes behind the item")
+            raise PayloadError(f"{counted(len(data) - reader.position, 'byte')} behind the item")
         return value
 
 

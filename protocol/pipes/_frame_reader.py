@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from .._address import MAX_ADDRESS_VALUE, MAX_ROUTE_LENGTH, Address, Route
 from .._message import Context, Message
 from .._tracing import MAX_TRACING
+from .._words import counted
 from ..bare import BareError, Reader
 from ._errors import PipeFrameError
 from ._frames import (
@@ -78,7 +79,9 @@ class FrameReader:
     def messages(self, data: bytes, reader: Reader, count: int) -> tuple[Message, ...]:
         """Read so many messages."""
         if count * _SMALLEST_MESSAGE > len(data) - reader.position:
-            raise PipeFrameError(f"{count} messages where {len(data) - reader.position} bytes are")
+            raise PipeFrameError(
+                f"{counted(count, 'message')} in {counted(len(data) - reader.position, 'byte')}"
+            )
         known, source, position, end = self._known, self._source, reader.position, len(data)
         found: list[Message] = []
         for _ in range(count):

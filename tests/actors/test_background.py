@@ -183,6 +183,70 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert run_script(script) == "41\n"
 
 
+FORKED = """
+import os, sys
+from onward.actors import Node, Worker
+from onward.protocol import NodeStopped
+
+class Echo(Worker):
+    def handle_message(self, message):
+        self.reply(message, message.payload)
+
+    def on_receive(self, message):
+        return message
+
+    def on_stop(self):
+        print("stopped", flush=True)
+
+with Node.in_background("before") as background:
+    background.start(Echo, address="echo")
+    node, ref = background.node, background.node.ref("echo")
+    assert ref.is_alive()
+    child = os.fork()
+    if child == 0:
+        calls = {
+            "send": lambda: background.send("echo", b""),
+            "request": lambda: background.request("echo", b"hi"),
+            "start": lambda: background.start(Echo),
+            "listen": lambda: background.listen("memory://x"),
+            "call": lambda: background.call(node.stop_worker, "echo"),
+            "node.send": lambda: node.send("echo", b""),
+            "node.spawn": lambda: node.spawn(Echo),
+        }
+        for name, call in calls.items():
+            try:
+                call()
+            except NodeStopped as error:
+                assert "forked" in str(error), error
+            else:
+                print(name, "did not raise")
+        assert not ref.is_alive()
+        try:
+            ref.ask("hi")
+        except Exception as error:
+            print(type(error).__name__)
+        assert node.statistics().worker_count == 0
+        assert node.dead_letters.total == 0
+        with Node.in_background("after") as other:
+            other.start(Echo, address="echo")
+            print(other.request("echo", b"from the child").payload.decode(), flush=True)
+        background.stop()  # there is nothing to stop
+        sys.exit(7)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(status, background.request("echo", b"from the parent").payload.decode(), ref.ask("hi"))
+"""
+
+
+def test_a_background_node_in_the_child_of_a_fork_raises_at_once() -> None:
+    assert run_script(FORKED).splitlines() == [
+        "ActorDeadError",
+        "from the child",
+        "stopped",
+        "7 from the parent hi",
+        "stopped",
+    ]
+
+
 async def test_the_default_node_is_not_started_on_a_loop() -> None:
     default = background_module._Default()
     with pytest.raises(WouldDeadlock):

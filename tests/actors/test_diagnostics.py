@@ -71,7 +71,7 @@ async def test_a_handler_that_awaits_too_long_is_told_of_once(lines: list[str]) 
         assert line.startswith("node 'here': Gate 0#gate has awaited for 5 s with [0#gate] <- ")
         assert "in wait (locks.py:" in line
         assert "< handle_message (workers.py:" in line
-        assert line.endswith("; 1 messages wait for it")
+        assert line.endswith("; 1 message waits for it")
         gate.opened.set()
         await asyncio.sleep(100)
         assert diagnostics.statistics().held == 1
@@ -240,7 +240,7 @@ def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
             diagnostics = watched(node)
             node.spawn(Echo, address="echo")
             node.spawn(lambda: Asks("b"), address="a")
-            node.spawn(lambda: Asks("1#far => c => echo"), address="far")
+            node.spawn(lambda: Asks("1#far => c"), address="far")
             node.spawn(lambda: Asks("echo"), address="c")
             node.spawn(lambda: Asks("echo"), address="b")
             node.spawn(Beside, address="beside")

@@ -3,13 +3,15 @@ from __future__ import annotations
 import pytest
 
 from onward.actors import (
+    BadHandler,
     LimitReached,
+    NodeNotStarted,
     RoutingLoop,
     TooManyRequests,
     UnknownScheme,
     WouldDeadlock,
 )
-from onward.protocol import NotDelivered, OnwardError
+from onward.protocol import NodeStopped, NotDelivered, OnwardError
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,9 @@ from onward.protocol import NotDelivered, OnwardError
             UnknownScheme("tcp:x", ("tcp",)),
             "'tcp:x' is no URI of a transport: it does not say SCHEME://",
         ),
+        (NodeNotStarted("n"), "node not started: n"),
+        (BadHandler("Class.handle", "it yields"), "Class.handle: it yields"),
+        (WouldDeadlock("f()", "waits for itself"), "f() waits for itself"),
         (WouldDeadlock("f()"), "f() would block the event loop it waits for; await it instead"),
     ],
 )
@@ -36,3 +41,5 @@ def test_place_in_the_tree() -> None:
     assert issubclass(TooManyRequests, NotDelivered)
     assert issubclass(UnknownScheme, ValueError)
     assert issubclass(WouldDeadlock, RuntimeError)
+    assert issubclass(BadHandler, TypeError)
+    assert issubclass(NodeNotStarted, NodeStopped)

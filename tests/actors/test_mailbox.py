@@ -217,7 +217,7 @@ async def test_the_number_of_waiting_senders_is_limited() -> None:
         gate = await busy(node, Overflow.WAIT)
         waiting = asyncio.create_task(node.send_wait("gate", b"2"))
         await asyncio.sleep(0.1)
-        with pytest.raises(MailboxFull, match="1 senders wait"):
+        with pytest.raises(MailboxFull, match="1 sender waits"):
             await node.send_wait("gate", b"3")
         gate.opened.set()
         await waiting

@@ -5,17 +5,22 @@ from collections import deque
 
 import pytest
 
-from onward.actors import Node, NodeLimits
+from onward.actors import Node, NodeLimits, NodeNotStarted
 from onward.actors._mailbox import Target
-from onward.protocol import Message, NodeStopped
+from onward.protocol import Message, NodeStopped, route
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Recorder
 
 
 def test_a_node_has_no_loop_before_it_starts() -> None:
-    with pytest.raises(NodeStopped, match="not started"):
-        _ = Node().loop
+    node = Node()
+    with pytest.raises(NodeNotStarted, match=r"^node not started: node$"):
+        _ = node.loop
+    with pytest.raises(NodeNotStarted, match=r"^node not started: node$"):
+        node.send("w", b"")
+    with pytest.raises(NodeNotStarted):
+        node.spawn(Echo)
 
 
 @virtual_time
@@ -23,7 +28,9 @@ async def test_a_node_starts_once() -> None:
     node = Node()
     async with node:
         assert node.loop is asyncio.get_running_loop()
-        with pytest.raises(NodeStopped, match="started once"):
+        with pytest.raises(
+            NodeStopped, match=r"cannot be started: node \(a node can be started once\)"
+        ):
             await node.__aenter__()
     with pytest.raises(NodeStopped, match="started once"):
         await node.__aenter__()
@@ -55,7 +62,38 @@ def test_the_loop_does_other_things_between_drains(loop_factory: LoopFactory) ->
 
 
 @on_each_loop
-def test_what_is_sent_after_the_loop_was_closed_becomes_dead_letters(
+def test_a_node_whose_loop_is_closed_refuses_to_send(loop_factory: LoopFactory) -> None:
+    node = Node()
+    recorder = Recorder()
+
+    async def main() -> None:
+        await node.__aenter__()
+        await node.start(lambda: recorder, address="w")
+
+    loop = loop_factory()
+    loop.run_until_complete(main())
+    node.send("w", b"taken, and then the loop is closed")
+    loop.close()
+    for _ in range(2):
+        with pytest.raises(NodeStopped, match="its event loop was closed"):
+            node.send("w", b"")
+    # What had been taken is not lost silently.
+    assert node.dead_letters.by_reason == {"worker stopped": 1}
+    assert not node.has("w")
+    assert recorder.messages == []
+    with pytest.raises(NodeStopped, match="its event loop was closed"):
+        node.spawn(Recorder)
+
+    async def wait() -> None:
+        for work in (node.send_wait("w", b""), node.request("w", b"")):
+            with pytest.raises(NodeStopped, match="its event loop was closed"):
+                await work
+
+    run_on(loop_factory, wait())
+
+
+@on_each_loop
+def test_what_is_routed_after_the_loop_was_closed_becomes_dead_letters(
     loop_factory: LoopFactory,
 ) -> None:
     """A program that closes its loop and forgets its node still loses nothing silently."""
@@ -65,12 +103,15 @@ def test_what_is_sent_after_the_loop_was_closed_becomes_dead_letters(
     async def main() -> None:
         await node.__aenter__()
         await node.start(lambda: recorder, address="w")
+        await node.start(Recorder, address="other")
 
     run_on(loop_factory, main())
-    node.send("w", b"")
+    node.route(Message(route("w"), (), b""))
     assert node.dead_letters.by_reason == {"worker stopped": 1}
     assert not node.has("w")
-    assert recorder.messages == []
+    assert not node.has("other")
+    with pytest.raises(NodeStopped):
+        node.route(Message(route("w"), (), b""))
 
 
 @virtual_time

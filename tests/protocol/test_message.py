@@ -80,4 +80,4 @@ def test_routes_do_not_grow_over_the_limit() -> None:
 
 
 def test_text() -> None:
-    assert str(MESSAGE) == "[0#me => 0#next] <- [0#sender] 1 bytes"
+    assert str(MESSAGE) == "[0#me => 0#next] <- [0#sender] 1 byte"

@@ -13,6 +13,7 @@ from onward.protocol import Address, LinkDown, LinkLost, Message, NotDelivered
 from onward.transports import MemoryLink, MemoryTransport
 from onward.transports._memory import WINDOW
 from tests.support.transports import Echo, Recorder, Stuck, eventually
+from tests.support.virtual import virtual_time
 
 Nodes: TypeAlias = tuple[Node, Node, Node]
 _names = count()
@@ -191,3 +192,21 @@ async def test_an_end_that_is_held_or_whose_line_is_frozen_pulls_nothing(nodes: 
     # From a thread without a loop, as from that of another node.
     await asyncio.get_running_loop().run_in_executor(None, ours._call, called.set)
     await called.wait()
+
+
+@virtual_time
+async def test_an_exposed_address_that_no_worker_has_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Node("a") as a, Node("b") as b:
+        # One of another type may be resolved by a rule.
+        await b.listen("memory://misspelt", expose=["echo", "ehco", "32#service=x", "more"])
+        await b.listen("memory://well", expose=["echo"])
+        b.spawn(Echo, address="echo")
+        await a.connect("memory://misspelt", expose=["nobody"])
+        await asyncio.sleep(2)
+        await b.listen("memory://too-late-to-tell", expose=["nobody"])
+    assert [record.getMessage() for record in caplog.records] == [
+        "node 'b' exposes at memory://misspelt what no worker has as its address: 0#ehco, 0#more",
+        "node 'a' exposes at memory://misspelt what no worker has as its address: 0#nobody",
+    ]

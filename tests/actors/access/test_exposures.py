@@ -28,7 +28,7 @@ def test_the_limit_is_for_each_link() -> None:
     exposures.add(LINK, A)
     exposures.add(LINK, A)
     exposures.add(LISTENER, B)
-    with pytest.raises(LimitReached, match="the limit of 1 exposed is reached"):
+    with pytest.raises(LimitReached, match="the limit of 1 for exposed is reached"):
         exposures.add(LINK, B)
     assert exposures.remove(LINK, A)
     exposures.add(LINK, B)

@@ -185,7 +185,7 @@ async def test_watchers_are_limited_and_watch_one_thing() -> None:
         ((_, code, text),) = errors(await watcher.ask(request(STREAM, 3, metadata, b"watch", n=9)))
         assert (code, text) == (
             ErrorCode.REJECTED,
-            "the limit of 1 watchers of the broker is reached",
+            "the limit of 1 for watchers of the broker is reached",
         )
         ((_, code, _),) = errors(await watcher.ask(request(STREAM, 5, metadata, b"routes", n=9)))
         assert code == ErrorCode.INVALID

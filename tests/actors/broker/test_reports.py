@@ -38,7 +38,7 @@ async def test_there_are_only_so_many() -> None:
         broker = await Broker.attach(node, BrokerOptions(max_reports=1))
         uri = "rsocket+tcp://127.0.0.1:0"
         first = await node.listen(uri, broker=broker)
-        with pytest.raises(LimitReached, match="limit of 1 reports"):
+        with pytest.raises(LimitReached, match="limit of 1 for reports"):
             await node.listen(uri, broker=broker)
         await first.close()
         assert broker.reports() == ()

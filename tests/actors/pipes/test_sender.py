@@ -79,7 +79,7 @@ async def test_messages_come_out_as_they_went_in() -> None:
         messages = await probe.count(3)
         assert probe.payloads == [b"1", b"2", b"3"]
         # A pipe leaves no trace: the routes are those behind it.
-        assert str(messages[0]) == "[0#probe] <- [0#app] 1 bytes"
+        assert str(messages[0]) == "[0#probe] <- [0#app] 1 byte"
         assert messages[0].source == pipe.receiver.address
         await asyncio.sleep(1)
         found = pipe.sender.statistics()

@@ -57,7 +57,7 @@ async def test_a_failure_is_a_fault() -> None:
             await Probe.on(node, "unhurt")
             node.send("faulty", b"x")
 
-    with pytest.raises(AssertionError, match=r"workers failed: 1 times\n.*Faulty 0#faulty: 1"):
+    with pytest.raises(AssertionError, match=r"workers failed: 1 time\n.*Faulty 0#faulty: 1"):
         await body()
 
 
@@ -143,7 +143,7 @@ async def test_a_worker_that_failed_and_has_gone() -> None:
             await node.start(Faulty, address="faulty", supervision=STOP)
             node.send("faulty", b"")
 
-    with pytest.raises(AssertionError, match=r"workers failed: 1 times$"):
+    with pytest.raises(AssertionError, match=r"workers failed: 1 time$"):
         await body()
 
 

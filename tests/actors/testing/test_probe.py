@@ -57,7 +57,7 @@ async def test_counting_them() -> None:
 async def test_nothing_came() -> None:
     async with checked_node() as node:
         probe = await Probe.on(node, "probe")
-        with pytest.raises(TimeoutError, match=r"0 of 1 messages came to 0#probe in 5 s$"):
+        with pytest.raises(TimeoutError, match=r"0 of 1 message came to 0#probe in 5 s$"):
             await probe.next()
         node.send("probe", b"one")
         with pytest.raises(TimeoutError, match=r"1 of 2 .* in 0\.5 s, the last with b'one'"):

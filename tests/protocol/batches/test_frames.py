@@ -117,7 +117,7 @@ def changed(place: int, value: object) -> bytes:
         (changed(8, [cbor2.CBORTag(1, 0)]), "a row is not bytes"),
         (changed(8, b""), "its rows is not an array"),
         (cbor2.dumps([*PARTS[:7], False, []]), "no rows and is not the last"),
-        (cbor2.dumps(PARTS) + b"\0", "1 bytes behind it"),
+        (cbor2.dumps(PARTS) + b"\0", "1 byte behind it"),
         (bytes.fromhex("8901 61ff 6172 03 07 01 00 f5 80".replace(" ", "")), "its query is no UTF"),
         (bytes.fromhex("8901 6471"), "cut short"),
         (bytes.fromhex("8901 6171 6172 03 07 01 00 f5 81 58".replace(" ", "")), "cut short"),
@@ -140,7 +140,7 @@ def test_what_is_no_batch_is_refused(frame: bytes, said: str) -> None:
         (cbor2.dumps([2, 1, 0, 0]), "version 2"),
         (cbor2.dumps([1, 4, 0, 0]), "no Status 4"),
         (cbor2.dumps([1, 3, 99, 0]), "no Reason 99"),
-        (cbor2.dumps([1, 1, 0, 0]) + b"\0", "1 bytes behind"),
+        (cbor2.dumps([1, 1, 0, 0]) + b"\0", "1 byte behind"),
     ],
 )
 def test_what_is_no_answer_is_refused(frame: bytes, said: str) -> None:

@@ -88,7 +88,7 @@ REFUSED: list[tuple[str, str]] = [
     ("7f61c361bcff", "a text that is not UTF-8"),
     ("5f6161ff", "a chunk of a string that is none"),
     ("5f5f4100ffff", "a chunk of a string that is none"),
-    ("0000", "1 bytes behind the item"),
+    ("0000", "1 byte behind the item"),
     ("a2616101616102", "the key 'a' twice"),
     ("bf01010102ff", "the key 1 twice"),
     ("a1f501", "a key that is not a text, bytes or a number of 32 bits"),

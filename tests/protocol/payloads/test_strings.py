@@ -25,7 +25,7 @@ def test_a_bare_string_is_what_a_rust_string_is() -> None:
         (b"", "a number is cut short"),
         (b"hello", "a length of 104 bytes where 4 are left"),
         (b"\x01\xff", "a text that is not UTF-8"),
-        (b"\x01ab", "1 bytes behind the value"),
+        (b"\x01ab", "1 byte behind the value"),
     ],
 )
 def test_what_is_no_bare_string(payload: bytes, reason: str) -> None:

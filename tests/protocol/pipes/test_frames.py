@@ -92,7 +92,7 @@ def test_a_frame_that_is_cut_short_or_longer_is_refused(frame: Frame) -> None:
         (f"01 01 {HEAD} 03", "there is no mode 3"),
         (f"01 03 {HEAD} {EPOCH.hex()} 06 00 01 00", "messages from 1 on, of those from 0 on"),
         (f"01 03 {HEAD} {EPOCH.hex()} 06 02 01 00", "messages from 1 on, of those from 2 on"),
-        (f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 05 00", "5 messages where 1 bytes are"),
+        (f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 05 00", "5 messages in 1 byte"),
         (
             f"01 03 {HEAD} {EPOCH.hex()} 06 01 01 01 02 00 00 00 00 00 00",
             "a message without an onward route",

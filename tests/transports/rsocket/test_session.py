@@ -265,11 +265,11 @@ async def test_a_setup_with_an_address_is_no_registration() -> None:
     ("metadata", "text"),
     [
         (composite((BROKER_FRAME, b"\x00\x00")), "header: 6 bytes needed, 2 left"),
-        (composite((BROKER_FRAME, route_setup(ROUTE, "")[:-1])), "service name: 1 bytes needed"),
+        (composite((BROKER_FRAME, route_setup(ROUTE, "")[:-1])), "service name: 1 byte needed"),
         (composite((BROKER_FRAME, route_setup(ROUTE, ""))), "service name: empty"),
         (composite((BROKER_FRAME, route_setup(UUID(int=0), "a"))), "route id: all zeros"),
         (composite((BROKER_FRAME, route_setup(ROUTE, "a") + b"\x81")), ""),
-        (composite((BROKER_FRAME, route_setup(ROUTE, "a", {1: "x"}) + b"?")), "1 bytes after"),
+        (composite((BROKER_FRAME, route_setup(ROUTE, "a", {1: "x"}) + b"?")), "1 byte after"),
         (composite((BROKER_FRAME, bytes.fromhex("00000001fc00"))), "frame type: 0x3f is unknown"),
         (composite((BROKER_FRAME, route_setup(ROUTE, "a")))[:-1], "runs past its"),
         (

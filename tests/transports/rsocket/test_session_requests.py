@@ -61,8 +61,8 @@ REJECTED, CANCELED, INVALID = 0x202, 0x203, 0x204
         (composite((BROKER_FRAME, address({}))), INVALID, "needs at least one"),
         (composite((BROKER_FRAME, b"")), INVALID, "header: 6 bytes needed, 0 left"),
         (composite((BROKER_FRAME, address("a")[:20])), INVALID, "origin route id"),
-        (composite((BROKER_FRAME, address("a")[:-1])), INVALID, "tag value: 1 bytes needed"),
-        (composite((BROKER_FRAME, address("a") + b"!")), INVALID, "1 bytes after its end"),
+        (composite((BROKER_FRAME, address("a")[:-1])), INVALID, "tag value: 1 byte needed"),
+        (composite((BROKER_FRAME, address("a") + b"!")), INVALID, "1 byte after its end"),
         (composite((BROKER_FRAME, route_setup(ROUTE, "a"))), INVALID, "the request has no ADDRESS"),
         (composite((BROKER_FRAME, address({1: "\x00"})[:-1] + b"\xff")), INVALID, "not UTF-8"),
         (

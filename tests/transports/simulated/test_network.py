@@ -460,7 +460,8 @@ async def everything(network: SimulatedNetwork) -> Run:
     nodes = [await network.node(f"n{number}") for number in range(6)]
     for number, node in enumerate(nodes):
         await node.start(Relay, address="relay", mailbox=Mailbox(limit=20))
-        await node.listen(f"sim://n{number}", expose=["relay", "probe"], allow=["240#*"])
+        exposed = ["relay", "probe"] if number == 5 else ["relay"]
+        await node.listen(f"sim://n{number}", expose=exposed, allow=["240#*"])
     probe = await Probe.on(nodes[-1], "probe", answer=lambda message: message.payload)
     near = await Probe.on(nodes[0], "near")
     hops = [f"240#n{number} => relay" for number in range(1, 5)]

@@ -68,7 +68,7 @@ def test_a_wait_for_nothing() -> None:
         await far.next(timeout=10)
         raise AssertionError
 
-    with pytest.raises(TimeoutError, match="0 of 1 messages came"):
+    with pytest.raises(TimeoutError, match="0 of 1 message came"):
         simulate(scenario)
 
 

@@ -106,7 +106,7 @@ async def test_links_to_one_node_are_bounded(network: SimulatedNetwork) -> None:
 async def test_a_node_that_has_no_room_for_a_link(network: SimulatedNetwork) -> None:
     a, b = await network.node("a"), await network.node("b", limits=NodeLimits(addresses=1))
     await b.listen("sim://b")
-    with pytest.raises(LinkDown, match="the limit of 1 addresses is reached"):
+    with pytest.raises(LinkDown, match="the limit of 1 for addresses is reached"):
         await a.connect("sim://b")
     assert not a.table
 

@@ -67,7 +67,7 @@ def test_one_that_loses_messages(monkeypatch: Patch) -> None:
 
 def test_one_that_loses_everything(monkeypatch: Patch) -> None:
     sending(monkeypatch, nothing)
-    fails("routes_of_a_message", "0 of 1 messages came")
+    fails("routes_of_a_message", "0 of 1 message came")
 
 
 def test_one_that_is_in_doubt_where_there_is_none(monkeypatch: Patch) -> None:

@@ -1,0 +1,17 @@
+"""Numbers in texts for people."""
+
+from __future__ import annotations
+
+__all__ = ["counted"]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 byte`, `2 bytes`, `1 address`, `2 addresses`.
+
+    Args:
+        number: How many.
+        noun: What, in the singular; its plural is regular.
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"

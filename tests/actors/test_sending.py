@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from onward.actors import Node, ThreadWorker, Worker
+from onward.protocol import Message, PayloadNotBytes, WorkerFailed, route
+from tests.support.virtual import virtual_time
+from tests.support.workers import Echo, Recorder
+
+WRONG: Any = ["text", {"a": 1}, bytearray(b"x"), memoryview(b"x"), 5, None, [b"x"]]
+
+
+class Holder(Worker):
+    """A worker that is only used to call its methods from outside."""
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
+@virtual_time
+async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any) -> None:
+    async with Node() as node:
+        recorder, holder = Recorder(), Holder()
+        node.spawn(lambda: recorder, address="recorder")
+        node.spawn(lambda: holder, address="holder")
+        here, there = route("holder => recorder"), route("recorder")
+        in_hand = Message(here, (), wrong)
+        ways: list[Callable[[], Any]] = [
+            lambda: node.send("recorder", wrong),
+            lambda: node.route(Message(there, (), wrong)),
+            lambda: node.deliver(Message(there, (), wrong)),
+            lambda: holder.send("recorder", wrong),
+            lambda: holder.forward(in_hand),
+            lambda: holder.step(in_hand),
+            lambda: holder.redirect(in_hand, "recorder"),
+            lambda: holder.route(Message(there, (), wrong)),
+            lambda: holder.reply(Message(here, there, b""), wrong),
+        ]
+        for way in ways:
+            with pytest.raises(PayloadNotBytes, match=f"bytes, not {type(wrong).__name__}"):
+                way()
+        awaited: list[Callable[[], Any]] = [
+            lambda: node.send_wait("recorder", wrong),
+            lambda: node.route_wait(Message(there, (), wrong)),
+            lambda: node.request("recorder", wrong),
+            lambda: holder.send_wait("recorder", wrong),
+            lambda: holder.request("recorder", wrong),
+        ]
+        for way in awaited:
+            with pytest.raises(TypeError, match=f"bytes, not {type(wrong).__name__}"):
+                await way()
+        assert not recorder.messages
+        assert not node.dead_letters.total
+        assert not node.statistics().requests
+        node.send("recorder", b"right")
+        await node.stop()
+        assert not node.statistics().failed
+
+
+class Subclass(bytes):
+    """A kind of bytes."""
+
+
+@virtual_time
+async def test_a_subclass_of_bytes_is_a_payload() -> None:
+    async with Node() as node:
+        node.spawn(Echo, address="echo")
+        assert (await node.request("echo", Subclass(b"x"))).payload == b"x"
+
+
+class AnswersText(Worker):
+    def handle_message(self, message: Message) -> None:
+        wrong: Any = message.payload.decode()
+        self.reply(message, wrong if wrong.startswith("text") else message.payload)
+
+
+class AnswersTextOnAThread(AnswersText, ThreadWorker):
+    pass
+
+
+@pytest.mark.parametrize("kind", [AnswersText, AnswersTextOnAThread])
+async def test_a_worker_that_answers_with_text_fails_and_goes_on(
+    kind: type[Worker], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Node() as node:
+        node.spawn(kind, address="worker")
+        with pytest.raises(WorkerFailed) as raised:
+            await node.request("worker", b"text")
+        assert isinstance(raised.value.__cause__, PayloadNotBytes)
+        assert (await node.request("worker", b"other")).payload == b"other"
+        assert node.statistics().failed == 1
+        assert node.statistics().dead_letter_reasons == {"worker failed": 1}
+    assert "a payload is bytes, not str" in caplog.text
+
+
+def test_a_background_node_refuses_a_payload_that_is_not_bytes() -> None:
+    wrong: Any = "text"
+    with Node.in_background() as background:
+        background.start(Echo, address="echo")
+        with pytest.raises(PayloadNotBytes):
+            background.send("echo", wrong)
+        with pytest.raises(PayloadNotBytes):
+            background.request("echo", wrong)
+        assert background.request("echo", b"hi").payload == b"hi"
+
+
+class Changes(Worker):
+    """Forwards what is not what it was."""
+
+    def handle_message(self, message: Message) -> None:
+        wrong: Any = {"not": "bytes"}
+        self.forward(message._replace(payload=wrong))
+
+
+@virtual_time
+async def test_a_worker_that_forwards_a_changed_payload_fails_alone() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        node.spawn(lambda: recorder, address="recorder")
+        node.spawn(Changes, address="changes")
+        with pytest.raises(WorkerFailed):
+            await node.request("changes => recorder", b"x")
+        node.send("recorder", b"after")
+        await node.stop_worker("recorder")
+        assert recorder.payloads == [b"after"]
