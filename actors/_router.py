@@ -216,7 +216,7 @@ class Router(Losses):
             target = self.table.get(first)
             if target is not None:
                 context = message[4]
-                if context is not None and context[4] is not None:
+                if context is not None and context[4] is not None and context[4][0]:
                     self.guard(first)
                 target.put(message)
                 return

@@ -50,8 +50,7 @@ class Gate:
         noted: The way back noted last, or `None`: it need not be noted again.
         over: The other link that the way back noted last goes on over, if that was not known.
         admitted: The onward route admitted last, or `None`: it need not be asked for again.
-        given: How many addresses at the end of the route admitted last the other end chose; -1 if
-            it is that of an answer to a request.
+        given: How many addresses at the end of the route admitted last the other end chose.
     """
 
     __slots__ = (
@@ -77,7 +76,7 @@ class Gate:
         self._expose = expose if isinstance(expose, Exposed) else Exposed(expose)
         self._more = more
         self._workers = _Routes(max_returns, lives)
-        self._relayed = _Routes(max_returns, lives)
+        self._relayed = _Prefixes(max_returns, lives)
         self._requests = _Routes(max_returns, lives)
         self.noted: Route | None = None
         self.over: Address | None = None
@@ -130,12 +129,11 @@ class Gate:
         self.admitted = None
         self.given = 0
         if self._requests.take(onward):
-            self.given = -1
             return True
         if self._workers.use(onward):
             self.admitted = onward
             return True
-        length = self._relayed.use_front(onward)
+        length = self._relayed.use_front(onward) if self._relayed else 0
         self.given = len(onward) - (length or 1)
         if length or self._expose.lets_in(onward[0]):
             self.admitted = onward
@@ -151,20 +149,21 @@ class Gate:
 class _Routes:
     """Routes, the least recently used first, of so many addresses together and at least one."""
 
-    __slots__ = ("_added", "_lengths", "_limit", "_lives", "_routes", "_size")
+    __slots__ = ("_added", "_limit", "_lives", "_routes", "_size")
 
     def __init__(self, limit: int, lives: Callable[[Address], bool]) -> None:
         self._limit = limit
         self._lives = lives
         self._routes: dict[Route, None] = {}
-        self._lengths: dict[int, int] = {}  # how many there are of each length
         self._size = 0  # addresses in all of them
         self._added = limit  # since the last look for those whose workers have stopped
 
     def add(self, route: Route) -> bool:
         """Note that a route is used; tell whether it is new."""
         routes, length = self._routes, len(route)
-        if self.use(route):
+        if route in routes:
+            del routes[route]
+            routes[route] = None
             return False
         self._size += length
         self._added += length
@@ -175,8 +174,10 @@ class _Routes:
         while self._size > self._limit and routes:
             self.take(next(iter(routes)))
         routes[route] = None
-        self._lengths[length] = self._lengths.get(length, 0) + 1
         return True
+
+    def __len__(self) -> int:
+        return len(self._routes)
 
     def use(self, route: Route) -> bool:
         """Note that a route is used; tell whether it is there."""
@@ -187,28 +188,49 @@ class _Routes:
         routes[route] = None
         return True
 
+    def take(self, route: Route) -> bool:
+        """Forget a route; tell whether it was there."""
+        if route not in self._routes:
+            return False
+        del self._routes[route]
+        self._size -= len(route)
+        return True
+
+    def take_all(self) -> tuple[Route, ...]:
+        taken = tuple(self._routes)
+        self._routes.clear()
+        self._size = 0
+        return taken
+
+
+class _Prefixes(_Routes):
+    """Routes that others begin with."""
+
+    __slots__ = ("_lengths",)
+
+    def __init__(self, limit: int, lives: Callable[[Address], bool]) -> None:
+        super().__init__(limit, lives)
+        self._lengths: dict[int, int] = {}  # how many there are of each length
+
+    def add(self, route: Route) -> bool:
+        """Note that a route is used; tell whether it is new."""
+        if not super().add(route):
+            return False
+        self._lengths[len(route)] = self._lengths.get(len(route), 0) + 1
+        return True
+
+    def take(self, route: Route) -> bool:
+        """Forget a route; tell whether it was there."""
+        if not super().take(route):
+            return False
+        self._lengths[len(route)] -= 1
+        if not self._lengths[len(route)]:
+            del self._lengths[len(route)]
+        return True
+
     def use_front(self, route: Route) -> int:
         """Note that the longest route that another begins with is used; return its length."""
         for length in sorted(self._lengths, reverse=True):
             if length <= len(route) and self.use(route[:length]):
                 return length
         return 0
-
-    def take(self, route: Route) -> bool:
-        """Forget a route; tell whether it was there."""
-        routes, length = self._routes, len(route)
-        if route not in routes:
-            return False
-        del routes[route]
-        self._size -= length
-        self._lengths[length] -= 1
-        if not self._lengths[length]:
-            del self._lengths[length]
-        return True
-
-    def take_all(self) -> tuple[Route, ...]:
-        taken = tuple(self._routes)
-        self._routes.clear()
-        self._lengths.clear()
-        self._size = 0
-        return taken

@@ -52,6 +52,9 @@ MAX_WORK: Final = 256 * 1024 * 1024
 """Most bytes that a message from outside may have moved: those of its payload, once for each
 address of its onward route."""
 
+LIGHT: Final = MAX_WORK // MAX_ROUTE_LENGTH
+"""Bytes of a payload that are never too much work, whatever the route."""
+
 KEPT_IN: Final = "error replies are off"
 """The reason of the dead letter that an error reply becomes that may not go over a link."""
 
@@ -105,6 +108,8 @@ class Link(Worker):
         refused: Messages of them for an address that is not exposed.
         dropped: Messages of those taken that could not be sent.
         scheme: By which transport it goes; part of what the event log calls it.
+        stamp: The context of the message let in last: the next ones usually get the same, so they
+            can be made with it.
     """
 
     leaves_node: ClassVar[bool] = True
@@ -128,6 +133,7 @@ class Link(Worker):
         self.dropped = 0
         self._gate = Gate(expose, max_returns=max_returns, more=self._is_exposed, lives=self._lives)
         self._contexts: dict[int, Context] = {}  # by how many addresses were given
+        self.stamp: Context | None = None
         self._ending = False
         self._joined: dict[Address, None] = {}  # the other links that ways back go on over
         self._at: tuple[Address, ...] = ()  # where it is, for what is exposed at run time
@@ -257,10 +263,10 @@ class Link(Worker):
 
     def arrive(self, messages: Iterable[Message]) -> None:
         """Deliver what the other end transmitted, in order. Call it on the node's loop."""
-        own = self.address
+        own, stamp = self.address, self.stamp
         self.deliver(
             [
-                _new_message(Message, (onward, (own, *back), payload, own, context))
+                _new_message(Message, (onward, (own, *back), payload, own, context or stamp))
                 for onward, back, payload, _, context in messages
             ]
         )
@@ -277,15 +283,34 @@ class Link(Worker):
                 messages = recorder.messages.arrive(messages, self.node.is_ephemeral)
             except Exception as fault:  # noqa: BLE001 - they go on, recorded or not
                 self.node.fault("recording what arrived", fault)
-        let_in, gate = self.node.let_in, self._gate
+        node, gate, contexts = self.node, self._gate, self._contexts
+        carry, let_in = node.carry, node.let_in
+        admitted: Route | None = None
+        stamp: Context | None = None
+        given = 0
         for message in messages:
             onward = message[0]
             try:
-                if onward is not gate.admitted and not gate.admits(onward):
-                    self._refuse(message)
-                    continue
-                message = self._checked(message)
-                let_in(message)
+                if onward is not admitted:
+                    admitted = None
+                    if onward is not gate.admitted and not gate.admits(onward):
+                        self._refuse(message)
+                        continue
+                    admitted, given = gate.admitted, gate.given
+                    stamp = contexts.get(given)
+                # Usually the reader has stamped the message with the context that it gets here.
+                if (
+                    message[4] is not stamp
+                    or stamp is None
+                    or len(message[1]) > MAX_CROSSINGS
+                    or len(message[2]) > LIGHT
+                ):
+                    message = self._checked(message)
+                    stamp = contexts.get(given)
+                if given > 0:
+                    let_in(message)
+                else:
+                    carry(message)
             except MailboxFull as error:
                 self._wait_or_lose(message, error)
             except OnwardError as error:
@@ -381,15 +406,17 @@ class Link(Worker):
                 raise TooMuchWork(onward[0], f"{MAX_CROSSINGS} times over one link")
         if len(payload) * len(onward) > MAX_WORK:
             raise TooMuchWork(onward[0], f"{len(payload)} bytes for {len(onward)} addresses")
-        gate = self._gate
-        if gate.given < 0 and len(onward) == 1:
-            return message  # it goes to whoever waits for it, and no further
-        may = self._contexts.get(gate.given)
-        if may is None:
-            may = Context(outside=Outside(max(gate.given, 0), gate.allows))
-            self._contexts[gate.given] = may
-        if context is not None:
-            may = context._replace(outside=may.outside)
+        given = self._gate.given
+        stamp = self._contexts.get(given)
+        if stamp is None:
+            stamp = self._contexts[given] = Context(outside=Outside(given, self._gate.allows))
+        self.stamp = stamp
+        # Of a context, only the tracing text comes from another node.
+        may = (
+            stamp
+            if context is None or context.trace is None
+            else stamp._replace(trace=context.trace)
+        )
         return _new_message(Message, (onward, back, payload, source, may))
 
     def _refuse(self, message: Message) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..protocol import Address, Message
+    from ..protocol import Address, Context, Message
     from ._socket import WireSocket
 
 __all__ = ["Owner"]
@@ -17,6 +17,9 @@ class Owner(Protocol):
 
     address: Address
     """The link's own address."""
+
+    stamp: Context | None
+    """The context of messages that are read and have no tracing text."""
 
     def socket_open(self, wire_socket: WireSocket) -> None:
         """The socket is connected; the peer has not said anything yet."""

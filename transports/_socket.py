@@ -373,7 +373,7 @@ class WireSocket(asyncio.Protocol):
     def _take(self, data: bytes) -> None:
         wire = self.wire
         greeted = wire.greeted
-        messages = wire.receive_data(data)
+        messages = wire.receive_data(data, self._owner.stamp)
         self._turn_left -= len(messages)
         self._turn_bytes -= len(data)
         if not greeted and wire.greeted:

@@ -310,7 +310,9 @@ class Receiving:
             if context is not None and outside is not None:
                 outside = context._replace(outside=outside.outside)
             context = outside
-        self._worker._out.carry(Message(onward, back, payload, source, context))
+        # Checked here, as the frames that the worker gets have no address behind its own.
+        message = Message(onward, back, payload, source, context)
+        self._worker._out.carry(self._worker.node.pass_on(message))
 
     def _refuse(self, machine: Receiver, error: OnwardError) -> None:
         self.refused += 1

@@ -118,7 +118,7 @@ class PipeService(Worker):
             if receiver is not None:
                 context = outside_of(message)
                 frame = Message((receiver,), message[1], message[2], self.address, context)
-                self.node.let_in(frame)
+                self.node.carry(frame)
         except OnwardError as error:
             self.node.lose(message, error)
 

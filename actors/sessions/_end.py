@@ -234,7 +234,7 @@ class SessionEnd(Alive):
                 return
             if len(back) >= MAX_ROUTE_LENGTH:
                 raise RouteTooLong(len(back) + 1, MAX_ROUTE_LENGTH)
-            self.route(message)
+            self.route(self.node.pass_on(message))
         except OnwardError as error:
             self.node.dead_letter(message, error)
 

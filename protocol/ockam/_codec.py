@@ -147,11 +147,15 @@ class MessageDecoder:
     Args:
         own: The worker that receives the messages: its address is put at the front of their
             return routes, and is their source. By default messages are as they were sent.
+
+    Attributes:
+        context: The context of messages without a tracing text, which the receiver may set.
     """
 
-    __slots__ = ("_onward", "_own", "_prefix", "_return", "_traced")
+    __slots__ = ("_onward", "_own", "_prefix", "_return", "_traced", "context")
 
     def __init__(self, own: Address | None = None) -> None:
+        self.context: Context | None = None
         self._own = own
         self._traced: Route = () if own is None else (own,)
         self._prefix = b"\x84\x80\x80"  # two empty routes
@@ -184,7 +188,7 @@ class MessageDecoder:
         end = start + size
         if end >= len(body):
             return self._received(_decode_any(body))
-        context = None if body[end] == _NULL else _context(Reader(body, end).trace())
+        context = self.context if body[end] == _NULL else _context(Reader(body, end).trace())
         return _new_message(
             Message, (self._onward, self._return, body[start:end], self._own, context)
         )
@@ -280,7 +284,7 @@ class FrameReader(MessageDecoder):
         if at + size + 1 != end or data[end - 1] != _NULL:
             return None
         return _new_message(
-            Message, (self._onward, self._return, data[at : end - 1], self._own, None)
+            Message, (self._onward, self._return, data[at : end - 1], self._own, self.context)
         )
 
 

@@ -24,7 +24,7 @@ from .._errors import (
     PayloadTooBig,
     WireError,
 )
-from .._message import Message, check_bytes
+from .._message import Context, Message, check_bytes
 from ..options import Range, check_options
 from ._codec import FrameReader, encode_routes, encode_size, encode_tail
 
@@ -120,8 +120,10 @@ class WireConnection:
         """Messages passed over so far as they have a route that no node can use."""
         return self._reader.unusable
 
-    def receive_data(self, data: bytes) -> list[Message]:
+    def receive_data(self, data: bytes, context: Context | None = None) -> list[Message]:
         """Take bytes from the peer; return the messages they complete, in order.
+
+        Messages without a tracing text get the context given.
 
         An error does not raise: it closes the connection and is in `error`. The messages
         before it are returned. Bytes for a closed connection are ignored.
@@ -135,6 +137,7 @@ class WireConnection:
             data = bytes(self._buffer)
             self._buffer.clear()
         messages: list[Message] = []
+        self._reader.context = context
         try:
             rest = self._read(data, messages)
         except WireError as error:
@@ -180,7 +183,7 @@ class WireConnection:
             self._back = back
         length = len(payload)
         head = self._routes + encode_size(length)
-        tail = b"\xf6" if context is None else encode_tail(context)
+        tail = b"\xf6" if context is None or context[1] is None else encode_tail(context)
         size = len(head) + length + len(tail)
         if size > self._limit:
             raise PayloadTooBig(length, max(self._limit - size + length, 0))
