@@ -80,7 +80,10 @@ class Losses(RunQueue):
             error: Why; what the request raises.
         """
         self.dead_letter(message, error)
-        self._answer_lost(message, error)
+        try:
+            self._answer_lost(message, error)
+        except Exception as fault:  # noqa: BLE001 - it must not cost more than this message
+            self.fault("telling a request that its answer is lost", fault)
         self._tell(message, error)
 
     def _answer_lost(self, message: Message, error: OnwardError) -> None:

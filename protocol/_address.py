@@ -190,6 +190,8 @@ def format_route(steps: Route) -> str:
 
 
 def _escape(value: bytes) -> str:
+    if not hasattr(value, "decode"):
+        return repr(value)  # made by hand, and of another type: errors have to name it all the same
     text = value.decode("ascii", "replace")
     if _PLAIN.fullmatch(text) and text == text.strip() and "=>" not in text:
         return text

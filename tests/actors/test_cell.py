@@ -1,16 +1,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
 
 from onward.actors import Mailbox, Node, NodeLimits, Observer, Tracer, Worker
 from onward.actors._cell import Cell
-from onward.protocol import Address, Context, Message, RequestTimeout
+from onward.actors.testing import Probe
+from onward.protocol import (
+    Address,
+    Context,
+    InDoubt,
+    Message,
+    NotDelivered,
+    RequestTimeout,
+    WorkerFailed,
+    WorkerStopped,
+    read_error_reply,
+)
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Gate, Recorder
@@ -503,3 +515,85 @@ async def test_an_observer_hears_of_nothing_it_has_no_method_for() -> None:
             await node.request("gate", b"", timeout=1)
         observer.long_route(Message((), (), b""))
         node.observer = None
+
+
+class Doubtful(Worker):
+    """Fails at once or later, or is stopped with a message in hand, as it is told."""
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        if message.payload == b"later":
+            return self._later()
+        if message.payload == b"never":
+            return asyncio.sleep(1000)
+        raise ValueError(message.payload)
+
+    async def _later(self) -> None:
+        await asyncio.sleep(1)
+        raise ValueError("later")
+
+
+@pytest.mark.parametrize("payload", [b"now", b"later", b"never"])
+@virtual_time
+async def test_a_request_that_a_worker_had_in_hand_is_in_doubt_for_everybody(
+    payload: bytes,
+) -> None:
+    async with Node(error_replies=True) as node:
+        probe = await Probe.on(node, "probe")
+        node.spawn(Doubtful, address="doubtful")
+        node.send("doubtful", payload, return_route="probe")
+        asked = asyncio.ensure_future(node.request("doubtful", payload, timeout=2000))
+        await asyncio.sleep(3)
+        await node.stop_worker("doubtful", timeout=1)
+        if payload == b"never":  # the first was in hand, the second was not taken up
+            with pytest.raises(WorkerStopped):
+                await asked
+        else:
+            with pytest.raises(InDoubt) as raised:
+                await asked
+            assert not isinstance(raised.value, NotDelivered)
+        reply = read_error_reply(await probe.next())
+        assert reply is not None
+        assert not reply.certain
+
+
+@virtual_time
+async def test_a_worker_that_is_busy_again_and_again_counts_each_message_once() -> None:
+    class Sleepy(Worker):
+        async def handle_message(self, message: Message) -> None:
+            await asyncio.sleep(1)
+            if message.payload == b"!":
+                raise ValueError("awake")
+
+    async with Node() as node:
+        node.spawn(Sleepy, address="sleepy")
+        for number in range(1, 8):
+            node.send("sleepy", b"!" if number % 3 == 0 else b"")
+        for number in range(1, 8):
+            await asyncio.sleep(0.5)
+            worker = node.statistics().workers[0]
+            # The one in hand counts as handled: it was taken from the mailbox.
+            assert (worker.handled, worker.waiting) == (number, 7 - number)
+            await asyncio.sleep(0.5)
+        await node.stop_worker("sleepy")
+        assert node.statistics().handled == 7
+
+
+@virtual_time
+async def test_a_request_in_the_hands_of_a_worker_that_is_given_up_is_in_doubt() -> None:
+    class Stubborn(Worker):
+        async def handle_message(self, message: Message) -> None:
+            while not released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await released.wait()
+
+    released = asyncio.Event()
+    async with Node() as node:
+        node.spawn(Stubborn, address="stubborn")
+        asked = asyncio.ensure_future(node.request("stubborn", b"", timeout=2000))
+        await asyncio.sleep(1)
+        await node.stop_worker("stubborn", timeout=1)
+        assert node.statistics().abandoned == 1
+        with pytest.raises(WorkerFailed, match="it was stopped"):
+            await asked
+        released.set()
+        await asyncio.sleep(1)

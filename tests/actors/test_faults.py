@@ -198,6 +198,7 @@ FLUSH: list[Step] = [
     (Cell, "refuse"),
     (Losses, "lose"),
     (Losses, "dead_letter"),
+    (Losses, "_answer_lost"),
     (Losses, "_tell"),
     (Losses, "_tell_sender"),
     (Losses, "fail_request"),

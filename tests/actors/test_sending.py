@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onward.actors import Node, ThreadWorker, Worker
-from onward.protocol import Message, PayloadNotBytes, WorkerFailed, route
+from onward.protocol import Message, PayloadNotBytes, WorkerFailed, address, route
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Recorder
 
@@ -124,3 +124,22 @@ async def test_a_worker_that_forwards_a_changed_payload_fails_alone() -> None:
         node.send("recorder", b"after")
         await node.stop_worker("recorder")
         assert recorder.payloads == [b"after"]
+
+
+@virtual_time
+async def test_a_source_that_is_claimed_is_never_believed() -> None:
+    async with Node() as node:
+        recorder, holder = Recorder(), Holder()
+        node.spawn(lambda: recorder, address="recorder")
+        node.spawn(lambda: holder, address="holder")
+        claimed = Message(route("recorder"), (), b"x", address("trusted"))
+        node.route(claimed)
+        await node.route_wait(claimed)
+        assert node.deliver(claimed)
+        holder.route(claimed)
+        holder.forward(claimed._replace(onward_route=route("holder => recorder")))
+        holder.step(claimed._replace(onward_route=route("holder => recorder")))
+        holder.redirect(claimed._replace(onward_route=route("holder")), "recorder")
+        await node.stop_worker("recorder")
+        sources = [message.source for message in recorder.messages]
+        assert sources == [None] * 3 + [address("holder")] * 4
