@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import cast
 
 __all__ = ["source_of"]
 
@@ -22,7 +23,8 @@ def source_of(peername: object) -> str:
     """
     if not isinstance(peername, tuple):
         return ""
-    text = str(peername[0])
+    host, *_ = cast("tuple[object, ...]", peername)
+    text = str(host)
     try:
         found: IPv4Address | IPv6Address = ip_address(text.partition("%")[0])
     except ValueError:

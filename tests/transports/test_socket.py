@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from onward.protocol import Address, Message, address, route
+from onward.protocol import Address, Context, Message, address, route
 from onward.protocol.ockam import PREAMBLE, encode_message
 from onward.transports import StreamOptions
 from onward.transports._socket import Unfinished, WireSocket
@@ -71,6 +71,7 @@ class Teller:
 
     def __init__(self) -> None:
         self.address: Address = address("link")
+        self.stamp: Context | None = None
         self.messages: list[Message] = []
         self.unsent: list[Message] = []
         self.closed: list[str] = []

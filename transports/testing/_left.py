@@ -82,7 +82,7 @@ def _name(path: str) -> str:
 
 def _tasks() -> set[asyncio.Task[Any]]:
     """Return the tasks of the running loop, but the one that asks."""
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[return-value]
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 def _timers() -> set[asyncio.TimerHandle]:

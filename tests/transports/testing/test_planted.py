@@ -7,7 +7,6 @@ import gc
 import os
 import threading
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -330,7 +329,7 @@ def test_one_that_swallows_a_failure_to_connect() -> None:
 class TakesAfterItsEnd(PlainLink):
     """Stops its worker, and goes on reading until the peer closes the connection."""
 
-    async def on_stop(self) -> None:  # type: ignore[override]
+    async def on_stop(self) -> None:
         self.past_end = self.node.carry
         self.own = self.address
 
@@ -356,23 +355,23 @@ class Leaks(PlainLink):
     """Opens a descriptor of its own for each connection, and never closes it."""
 
     opened: ClassVar[list[int]] = []
-    open: ClassVar[Callable[[PlainLink], int]]
+
+    def open(self) -> int:
+        raise NotImplementedError
 
     def on_start(self) -> None:
-        self.opened.append(type(self).open(self))
+        self.opened.append(self.open())
         super().on_start()
 
 
 class LeaksFiles(Leaks):
-    @staticmethod
-    def open(link: PlainLink) -> int:
+    def open(self) -> int:
         return os.open(os.devnull, os.O_RDONLY)
 
 
 class LeaksSockets(Leaks):
-    @staticmethod
-    def open(link: PlainLink) -> int:
-        return os.dup(link.writer.get_extra_info("socket").fileno())
+    def open(self) -> int:
+        return os.dup(self.writer.get_extra_info("socket").fileno())
 
 
 @pytest.mark.parametrize(
