@@ -336,4 +336,4 @@ class Node(Workers):
     def _load_rule(self, address_type: int) -> Rule | None:
         with self.lock:
             self._transports.for_type(address_type)
-        return self._rules.get(address_type)
+        return self._rules.made.get(address_type)

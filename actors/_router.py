@@ -56,6 +56,16 @@ Rule: TypeAlias = Callable[[Message], Message | None]
 """Gives a message back with its first address replaced; `None`: it took the message over."""
 
 
+class Rules:
+    """The rules of a node, by the type of address, and what each belongs to."""
+
+    __slots__ = ("made", "owners")
+
+    def __init__(self) -> None:
+        self.made: dict[int, Rule] = {}
+        self.owners: dict[int, object] = {}
+
+
 class Router(Losses):
     """Takes messages to where their first onward address leads.
 
@@ -79,8 +89,7 @@ class Router(Losses):
         self.table: dict[Address, Target] = {}
         self.lock = threading.RLock()
         self.random_address = RandomAddresses().take
-        self._rules: dict[int, Rule] = {}
-        self._rule_owners: dict[int, object] = {}
+        self._rules: Final = Rules()
         self.tracer: Tracer | None = None
         self.recorder: Recorder | None = None
         self.event_log: EventLog | None = None
@@ -234,7 +243,7 @@ class Router(Losses):
         raise RoutingLoop(first, f"more than {counted(self.limits.reroutes, 'time')}")
 
     def _rule(self, address: Address) -> Rule | None:
-        rule = self._rules.get(address.type)
+        rule = self._rules.made.get(address.type)
         if rule is None and address.type != LOCAL:
             rule = self._load_rule(address.type)
             if rule is None:
@@ -469,10 +478,10 @@ class Router(Losses):
             raise ValueError(f"{address_type} is no address type a rule can be for")
         new = rule if owner is None else owner
         with self.lock:
-            present = self._rule_owners.setdefault(address_type, new)
+            present = self._rules.owners.setdefault(address_type, new)
             if present is not new and present != new:  # a method is another object each time
                 raise RuleInUse(address_type, _owner_text(present))
-            self._rules[address_type] = rule
+            self._rules.made[address_type] = rule
 
     def remove_rule(self, address_type: int, *, owner: object = None) -> bool:
         """Remove the rule for a type of address, if it is the owner's.
@@ -486,12 +495,12 @@ class Router(Losses):
             Whether it was removed. Without a rule, or with one of another owner, nothing is done.
         """
         with self.lock:
-            present = self._rule_owners.get(address_type)
-            expected = self._rules.get(address_type) if owner is None else owner
+            present = self._rules.owners.get(address_type)
+            expected = self._rules.made.get(address_type) if owner is None else owner
             if present is None or (present is not expected and present != expected):
                 return False
-            del self._rule_owners[address_type]
-            del self._rules[address_type]
+            del self._rules.owners[address_type]
+            del self._rules.made[address_type]
             return True
 
 

@@ -139,7 +139,7 @@ class EventLog(Worker):
         self._tell_unfinished()
         recorder.links = Differences(recorder, node)
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
-        if TAGS in node._rules:
+        if TAGS in node._rules.made:
             text = (
                 "the event log %s begins after the broker: it says nothing of the destinations and "
                 "requests of connections that are there already; attach it first"
