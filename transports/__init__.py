@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ._base import Listener, Transport
 from ._gate import MAX_RETURNS, Gate
 from ._identity import from_certificate
-from ._link import Link, TooMuchWork
+from ._link import MAX_CROSSINGS, MAX_WORK, Link, TooMuchWork
 from ._link_statistics import LinkState, LinkStatistics
 from ._options import Backoff, StreamOptions, parse_uri
 from ._place import Place
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from ._ws import WsOptions, WsTransport
 
 __all__ = [
+    "MAX_CROSSINGS",
     "MAX_RETURNS",
+    "MAX_WORK",
     "Backoff",
     "Gate",
     "Link",

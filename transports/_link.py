@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..actors._cell import Cell
     from ..actors._room import Room
 
-__all__ = ["Link", "TooMuchWork"]
+__all__ = ["MAX_CROSSINGS", "MAX_WORK", "Link", "TooMuchWork"]
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 # What a NamedTuple's own constructor calls, without the detour.
@@ -46,11 +46,11 @@ _new_message: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.
 
 MAX_CROSSINGS: Final = 4
 """Times the address of a link may be on the return route of what comes over it, the new one
-included: a message that goes to and fro between two nodes ends there."""
+included. A message that goes to and fro between two nodes more often is a dead letter."""
 
 MAX_WORK: Final = 256 * 1024 * 1024
 """Most bytes that a message from outside may have moved: those of its payload, once for each
-address of its onward route."""
+address of its onward route. One that would be more is a dead letter."""
 
 LIGHT: Final = MAX_WORK // MAX_ROUTE_LENGTH
 """Bytes of a payload that are never too much work, whatever the route."""

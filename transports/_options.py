@@ -110,7 +110,7 @@ class StreamOptions:
             letters ("mailbox full"), and later ones at once until its worker handles something.
         max_inside: Bytes of the payloads larger than 16 KiB that have come over the link and wait
             in mailboxes of the node, above which the socket is not read.
-        max_returns: Most addresses of ways back remembered, in each of two tables; see `Gate`.
+        max_returns: Most addresses of ways back remembered, in each of three tables; see `Gate`.
         tls: How the connection is encrypted: `TlsOptions`, or an `ssl.SSLContext` of the
             right side; `None`: it is not, unless the scheme says so (`tls`, `wss`), which then
             means `TlsOptions()`.

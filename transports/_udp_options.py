@@ -46,7 +46,7 @@ class UdpOptions:
             ("mailbox full"). A peer cannot be slowed down.
         max_arrival_bytes: Bytes of them, above which no more are kept.
         stall_timeout: Time a full mailbox may take none of them; then they become dead letters.
-        max_returns: Most addresses of ways back remembered, in each of two tables; see `Gate`.
+        max_returns: Most addresses of ways back remembered, in each of three tables; see `Gate`.
         receive_buffer: What the system is asked to keep of what has come and is not read; it may
             give less.
 

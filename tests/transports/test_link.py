@@ -17,7 +17,7 @@ from onward.protocol import (
     address,
     route,
 )
-from onward.transports import Link
+from onward.transports import MAX_CROSSINGS, MAX_WORK, Link
 from onward.transports._link import READ_ON, READ_ON_BYTES
 from tests.support.transports import Echo, Recorder, Relay, Stuck, eventually
 from tests.support.virtual import virtual_time
@@ -105,6 +105,29 @@ async def test_what_cannot_be_sent_is_a_dead_letter_and_the_requests_error(node:
     node.send("link => there", b"bad", return_route="free")
     node.send("link => there", b"bad")
     await eventually(lambda: sum(reasons(node).values()) == 3)
+
+
+async def test_a_message_crosses_a_link_only_so_often(node: Node) -> None:
+    link = await loose(node)
+    free = await Recorder.on(node, "free")
+    for crossings in range(1, MAX_CROSSINGS + 2):
+        back = (*(link.address,) * (crossings - 1), address("x"))
+        link.arrive([Message(route("free"), back, b"%d" % crossings)])
+    for crossings in range(1, MAX_CROSSINGS + 1):
+        assert (await free.next()).payload == b"%d" % crossings
+    assert reasons(node) == {"too much work": 1}
+
+
+@pytest.mark.parametrize("addresses", [63, 64])
+async def test_the_work_of_one_message_is_bounded(node: Node, addresses: int) -> None:
+    link = await loose(node)
+    free = await Recorder.on(node, "free")
+    onward = (address("free"), *(address("there"),) * (addresses - 1))
+    most = MAX_WORK // addresses
+    link.arrive([Message(onward, route("x"), bytes(most))])
+    assert len((await free.next()).payload) == most
+    link.arrive([Message(onward, route("x"), bytes(most + 1))])
+    assert reasons(node) == {"too much work": 1}
 
 
 async def test_a_lost_link_ends_the_requests_over_it(node: Node) -> None:
