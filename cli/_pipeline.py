@@ -339,7 +339,8 @@ def _add_audit(jobs: Commands) -> None:
         metavar="N",
         type=count,
         default=0,
-        help="how many may be out of balance, as they were in hand at either end (default 0)",
+        help="how many may be out of balance, as they were in hand at either end (default 0); a "
+        "log that did not record what was taken has no balance",
     )
     parser.add_argument(
         "--allow-lost",

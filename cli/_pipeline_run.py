@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ._pipeline_arguments import MAX_OBJECTIVES, ObjectiveArgument
 from ._pipeline_progress import Progress
@@ -16,10 +16,15 @@ from ._show import printable, table
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
-    from ..pipeline.ingest import CompactSummary, IngestSummary, Lake
+    from pyspark.sql import SparkSession
+
+    from ..pipeline.ingest import CompactSummary, Dropped, IngestSummary, Lake
     from ..pipeline.report import Audit
 
 __all__ = ["audit", "build_index", "ingest", "replay", "report", "verify_index"]
+
+_UNTOLD: Final = ("sent", "missing", "duplicated")
+"""Figures that a log does not tell in which nothing was recorded as taken."""
 
 
 def ingest(arguments: argparse.Namespace) -> None:
@@ -33,7 +38,7 @@ def ingest(arguments: argparse.Namespace) -> None:
     _local(arguments, "log", "lake", "checkpoint")
     check_first(arguments, [("--log", arguments.log)])
     with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
-        from ..pipeline.ingest import Lake, compact, ingest as run_ingest
+        from ..pipeline.ingest import Lake, ingest as run_ingest
 
         progress.begin("ingest")
         done = run_ingest(
@@ -52,14 +57,46 @@ def ingest(arguments: argparse.Namespace) -> None:
         # It is committed, whatever becomes of the rest.
         late = Lake(arguments.lake).days_to_rerun()
         _print_ingested(done, [day for day in late if day != arguments.drop])
-        if arguments.compact is not None:
-            progress.begin("compact")
+        _keep_house(spark, arguments, progress)
+
+
+def _keep_house(spark: SparkSession, arguments: argparse.Namespace, progress: Progress) -> None:
+    """Compact a day and drop a day, each also if the other cannot be; say what came of each.
+
+    Raises:
+        CommandError: One of them could not be done, or neither.
+    """
+    from ..pipeline import DayOpen
+    from ..pipeline.ingest import Lake, compact
+
+    failed: list[str] = []
+    if arguments.compact is not None:
+        there = arguments.compact in Lake(arguments.lake).days()
+        progress.begin("compact")
+        try:
             compacted = compact(spark, Path(arguments.lake), arguments.compact)
+        except DayOpen as error:
+            failed.append(f"--compact: {error}")
+        else:
             progress.done("compact", _compacted_text(compacted))
-        if arguments.drop is not None:
-            progress.begin("drop")
+            print(f"compacted: {_compacted_text(compacted) if there else _nothing_of(compacted)}")
+    if arguments.drop is not None:
+        there = arguments.drop in Lake(arguments.lake).days()
+        progress.begin("drop")
+        try:
             gone = Lake(arguments.lake).drop(arguments.drop)
-            progress.done("drop", f"{gone.files:,} files of {gone.day}, {gone.bytes:,} bytes")
+        except DayOpen as error:
+            failed.append(f"--drop: {error}")
+        else:
+            text = f"{gone.files:,} files of {gone.day}, {gone.bytes:,} bytes"
+            progress.done("drop", text)
+            print(f"dropped: {text if there else _nothing_of(gone)}")
+    if failed:
+        raise CommandError("; ".join(failed))
+
+
+def _nothing_of(done: CompactSummary | Dropped) -> str:
+    return f"the lake has nothing of {done.day}"
 
 
 def _print_ingested(done: IngestSummary, again: list[date]) -> None:
@@ -163,6 +200,11 @@ def audit(arguments: argparse.Namespace) -> None:
     wrong = (
         list(_not_there(found)) if found.absent + found.unrecorded > arguments.allow_lost else []
     )
+    if found.untold:
+        wrong.append(
+            f"of {found.untold:,} requests that ended none was recorded as taken: what is missing "
+            "or duplicated there is not known, and --allow does not cover it"
+        )
     if found.missing + found.duplicated > arguments.allow:
         wrong.append(
             f"it does not add up: {found.missing:,} missing, {found.duplicated:,} duplicated"
@@ -235,6 +277,8 @@ def build_index(arguments: argparse.Namespace) -> None:
     if arguments.lake is None:
         _folder("--out", arguments.out)
         check_first(arguments, [("--routes", arguments.routes)])
+        if arguments.remote:
+            _make_absolute(arguments)
     else:
         _lake_first(arguments)
     with Progress(quiet=arguments.quiet) as progress, session(arguments, progress) as spark:
@@ -327,7 +371,17 @@ def _lake_first(
     _folder(option, arguments.lake)
     _folder("--out", getattr(arguments, "out", None))
     check_first(arguments, [(option, arguments.lake), *others])
+    if arguments.remote:
+        _make_absolute(arguments)
     return str(arguments.lake)
+
+
+def _make_absolute(arguments: argparse.Namespace) -> None:
+    """Have paths mean the same to a server of Spark Connect, which is in another folder."""
+    for name in ("lake", "out", "routes", "table", "candidate", "snapshot"):
+        path = getattr(arguments, name, None)
+        if path and is_local(path):
+            setattr(arguments, name, str(Path(path).absolute()))
 
 
 def _open(path: str, day: date, progress: Progress) -> Lake:
@@ -353,12 +407,30 @@ def _write_text(path: str, text: str) -> None:
 def _audit_text(found: Audit) -> str:
     figures = ("sent", "received", "delivered", "dropped", "unroutable", "missing", "duplicated")
     rows = [
-        (row.src or "-", row.dst or "-", *(_figure(getattr(row, name)) for name in figures))
+        (
+            row.src or "-",
+            row.dst or "-",
+            *(
+                "-" if row.untold and name in _UNTOLD else _figure(getattr(row, name))
+                for name in figures
+            ),
+        )
         for row in found.rows
     ]
     more = f"\nand {found.more:,} more" if found.more else ""
-    lacking = "".join(f"\n{line}" for line in _lacking(found))
+    lacking = "".join(f"\n{line}" for line in (*_untold(found), *_lacking(found)))
     return table(("FROM", "LINK", *map(str.upper, figures)), rows) + more + lacking
+
+
+def _untold(found: Audit) -> Iterator[str]:
+    """Name the logs that say what ended, and not what was taken."""
+    for row in found.rows:
+        if row.untold:
+            ended = row.delivered + row.dropped + row.unroutable
+            yield (
+                f"{printable(row.src)}: {ended:,} requests ended, and none was recorded as taken: "
+                "how many are missing or duplicated is not known"
+            )
 
 
 def _lacking(found: Audit) -> Iterator[str]:

@@ -21,6 +21,9 @@ PipelineError
     ├── NoCommit          there is no lake, or nothing was ever written into it
     ├── CheckpointLost    the query's checkpoint is gone, or is older than the lake
     ├── LakeLost          the lake is older than the checkpoint
+    ├── CommitsLost       the lake has rows, and no commit that counts them
+    ├── DiskRefused       a disk is full, or may not be written
+    ├── FileGone          a file of the lake went while it was read
     ├── CheckpointRefused the checkpoint's directory is none
     ├── OtherQuery        lake and checkpoint are not of each other
     ├── DayOpen           a day cannot be compacted or dropped yet
@@ -47,8 +50,11 @@ __all__ = [
     "BadOption",
     "CheckpointLost",
     "CheckpointRefused",
+    "CommitsLost",
     "DayOpen",
+    "DiskRefused",
     "DuplicateBroker",
+    "FileGone",
     "LakeBehind",
     "LakeBusy",
     "LakeError",
@@ -252,7 +258,47 @@ class LakeLost(LakeError):
         super().__init__(
             f"{lake} {had}, but the next one of {checkpoint} is {follows}: the lake was set back, "
             "or its _commits were deleted. Put it back as it was; or go on with a new checkpoint "
-            "(--rebuild), which adds what the lake does not have of the segments still there"
+            "(--rebuild), which removes what no commit counts, and adds what the lake does not "
+            "have of the segments still there. Nothing was removed so far"
+        )
+
+
+class CommitsLost(LakeError):
+    """The lake has rows, and no commit that counts them."""
+
+    def __init__(self, lake: str, written: int, committed: int) -> None:
+        text = (
+            f"{lake} has rows of batch {written}, and its last commit is {committed}: its _commits "
+            "were set back. Put them back from a copy"
+            if committed >= 0
+            else f"{lake} has rows, and no commit that counts them: its _commits were deleted. Put "
+            "them back from a copy"
+        )
+        super().__init__(
+            f"{text}; without one, go on with a new checkpoint (--rebuild), which removes what no "
+            "commit counts and adds what is still there of the logs. Nothing was removed so far"
+        )
+
+
+class DiskRefused(LakeError):
+    """A disk is full, or may not be written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path} cannot be written: {reason}. Make room, or allow Spark's driver and executors "
+            "to write there, and run it again: what was not done whole does not count. What Spark "
+            "puts aside meanwhile is in spark.local.dir, which may be what is full"
+        )
+
+
+class FileGone(LakeError):
+    """A file of the lake went while it was read."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is not there. If a day was compacted or dropped meanwhile, run it again; else "
+            "the lake must be on a file system that Spark's driver and all its executors share, "
+            "under one path, and nothing else may delete in it"
         )
 
 
@@ -339,13 +385,31 @@ _OURS: Final = re.compile(
 )
 
 
-def known_error(error: BaseException | str) -> PipelineError | None:
-    """Return the error of the pipeline that Spark tells as text, the innermost; or `None`."""
+_FULL: Final = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Permission denied"
+    r"|Input/output error|File too large|Stale file handle|Not a directory"
+)
+_NOT_MADE: Final = re.compile(r"(?:Mkdirs? failed (?:to create|on)|Parent path is not a directory)")
+_GONE: Final = re.compile(
+    r"FileNotFoundException|FILE_NOT_EXIST|PATH_NOT_FOUND|NoSuchFileException"
+)
+_PATH: Final = re.compile(r"(?:file:)?(/[^\s,;:()\[\]'\"]+)")
+
+
+def known_error(error: BaseException | str, path: str = "") -> PipelineError | None:
+    """Return the error of the pipeline that Spark tells as text, the innermost; or `None`.
+
+    What a disk refuses while Spark itself reads or writes is one of ours too.
+
+    Args:
+        error: What was raised, or its text.
+        path: What was being written or read, if that is known.
+    """
     if isinstance(error, PipelineError):
         return error
     told = list(_OURS.finditer(str(error)))
     if not told:
-        return None
+        return _of_disk(str(error), path)
     found = told[-1]
     # Those of the sink may not be there yet: it is tasks that have raised them.
     kind = getattr(import_module(found["module"]), found["name"], None)
@@ -355,3 +419,20 @@ def known_error(error: BaseException | str) -> PipelineError | None:
     made = kind.__new__(kind)
     PipelineError.__init__(made, found["text"].rstrip())
     return made
+
+
+def _of_disk(text: str, path: str) -> PipelineError | None:
+    """Return what a disk refused or does not have, as Java tells it; or `None`."""
+    unknown = path or "the lake, its reports or the checkpoint"
+    for line in reversed(text.splitlines()):
+        if line.lstrip().startswith("at "):
+            continue
+        named = _PATH.search(line)
+        if full := _FULL.search(line):
+            # Of a path that Java names the end may be a file of its own making.
+            return DiskRefused(path or (named[1] if named else unknown), full[0])
+        if _NOT_MADE.search(line):
+            return DiskRefused(path or (named[1] if named else unknown), "no folder can be made")
+        if path and _GONE.search(line):  # else it may be anything
+            return FileGone(named[1] if named else path)
+    return None

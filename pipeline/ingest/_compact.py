@@ -17,8 +17,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from .._errors import DayOpen
+from .._refused import spark_refusals
 from .._schema import LAKE_TABLES, PARTITIONS
-from ._files import LOCK_SECONDS, locked, refusals, sync_folders
+from ._files import LOCK_SECONDS, locked, sync_folders
 from ._lake import Lake, once
 from ._parts import LakeFiles, Part
 
@@ -79,7 +80,7 @@ def compact(
     readable.check()
     files = LakeFiles(lake)
     tell = progress or _silent
-    with locked(lake / "_write.lock", wait=LOCK_SECONDS), refusals(lake):
+    with locked(lake / "_write.lock", wait=LOCK_SECONDS), spark_refusals(lake):
         if not readable.is_closed(day):
             raise DayOpen(day, readable.state().closed)
         before = _Sizes()

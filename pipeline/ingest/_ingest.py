@@ -10,17 +10,20 @@ it by number, so that a segment that comes twice, in whatever way, is added once
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from .._errors import CheckpointLost, LakeLost, NeedsClassic, known_error
+from .._errors import CheckpointLost, LakeLost, NeedsClassic, PipelineError, known_error
 from ..source import register
 from ._acks import acknowledge
 from ._files import LOCK_SECONDS, locked, refusals, remove_unnamed
@@ -40,6 +43,12 @@ INTERVAL: Final = 10.0
 
 MAX_TRIES: Final = 3
 """How often a query is begun whose Python worker does not start in the 10 s that Spark waits."""
+
+_OF_CHECKPOINT: Final = re.compile(
+    r"STREAMING_CHECKPOINT\w*|Incomplete log file[^\n]{0,80}|[Mm]alformed log file[^\n]{0,80}"
+    r"|Failed to read log file[^\n]{0,80}|Failed to parse a version[^\n]{0,80}"
+    r"|Error reading stream metadata[^\n]{0,80}|batch \d+ doesn't exist"
+)
 
 _NOT_STARTED: Final = "Python worker failed to connect back"
 
@@ -146,20 +155,22 @@ def ingest(
         )
         writer = writer.trigger(**trigger)
         tries = 1
-        while not _run(writer.start(), sink, last=tries == MAX_TRIES):
+        while not _run(writer, sink, last=tries == MAX_TRIES):
             tries += 1
             tell("the machine is busy: Spark's Python worker did not start in 10 s; trying again")
     return sink.summary
 
 
-def _run(query: StreamingQuery, sink: _Sink, *, last: bool) -> bool:
-    """Wait for a query to end; return whether it was at all begun."""
+def _run(writer: DataStreamWriter, sink: _Sink, *, last: bool) -> bool:
+    """Start a query and wait for its end; return whether it was at all begun."""
+    query: StreamingQuery | None = None
     try:
+        query = writer.start()
         query.awaitTermination()
-    except StreamingQueryException as error:
+    except (PySparkException, Py4JError) as error:
         if sink.failure is not None:
             raise known_error(sink.failure) or sink.failure from None
-        known = known_error(str(error))
+        known = known_error(error) or sink.of_checkpoint(str(error))
         if known is not None:
             raise known from None
         if last or _NOT_STARTED not in str(error):
@@ -169,7 +180,8 @@ def _run(query: StreamingQuery, sink: _Sink, *, last: bool) -> bool:
         # How following ends. What was begun is done again by the next run.
         pass
     finally:
-        query.stop()
+        if query is not None:
+            query.stop()
     return True
 
 
@@ -223,6 +235,14 @@ class _Sink:
             # Spark would make text of it.
             self.failure = error
             raise
+
+    def of_checkpoint(self, text: str) -> PipelineError | None:
+        """Return what is wrong with the checkpoint if that is what Spark tells; or `None`."""
+        told = _OF_CHECKPOINT.search(text)
+        if told is None:
+            return None
+        reason = f"cannot be read by Spark ({told[0].strip()})"
+        return CheckpointLost(str(self._checkpoint), str(self.files.path), reason)
 
     def _take(self, frame: DataFrame, number: int) -> None:
         rows: list[SegmentRow] = frame.toArrow().to_pylist()

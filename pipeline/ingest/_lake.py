@@ -12,6 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 
 from .._errors import BadOption, DayOpen, NewerLake, NoCommit, NotALake
+from .._refused import spark_refusals
 from .._schema import LAKE_TABLES, PARTITIONS, REPORT_TABLES
 from ._files import LOCK_SECONDS, MARKER, locked, read_json, refusals, write_json
 from ._kept import thin
@@ -65,7 +66,8 @@ class Lake:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        # A server of Spark Connect has another working directory.
+        self.path = Path(path).absolute()
         self._files = LakeFiles(self.path)
 
     def __repr__(self) -> str:
@@ -80,6 +82,7 @@ class Lake:
             NoCommit: There is none.
             NotALake: Something else is there.
             NewerLake: A newer version of Onward wrote it.
+            CommitsLost: It has rows, and no commit.
         """
         plain = read_json(self.path / MARKER)
         if plain is None:
@@ -88,6 +91,7 @@ class Lake:
             raise NotALake(str(self.path), f"{MARKER} says nothing of it")
         if plain["format"] != FORMAT:
             raise NewerLake(str(self.path), plain["format"])
+        self._files.check_commits()
 
     def state(self) -> LakeState:
         """Return how far every broker's log is in it, as of the last commit.
@@ -262,17 +266,19 @@ class Lake:
 
         Raises:
             BadOption: There is no such report or format.
+            DiskRefused: It cannot be written.
         """
         if format not in FORMATS:
             raise BadOption(f"no format {format!r} for reports; there are {', '.join(FORMATS)}")
         path = self._report(report, day, out)
         mark = self._reported(day, report)
-        if out is None:
-            # Cut off in between, it does not count as made.
-            mark.unlink(missing_ok=True)
-        df.write.mode("overwrite").format(format).save(str(path))
-        if out is None and through is not None:
-            write_json(mark, {"through": through})
+        with spark_refusals(path):
+            if out is None:
+                # Cut off in between, it does not count as made.
+                mark.unlink(missing_ok=True)
+            df.write.mode("overwrite").format(format).save(str(path))
+            if out is None and through is not None:
+                write_json(mark, {"through": through})
 
     def report(
         self, spark: SparkSession, name: str, day: date, out: str | Path | None = None
@@ -291,7 +297,7 @@ class Lake:
     def _report(self, name: str, day: date, out: str | Path | None) -> Path:
         if name not in REPORT_TABLES:
             raise BadOption(f"no report {name!r}; there are {', '.join(REPORT_TABLES)}")
-        root = self.path / "reports" if out is None else Path(out)
+        root = self.path / "reports" if out is None else Path(out).absolute()
         return root / name / f"day={day.isoformat()}"
 
     def _reported(self, day: date, report: str) -> Path:

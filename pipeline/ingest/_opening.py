@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from .._errors import CheckpointLost, CheckpointRefused, NewerLake, NotALake, OtherQuery
+from .._errors import (
+    CheckpointLost,
+    CheckpointRefused,
+    LakeLost,
+    NewerLake,
+    NotALake,
+    OtherQuery,
+)
 from ._files import MARKER, UNNAMED, read_json, refusals, write_json
 from ._lake import FORMAT
 from ._parts import LakeFiles
@@ -49,11 +56,16 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
         NotALake: Something else is in the directory.
         NewerLake: A newer version of Onward wrote the lake.
         CheckpointLost: The checkpoint is gone, or is older than the lake.
+        LakeLost: The lake is older than the checkpoint.
+        CommitsLost: The lake's commits are older than its rows.
         OtherQuery: The checkpoint is of another lake.
         LakeError: One of them cannot be written.
     """
     plain = _identity(lake)
-    state = LakeFiles(lake).state()
+    files = LakeFiles(lake)
+    if not rebuild:
+        files.check_written()
+    state = files.state()
     if rebuild:
         _check_ours(checkpoint, lake, str(plain["id"]))
         _move_aside(checkpoint)
@@ -66,6 +78,8 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
             raise OtherQuery(str(checkpoint), str(lake))
         if state.batch != base - 1:
             raise CheckpointLost(str(checkpoint), str(lake), "is gone")
+        if not rebuild:
+            files.check_commits()
         _write(lake, MARKER, plain)
         _write(checkpoint, _CHECKPOINT, {"lake": query, "base": base})
         return Opened(query, base)
@@ -75,7 +89,22 @@ def open_lake(lake: Path, checkpoint: Path, *, rebuild: bool) -> Opened:
         raise CheckpointLost(str(checkpoint), str(lake), "is older than its last --rebuild")
     if state.batch >= base and not _is_used(checkpoint):
         raise CheckpointLost(str(checkpoint), str(lake), "is empty")
+    # Before what the lake does not count is removed.
+    ended = base + _last_of(checkpoint)
+    if ended > max(state.batch, base - 1):
+        raise LakeLost(str(lake), str(checkpoint), state.batch, ended + 1)
     return Opened(query, base)
+
+
+def _last_of(checkpoint: Path) -> int:
+    """Return the last batch that Spark has noted as done, by its own number; -1 if there is none.
+
+    It notes one after it was committed to the lake.
+    """
+    folder = checkpoint / "commits"
+    with refusals(checkpoint):
+        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def check_apart(log: Path, lake: Path, checkpoint: Path) -> None:

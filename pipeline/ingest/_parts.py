@@ -3,6 +3,7 @@
 ```
 <lake>/_lake.json                        what it is, and of which query
        _commits/<batch>.json             what it has as of each batch, the newest ones
+       _begun.json                       that there was a commit
        _compacted/<day>.json             which batch has a day's rows, instead of all up to which
        _compacted/tables.json            the same for tables that have no day
        _dropped/<day>.json               that of a day only who came and went counts any more
@@ -22,6 +23,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from .._errors import CommitsLost
 from .._schema import LAKE_TABLES, PARTITIONS
 from ._files import read_json, refusals, remove_unnamed, write_json
 from ._state import LakeState
@@ -127,8 +129,15 @@ class LakeFiles:
         """
         with refusals(self.path):
             write_json(self._commit(state.batch), state.plain())
+            if not self._begun.is_file():
+                write_json(self._begun, {})
             for batch in self._commits()[:-KEPT_COMMITS]:
                 self._commit(batch).unlink(missing_ok=True)
+
+    @property
+    def _begun(self) -> Path:
+        """The file by which it is known that there was a commit, if all commits are gone."""
+        return self.path / "_begun.json"
 
     def _commit(self, batch: int) -> Path:
         return self.path / "_commits" / f"{batch:016d}.json"
@@ -139,6 +148,37 @@ class LakeFiles:
             return []
         stems = (each.stem for each in folder.iterdir() if each.suffix == ".json")
         return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+    def check_commits(self) -> None:
+        """Check, for a reader, that there is a commit if there ever was one.
+
+        Raises:
+            CommitsLost: There was one, and there is none.
+        """
+        if self._commits():
+            return
+        written = self._written()
+        # Rows of the first batch alone may be of an ingest that was cut off.
+        if written > 0 or self._begun.is_file():
+            raise CommitsLost(str(self.path), written, -1)
+
+    def check_written(self) -> None:
+        """Check, for a writer, that the commits are those of what was written.
+
+        A run writes the batch behind its last commit, and what it left is removed by the next.
+        Anything later was committed once: what knew of it is gone, and it must not be removed.
+
+        Raises:
+            CommitsLost: They are not.
+        """
+        last, written = self.state().batch, self._written()
+        if written > last + 1:
+            raise CommitsLost(str(self.path), written, last)
+
+    def _written(self) -> int:
+        """Return the last batch that has rows, committed or not; -1 if there is none."""
+        parts = (part.batch for table in LAKE_TABLES for part in self.all_parts(table))
+        return max(parts, default=-1)
 
     # --- what was compacted ---------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.storagelevel import StorageLevel
 
+from .._refused import spark_refusals
 from ..report import Names, Page, Sources, collect_page
 from ..transforms import Objective, audit_totals, latency_quantiles, log_holes
 from ._progress import Progress, Silent, stage
@@ -91,7 +92,7 @@ def run_report(
     around = Day(spark, lake, day, objectives)
     done = Reported()
     names = names_of(around)
-    with in_utc(spark), _kept() as kept:
+    with spark_refusals(out or lake.path), in_utc(spark), _kept() as kept:
         for name, tables_of in REPORTS.items():
             if only and name not in only:
                 continue

@@ -310,15 +310,16 @@ def collect_audit(
         earlier: The brokers, as `broker`, whose runs were there before what is counted: what ended
             twice there may have been in hand then.
     """
-    marked = _marked(_marked(totals, "going", going), "earlier", earlier)
+    marked = _told(_marked(_marked(totals, "going", going), "earlier", earlier))
     sums = marked.agg(
         sf.count("*").alias("rows"),
         sf.sum("missing").alias("missing"),
         sf.sum("duplicated").alias("duplicated"),
         sf.sum(sf.when(sf.col("going"), sf.col("missing")).otherwise(0)).alias("open"),
         sf.sum(sf.when(sf.col("earlier"), sf.col("duplicated")).otherwise(0)).alias("before"),
+        sf.sum("untold").alias("untold"),
     ).collect()[0]
-    wrong = sf.abs("missing") + sf.abs("duplicated")
+    wrong = sf.abs("missing") + sf.abs("duplicated") + sf.col("untold")
     rows = marked.orderBy(sf.desc(wrong), "dst", "src").limit(MAX_LOGS).collect()
     audit = Audit(
         tuple(
@@ -334,6 +335,7 @@ def collect_audit(
                 row.duplicated or 0,
                 row.going,
                 row.earlier,
+                row.untold > 0,
             )
             for row in rows
         ),
@@ -342,8 +344,25 @@ def collect_audit(
         sums.duplicated or 0,
         sums.open or 0,
         sums.before or 0,
+        untold=sums.untold or 0,
     )
     return audit if holes is None else _with_holes(audit, holes)
+
+
+def _told(totals: DataFrame) -> DataFrame:
+    """Say of how many requests of each row it is not known whether they were taken.
+
+    A log that was recorded without what was taken does not say what ended twice: all would have.
+    """
+    is_untold = (
+        (sf.coalesce("dst", sf.lit("")) == "")
+        & (sf.col("sent") == 0)
+        & (sf.col("duplicated") > 0)
+        & ~sf.col("earlier")
+    )
+    return totals.withColumn(
+        "untold", sf.when(is_untold, sf.col("duplicated")).otherwise(0)
+    ).withColumn("duplicated", sf.when(is_untold, 0).otherwise(sf.col("duplicated")))
 
 
 def _marked(totals: DataFrame, name: str, brokers: DataFrame | None) -> DataFrame:

@@ -19,6 +19,8 @@ class AuditRow:
         going: Whether its run goes on, so that what is missing may be in hand.
         earlier: Whether its run was there before what was counted, so that what ended twice may
             have been in hand then.
+        untold: Whether nothing was recorded as taken, though requests ended: nothing can be said of
+            what is missing or ended twice, and both are 0.
     """
 
     src: str
@@ -32,6 +34,7 @@ class AuditRow:
     duplicated: int
     going: bool = False
     earlier: bool = False
+    untold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Audit:
         more_holes: How many of them are not shown.
         absent: Numbers that are not in the lake, over all logs.
         unrecorded: Events that could not be recorded, over all logs.
+        untold: Requests that ended at brokers of which no request was recorded as taken.
     """
 
     rows: tuple[AuditRow, ...]
@@ -79,6 +83,7 @@ class Audit:
     more_holes: int = 0
     absent: int = 0
     unrecorded: int = 0
+    untold: int = 0
 
     @property
     def balanced(self) -> bool:
@@ -88,7 +93,7 @@ class Audit:
     @property
     def whole(self) -> bool:
         """Whether no log lacks anything; if one does, a balance says nothing."""
-        return not (self.absent or self.unrecorded)
+        return not (self.absent or self.unrecorded or self.untold)
 
     @property
     def empty(self) -> bool:

@@ -98,6 +98,7 @@ def _verdict(audit: Audit | None) -> str:
     wrong = _said(
         (audit.unrecorded, "not recorded"),
         (audit.absent, "missing from the lake"),
+        (audit.untold, "ended, and not known to have been taken"),
         (audit.missing - audit.open, "missing"),
         (audit.duplicated - audit.before, "counted twice"),
     )

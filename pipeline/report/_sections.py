@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ._page import Page
-from ._page_audit import Audit
+from ._page_audit import Audit, AuditRow
 from ._page_requests import Burn, Demand, Latency, Matrix
 from ._page_routes import Anomalies, Churn, Replay, Shards
 from ._parts import more, none, note, plot, table, way
@@ -311,7 +311,8 @@ def _audit(audit: Audit) -> Section:
         "links both ends count. What is missing has not ended in what the lake has. Amber, it is "
         "of a broker that goes on: in hand, or lost, which cannot be told before that run has "
         "ended. What ended twice is amber of a broker that was there before what is counted "
-        "here begins: it may have had it in hand then. If a log lacks something, a balance says "
+        "here begins: it may have had it in hand then. A dash: what was taken was not recorded, or "
+        "that end keeps no log, and nothing can be said. If a log lacks something, a balance says "
         "nothing."
     )
     body += _holes(audit)
@@ -320,13 +321,12 @@ def _audit(audit: Audit) -> Section:
     rows = [
         (
             html(row.src) + (f" → <code>{html(row.dst)}</code>" if row.dst else ""),
-            "\u2013" if row.sent is None else amount(row.sent),
+            "\u2013" if row.sent is None or row.untold else amount(row.sent),
             "\u2013" if row.received is None else amount(row.received),
             amount(row.delivered),
             amount(row.dropped),
             amount(row.unroutable),
-            _may(amount(row.missing), row.missing != 0, in_hand=row.going),
-            _may(amount(row.duplicated), row.duplicated != 0, in_hand=row.earlier),
+            *_balance(row),
         )
         for row in audit.rows
     ]
@@ -336,6 +336,16 @@ def _audit(audit: Audit) -> Section:
     )
     body += table(headings, rows, range(1, 8)) + more(audit.more, "of them", "of them")
     return Section("audit", title, body)
+
+
+def _balance(row: AuditRow) -> tuple[str, str]:
+    """Return what is missing, and what ended twice, as far as that can be told."""
+    if row.untold:
+        return "\u2013", "\u2013"
+    return (
+        _may(amount(row.missing), row.missing != 0, in_hand=row.going),
+        _may(amount(row.duplicated), row.duplicated != 0, in_hand=row.earlier),
+    )
 
 
 def _may(text: str, bad: bool, *, in_hand: bool) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.cli import main
+from onward.cli._pipeline_run import _make_absolute
 from onward.cli._status import Status
+from onward.pipeline.ingest import Lake
 from onward.protocol.eventlog import EventName, Flow, Kind, Outcome, RouteEvent, SegmentHeader
 from tests.support.eventlogs import DAY_US, START_US, log_id_of, write_log, write_segment
 
@@ -210,3 +214,121 @@ def test_a_machine_that_cannot_have_its_memory_is_said(lake: Path) -> None:
     assert done.returncode == Status.FAILED
     assert "see --driver-memory" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def copied(lake: Path, to: Path) -> Path:
+    """Copy a lake, with its logs and its checkpoint."""
+    for name in ("log", "lake", "checkpoint"):
+        shutil.copytree(lake.parent / name, to / name)
+    return to / "lake"
+
+
+def files_of(lake: Path) -> set[Path]:
+    return {path for path in lake.rglob("*.parquet") if "reports" not in path.parts}
+
+
+def test_commits_that_were_deleted_are_said_and_nothing_is_removed(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = copied(lake, tmp_path)
+    there = files_of(other)
+    shutil.rmtree(other / "_commits")
+    report = ("report", "--day", DAY, "--only", "traffic")
+    for words in (report, ("audit",), ("index", "build", "--out", str(tmp_path / "out"))):
+        assert main(["pipeline", *words, "--lake", str(other)]) == Status.FAILED
+        assert "has rows, and no commit that counts them" in capsys.readouterr().err
+    assert ingest(tmp_path) == Status.FAILED
+    assert "or its _commits were deleted" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "checkpoint")
+    assert ingest(tmp_path) == Status.FAILED
+    assert "its _commits were deleted. Put them back" in capsys.readouterr().err
+    assert files_of(other) == there
+    # It is asked for; the logs have it all.
+    assert ingest(tmp_path, "--rebuild") == Status.OK
+    assert "2 segments: 40 hops" in capsys.readouterr().out
+
+
+def test_commits_that_were_set_back_are_said_and_nothing_is_removed(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = copied(lake, tmp_path)
+    first = next((other / "segments").glob("batch=*"))
+    shutil.copytree(first, other / "segments" / "batch=2")
+    there = files_of(other)
+    assert ingest(tmp_path) == Status.FAILED
+    said = capsys.readouterr().err
+    assert "rows of batch 2, and its last commit is 0: its _commits were set back" in said
+    assert files_of(other) == there
+
+
+def test_a_checkpoint_that_spark_cannot_read_is_said_with_what_to_do(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied(lake, tmp_path)
+    (tmp_path / "checkpoint" / "metadata").unlink()
+    assert ingest(tmp_path) == Status.FAILED
+    said = capsys.readouterr().err
+    assert "checkpoint cannot be read by Spark (STREAMING_CHECKPOINT" in said
+    assert "--rebuild" in said
+
+
+def test_a_report_that_cannot_be_written_is_said_with_what_to_do(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # What a read-only disk answers to; root may write where the bits of a folder forbid it.
+    other = copied(lake, tmp_path)
+    shutil.rmtree(other / "reports", ignore_errors=True)
+    (other / "reports").write_text("in the way")
+    words = ("--lake", str(other), "--day", DAY, "--only", "traffic")
+    assert main(["pipeline", "report", *words]) == Status.FAILED
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"onward pipeline: {other}/reports/traffic_matrix/day={DAY} cannot be")
+    assert "run it again" in said
+
+
+def test_each_of_compact_and_drop_is_tried_and_said(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied(lake, tmp_path)
+    assert ingest(tmp_path, "--compact", DAY, "--drop", "2001-01-02", "--quiet") == Status.FAILED
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[2:] == ["dropped: the lake has nothing of 2001-01-02"]
+    assert f"--compact: {DAY} is not closed" in printed.err
+    words = ("--compact", "2001-01-01", "--drop", "2001-01-02", "--quiet")
+    assert ingest(tmp_path, *words) == Status.OK
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "compacted: the lake has nothing of 2001-01-01",
+        "dropped: the lake has nothing of 2001-01-02",
+    ]
+
+
+def test_an_audit_of_a_log_without_what_was_taken_says_what_is_known(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark
+    header = SegmentHeader("eu", log_id_of("eu"), 1, 1, START_US, 1.0)
+    flow = Flow(1, START_US, 10_000, 0, 0, 0, 0, Kind.RESPONSE, Outcome.DELIVER, 5000, 0)
+    write_segment(tmp_path / "log", header, flows=[flow])
+    assert ingest(tmp_path) == Status.OK
+    capsys.readouterr()
+    words = ["pipeline", "audit", "--lake", str(tmp_path / "lake"), "--quiet"]
+    assert main([*words, "--allow", "9999999"]) == Status.USAGE
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[1].split() == ["eu", "-", "-", "0", "5,000", "0", "0", "-", "-"]
+    assert printed.out.splitlines()[2] == (
+        "eu: 5,000 requests ended, and none was recorded as taken: how many are missing or "
+        "duplicated is not known"
+    )
+    assert "gate failed: of 5,000 requests that ended none was recorded as taken" in printed.err
+    assert "duplicated, 0" not in printed.err
+
+
+def test_a_relative_lake_is_the_same_for_a_server_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = argparse.Namespace(lake="lake", out="out", table="s3a://x/y", candidate=None)
+    _make_absolute(given)
+    assert (given.lake, given.out) == (str(tmp_path / "lake"), str(tmp_path / "out"))
+    assert (given.table, given.candidate) == ("s3a://x/y", None)
+    assert Lake("lake").path == tmp_path / "lake"

@@ -188,7 +188,10 @@ def test_a_stream_that_was_open_before_the_audit_begins_is_not_counted_twice(
     began = NOON - timedelta(days=days_before)
     lake = MemoryLake(
         {
-            "flows": [flow(Outcome.DELIVER, 1, kind=Kind.STREAM)],
+            "flows": [
+                *(flow(outcome, 2) for outcome in (Outcome.RECEIVED, Outcome.DELIVER)),
+                flow(Outcome.DELIVER, 1, kind=Kind.STREAM),
+            ],
             "segments": [segment(first, began, began), segment(50, NOON, NOON)],
         }
     )

@@ -1,0 +1,37 @@
+"""What Spark raises when a disk refuses something, told as an error of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
+from pyspark.errors import PySparkException
+
+from ._errors import DiskRefused, FileGone, known_error
+
+__all__ = ["spark_refusals"]
+
+
+@contextmanager
+def spark_refusals(path: str | Path) -> Generator[None]:
+    """Tell what the file system refuses, to us or to Spark, with what to do.
+
+    Args:
+        path: What is written.
+
+    Raises:
+        PipelineError: What is known; anything else is raised as it is.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileGone(str(error.filename or path)) from None
+    except OSError as error:
+        raise DiskRefused(str(path), error.strerror or str(error)) from None
+    except (PySparkException, Py4JError) as error:
+        known = known_error(error, str(path))
+        if known is None:
+            raise
+        raise known from None
