@@ -54,6 +54,10 @@ class Outside(NamedTuple):
     def __hash__(self) -> int:
         return hash(self[0])
 
+    def __repr__(self) -> str:
+        """Return a text that is the same in each process."""
+        return f"Outside(given={self[0]})"
+
 
 class Context(NamedTuple):
     """What travels with a message inside one node and never inside the payload.

@@ -186,7 +186,7 @@ def test_the_transports_of_the_project_are_found() -> None:
 
 def test_each_type_that_a_transport_of_the_project_resolves_has_an_entry_point() -> None:
     ours = [each for each in entry_points(group=GROUP) if each.value.startswith("onward.")]
-    classes = {each.load() for each in ours if each.name != "sim"}  # for simulated nodes alone
+    classes = {each.load() for each in ours}
     types = {each.address_type: each for each in classes if each.address_type is not None}
     found = {int(each.name): each.load() for each in entry_points(group=TYPES_GROUP)}
     assert found == types

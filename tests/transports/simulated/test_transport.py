@@ -8,7 +8,7 @@ import pytest
 
 from onward.actors import NodeLimits, Worker
 from onward.actors.testing import Probe
-from onward.protocol import Address, AddressError, LinkDown, Message, NodeStopped, route
+from onward.protocol import Address, LinkDown, Message, NodeStopped, UnreadableAddress, route
 from onward.transports.simulated import (
     SIMULATED,
     Faults,
@@ -75,7 +75,7 @@ async def test_an_address_where_nobody_is(network: SimulatedNetwork) -> None:
     a = await network.node("a")
     with pytest.raises(LinkDown, match="nobody listens there"):
         await a.request("240#b => far", b"")
-    with pytest.raises(AddressError, match="not a host name"):
+    with pytest.raises(UnreadableAddress, match="not a host name"):
         a.send([Address(SIMULATED, b"\xff"), "far"], b"")
 
 
