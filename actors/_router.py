@@ -225,7 +225,8 @@ class Router(Losses):
             target = self.table.get(first)
             if target is not None:
                 context = message[4]
-                if context is not None and context[4] is not None and context[4][0]:
+                outside = None if context is None else context[4]
+                if outside is not None and outside[0]:
                     self.guard(first)
                 target.put(message)
                 return
