@@ -294,14 +294,22 @@ class Flow(asyncio.Protocol, ABC):
         self._seen = waiting
 
     def _on_stalled(self) -> None:
-        """Close if the peer has hardly read anything; one that reads steadily has time."""
+        """Close if the peer has hardly read anything; one that reads steadily has time.
+
+        It has no more than that while others are not read because of it: a destination could
+        stop the connections of all that send to it by reading just enough.
+        """
         self._stall = None
         self._note_read()
-        if self._read - self._read_before < self.options.low_water:
+        if self._read - self._read_before < self.options.low_water or self._stops_others():
             self._too_slow("it has not read for too long")
             return
         self._read_before = self._read
         self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
+
+    def _stops_others(self) -> bool:
+        """Whether connections that send to this peer are not read because of it."""
+        return any(flow is not self for flow in self._blocking)
 
     def _hold_back(self) -> None:
         """Hold back those that send to this peer alone: it has half of what may wait."""

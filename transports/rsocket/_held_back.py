@@ -31,11 +31,14 @@ class HeldBack:
 
     Args:
         requester: The connection that much waits for.
+
+    Attributes:
+        links: The destinations that are held back.
     """
 
     def __init__(self, requester: Link) -> None:
         self._requester = requester
-        self._links: set[Link] = set()
+        self.links: set[Link] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._read = 0
         self._idle = 0
@@ -51,9 +54,9 @@ class HeldBack:
             if taker is None or taker is requester or taker.blocked:
                 continue
             if taker.answers_only(requester):
-                self._links.add(taker)
+                self.links.add(taker)
                 taker.block(requester)
-        if self._links and self._timer is None:
+        if self.links and self._timer is None:
             self._read = requester.bytes_read()
             self._wait()
 
@@ -64,16 +67,18 @@ class HeldBack:
     def _on_timer(self) -> None:
         self._timer = None
         requester = self._requester
+        # One that another has asked meanwhile is read again, and is not held back any more.
+        self.links = {link for link in self.links if _held(link, requester)}
         read = requester.bytes_read()
         self._idle = self._idle + 1 if read == self._read else 0
         self._read = read
         if requester.waiting <= requester.options.max_pending // 4 or self._idle >= PATIENCE:
             self._let_go()
-        elif self._links:
+        elif self.links:
             self._wait()
 
     def _let_go(self) -> None:
-        links, self._links = self._links, set()
+        links, self.links = self.links, set()
         for link in links:
             link.unblock(self._requester)
 
@@ -83,3 +88,8 @@ class HeldBack:
             self._timer.cancel()
             self._timer = None
         self._let_go()
+
+
+def _held(link: Link, requester: Link) -> bool:
+    """Whether a destination is still not read because of its answers to a requester alone."""
+    return link.blocked and (not link.core.streams or link.answers_only(requester))

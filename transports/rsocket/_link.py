@@ -208,6 +208,11 @@ class Link(Flow):
         for each in starved:
             each.refill()
 
+    def _stops_others(self) -> bool:
+        # Those held back have nothing in hand but answers to this peer.
+        held = self._back.links if self._back is not None else ()
+        return any(flow is not self and flow not in held for flow in self._blocking)
+
     def _hold_back(self) -> None:
         if self._back is None:
             self._back = HeldBack(self)

@@ -187,6 +187,48 @@ async def test_one_that_does_not_read_holds_nobody_back_for_long() -> None:
 
 
 @in_memory
+async def test_a_destination_that_reads_little_does_not_stop_those_that_send_to_it() -> None:
+    """It reads more than `low_water` in each `stall_timeout`, and yet others wait for it."""
+    async with world(options=TIGHT) as w:
+        evil, good = await w.destination("evil"), await w.destination("good")
+        accomplice, honest = await w.requester(), await w.requester()
+        for requester in (accomplice, honest):
+            await requester.ask(request(CHANNEL, 1, asked_for("evil"), n=1))
+        for raw in await evil.received():
+            await evil.ask(request_n(stream_of(raw), 100))
+        evil.stop_reading()
+        await accomplice.ask(payload(1, bytes(45_000)))
+        await honest.ask(payload(1, b"x"))
+        assert not honest.transport.reading
+        await honest.ask(request(RR, 3, asked_for("good")))
+        await reads(evil, 50, every=1, times=11)
+        assert evil.closed
+        assert w.listener.statistics().closed == {"too slow": 1}
+        assert honest.transport.reading
+        (asked,) = await good.received()
+        await good.ask(payload(stream_of(asked), b"y", N | C))
+        assert b"y" in elements(await honest.received())
+        await w.settled_after(honest)
+
+
+@in_memory
+async def test_one_held_back_does_not_count_as_stopped_by_its_requester() -> None:
+    async with world(options=TIGHT) as w:
+        slow, destination = await w.pair()
+        await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(5)))
+        await destination.received()
+        slow.stop_reading()
+        for number in range(3):
+            await destination.ask(payload(2 + 2 * number, bytes(10_000), N | C))
+        assert not destination.transport.reading
+        await reads(slow, 50, every=1, times=25)
+        assert not slow.closed
+        assert not destination.transport.reading
+        slow.die()
+        await w.settled_after(destination)
+
+
+@in_memory
 async def test_request_n_of_a_slow_reader_is_not_lost() -> None:
     async with world(options=TIGHT) as w:
         slow, destination = await w.pair()
