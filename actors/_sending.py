@@ -256,7 +256,8 @@ class Sending(Actor):
         try:
             if not back:
                 raise EmptyRoute
-            if len(payload) > self.node.limits.payload:
+            size = len(payload)
+            if size > self.node.limits.payload:
                 self.node.check_payload(payload)
             # `carry_answer`, as in `forward`.
             node = self._out
@@ -265,7 +266,7 @@ class Sending(Actor):
                 node.carry_answer(answer)
                 return
             queue = target.queue
-            if queue is None or len(queue) >= target.limit:
+            if queue is None or len(queue) >= target.limit or size > HEAVY:
                 target.put(answer)
                 return
         except MailboxFull as full:

@@ -471,6 +471,44 @@ async def test_the_oldest_are_dropped_until_there_is_room_for_the_bytes() -> Non
         assert node.waiting_bytes == 0
 
 
+class Answering(Worker):
+    """Answers each message with a large payload."""
+
+    def handle_message(self, message: Message) -> None:
+        self.reply(message, BIG)
+
+
+@virtual_time
+async def test_answers_are_bounded_in_bytes() -> None:
+    async with Node() as node:
+        gate, _ = await gate_with(node, Overflow.FAIL)
+        node.spawn(Answering, address="answers")
+        for _ in range(5):
+            node.send("answers", b"", return_route="gate")
+        await asyncio.sleep(0.1)
+        assert node.waiting_bytes == 60_000
+        assert reasons(node) == {"mailbox full": 2}
+        gate.opened.set()
+        await asyncio.sleep(0.1)
+        assert gate.payloads == [b"in hand", BIG, BIG, BIG]
+        assert node.waiting_bytes == 0
+
+
+@virtual_time
+async def test_answers_wait_for_bytes_in_order() -> None:
+    async with Node() as node:
+        gate, _ = await gate_with(node, Overflow.WAIT)
+        node.spawn(Answering, address="answers")
+        for _ in range(10):
+            node.send("answers", b"", return_route="gate")
+        await asyncio.sleep(0.1)
+        assert node.waiting_bytes == 60_000
+        gate.opened.set()
+        await asyncio.sleep(0.1)
+        assert gate.payloads == [b"in hand", *[BIG] * 10]
+        assert not reasons(node)
+
+
 @virtual_time
 async def test_a_large_message_that_fails_is_as_any_other() -> None:
     class Failing(Worker):
