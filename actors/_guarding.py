@@ -155,10 +155,17 @@ class Guarding(Router):
                 return address
         return None
 
-    def share_of(self, sender: Target | None) -> Cell | None:
-        """Return who sent something if that is a link, whose share of what waits is bounded."""
-        cell = _cell_of(sender)
-        return cell if cell is not None and cell.worker.leaves_node else None
+    def share_of(self, message: Message) -> Cell | None:
+        """Return the link in whose share of what waits a message counts, if it came over one.
+
+        Workers that pass it on are its source, but leave the link on its return route.
+        """
+        source = message[3]
+        cell = None if source is None else self._cell_at(source)
+        if cell is None or not cell.worker.leaves_node:
+            link = self.link_on(message[1])
+            cell = None if link is None else self._cell_at(link)
+        return cell
 
     def origin_of(self, message: Message) -> Worker | None:
         """Return the link that a message came over, if it came over one."""

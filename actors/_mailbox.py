@@ -100,7 +100,7 @@ class Heavy(Turn):
 
     Args:
         message: The message.
-        sender: Whose share it counts in: the link that it has come over, if it is one's.
+        sender: The link that it came over, if it came over one: it counts in that one's share.
     """
 
     __slots__ = ("message", "sender", "size")
@@ -170,12 +170,11 @@ class Intake(Target):
         if len(message[2]) <= HEAVY:
             self.post(message)
             return
-        node, source = self.node, message[3]
+        node = self.node
         if message[4] is None:
             # `Sending.forward` looks at the size of those with a context only, which is cheaper.
             message = message._replace(context=_NO_CONTEXT)
-        sender = None if source is None else node.table.get(source)
-        heavy = Heavy(message, node.share_of(sender))
+        heavy = Heavy(message, node.share_of(message))
         with node.lock:
             self.bytes += heavy.size
             node.waiting_bytes += heavy.size

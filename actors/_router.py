@@ -259,8 +259,8 @@ class Router(Losses):
         """Return the first link on a way back, if there is one; a node knows its links."""
         raise NotImplementedError
 
-    def share_of(self, sender: Target | None) -> Cell | None:
-        """Return who sent something if that is a link, whose share of what waits is bounded."""
+    def share_of(self, message: Message) -> Cell | None:
+        """Return the link in whose share of what waits a message counts, if it came over one."""
         raise NotImplementedError
 
     def origin_of(self, message: Message) -> Worker | None:
