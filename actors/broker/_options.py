@@ -29,7 +29,8 @@ class BrokerOptions:
         max_waiters: Most requests that may wait for a route; one more is REJECTED at once. So is
             one from a source (the address of a peer, the /64 network for IPv6, the user of a Unix
             socket) of which more wait than there are places free, and one for tags that more wait
-            for than that: either alone gets half of the places.
+            for than that, unless its source has less than its part of what is free: either alone
+            gets half of the places.
         max_waiting_bytes: Most bytes the waiting requests may hold together, with fragments that
             come while they wait; a request that would exceed it is REJECTED at once. So is one
             whose source would hold more than is free.

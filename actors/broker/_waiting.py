@@ -1,8 +1,9 @@
 """Messages that wait for a route.
 
 They are bounded in number, bytes and age, and those of one connection in number and bytes. No
-source, which is where a peer's connections come from, has more of them than are free, and no set
-of tags: so one of them alone leaves half of the room to others, two leave a third, and so on.
+source, which is where a peer's connections come from, has more of them than are free: so one alone
+leaves half of the room to others, two leave a third, and so on. The same goes for a set of tags,
+but for sources that have less than their part of what is left.
 
 Those that ask for the same tags are one group, and a group is filed under one of its tags: the
 one with the fewest groups. A destination that joins
@@ -112,14 +113,40 @@ class _Share:
 
 
 class _Group:
-    """Those that ask for the same tags."""
+    """Those that ask for the same tags, and how many of them each source has."""
 
-    __slots__ = ("query", "tag", "waiters")
+    __slots__ = ("query", "sources", "tag", "waiters")
 
     def __init__(self, query: Query, tag: Tag) -> None:
         self.query: Final = query
         self.tag: Final = tag
         self.waiters: dict[int, Waiter] = {}
+        self.sources: dict[str, int] = {}
+
+    def add(self, waiter: Waiter) -> None:
+        """Count one more."""
+        self.waiters[waiter.number] = waiter
+        self.sources[waiter.source] = self.sources.get(waiter.source, 0) + 1
+
+    def remove(self, waiter: Waiter) -> None:
+        """Count one less."""
+        del self.waiters[waiter.number]
+        left = self.sources[waiter.source] - 1
+        if left:
+            self.sources[waiter.source] = left
+        else:
+            del self.sources[waiter.source]
+
+    def has_place(self, source: str, free: int) -> bool:
+        """Whether one more of a source may wait.
+
+        All of them may have as many places as are free. Beyond that each source has its part of
+        what is free, so that none can keep the others from asking for the same tags.
+        """
+        if len(self.waiters) <= free:
+            return True
+        own = self.sources.get(source, 0)
+        return (own + 1) * (len(self.sources) + (not own)) <= free
 
 
 class Waiters:
@@ -176,7 +203,7 @@ class Waiters:
         self._count(waiter, size)
         query = ask.query
         group = self._groups.get(query) or self._open(query)
-        group.waiters[number] = waiter
+        group.add(waiter)
         heappush(self._deadlines, (waiter.until, number))
         return waiter
 
@@ -210,7 +237,7 @@ class Waiters:
         if source is not None and len(source.numbers) > free:
             return False
         group = self._groups.get(waiter.ask.query)
-        return group is None or len(group.waiters) <= free
+        return group is None or group.has_place(waiter.source, free)
 
     def _has_room(self, waiter: Waiter, size: int) -> bool:
         """Whether it may hold so many bytes more."""
@@ -264,7 +291,7 @@ class Waiters:
                 self._forget(waiter, share)
         query = waiter.ask.query
         group = self._groups[query]
-        del group.waiters[number]
+        group.remove(waiter)
         if not group.waiters:
             self._close(group)
         if len(self._deadlines) > 2 * len(self._all) + SPARE:

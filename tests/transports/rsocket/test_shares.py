@@ -142,6 +142,27 @@ async def test_requests_for_the_same_tags_leave_half_of_the_places() -> None:
 
 
 @in_memory
+async def test_one_source_does_not_keep_others_from_asking_for_the_same_tags() -> None:
+    async with world(BrokerOptions(max_waiters=100, max_waiters_per_peer=100)) as w:
+        hog, honest = await w.requester("10.0.0.66"), await w.requester("10.0.0.7")
+        got = await hog.ask(*(request(RR, 1 + 2 * each, ASKED) for each in range(60)))
+        assert w.broker.statistics().waiting == 51
+        assert codes(got) == [REJECTED] * 9
+        got = await honest.ask(*(request(RR, 1 + 2 * each, ASKED) for each in range(20)))
+        assert w.broker.statistics().waiting == 51 + 16
+        assert codes(got) == [REJECTED] * 4
+        # The hog has its part already, and there is room for others and for other tags.
+        assert codes(await hog.ask(request(RR, 201, ASKED))) == [REJECTED]
+        for host in ("10.0.0.8", "10.0.0.9"):
+            other = await w.requester(host)
+            assert await other.ask(request(RR, 1, ASKED), request(RR, 3, asked_for("b"))) == []
+        for peer in w.peers:
+            peer.die()
+        await w.settled()
+        assert not w.broker.index._waiters._groups
+
+
+@in_memory
 async def test_the_connections_of_one_source_together_leave_half_of_the_bytes() -> None:
     options = BrokerOptions(max_waiting_bytes=10_000, max_waiting_bytes_per_peer=4000)
     async with world(options) as w:
