@@ -494,11 +494,10 @@ class Cell(Intake):
         if room is None or not room.may_wait:
             raise full
         node = self.node
-        room.intake.refused -= 1  # it is not refused, after all
         if get_ident() != node.thread_id:
             if self.thread is None or not self.thread.is_current():
-                room.intake.refused += 1
                 raise full
+            room.intake.refused -= 1  # it is not refused, after all
             wait_on_thread(room)
             return
         link = node.origin_of(came)
@@ -516,15 +515,15 @@ class Cell(Intake):
             if self._closes_circle(intake):
                 # None of them would ever go on, so it is let in beyond the limit.
                 if len(intake.queue or ()) >= intake.most + self.node.limits.waiting_messages:
-                    intake.refused += 1
                     raise MailboxFull(intake.address, "workers wait for one another")
+                intake.refused -= 1
                 intake.load(message)
                 return
             line = waits_for[intake] = WorkerLine(intake, self)
             intake.join(line)
         elif len(line.messages) >= self.node.limits.waiting_messages:
-            intake.refused += 1
             raise MailboxFull(intake.address, f"{len(line.messages)} messages wait for room")
+        intake.refused -= 1  # it is not refused, after all
         line.messages.append(message)
         if not self.pausing and not self.paused:
             self.pausing = True

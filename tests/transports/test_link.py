@@ -350,6 +350,28 @@ async def test_what_a_worker_passes_on_pushes_back_to_the_link_it_came_over(node
     assert not reasons(node)
 
 
+async def test_what_waits_for_room_is_not_counted_as_refused(node: Node) -> None:
+    stuck = Stuck()
+    await node.start(lambda: stuck, address="full", mailbox=Mailbox(1, Overflow.WAIT))
+    await node.start(Relay, address="free")
+    link = await loose(node, arrivals=3)
+    link.arrive(to("free => full", *[b""] * 10))
+    link.arrive(to("full", b""))
+    await eventually(lambda: node.dead_letters.total)
+
+    def refused() -> int:
+        workers = node.statistics().workers
+        return next(each.refused for each in workers if each.address == address("full"))
+
+    # Of ten one is in hand or about to be, one waits, and three are kept.
+    lost = node.dead_letters.total
+    assert reasons(node) == {"mailbox full": lost}
+    assert refused() == lost
+    stuck.go_on.set()
+    await eventually(lambda: len(stuck.messages) == 11 - lost)
+    assert refused() == lost
+
+
 async def test_answers_push_back_to_the_link_that_asked(node: Node) -> None:
     class Blocked(Loose):
         def transmit(self, message: Message) -> Awaitable[None]:  # type: ignore[override]
