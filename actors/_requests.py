@@ -208,6 +208,8 @@ class Requests:
         if type(payload) is not bytes or len(payload) > router.limits.payload:
             router.check_payload(payload)
         onward = router.route_of(route)
+        if context is not None and context[4] is not None:
+            context = router.pass_on(_new(Message, (onward, (), payload, source, context)))[4]
         if self.count >= router.limits.requests:
             raise TooManyRequests(format_route(onward), f"{router.limits.requests} wait")
         future: asyncio.Future[Message] = loop.create_future()

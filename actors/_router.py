@@ -116,7 +116,8 @@ class Router(Losses):
         """
         if type(message[2]) is not bytes:
             check_bytes(message[2])
-        if message[3] is not None:
+        context = message[4]
+        if message[3] is not None or (context is not None and context[4] is not None):
             message = self.pass_on(from_code(message))
         # What follows is `carry`, once more: a call would be a tenth of it.
         onward = message[0]
@@ -284,7 +285,7 @@ class Router(Losses):
             DeliveryError: As `route`.
         """
         check_bytes(message[2])
-        await self.carry_wait(message if message[3] is None else self.pass_on(from_code(message)))
+        await self.carry_wait(self.pass_on(from_code(message)))
 
     async def carry_wait(self, message: Message, _own: Address | None = None) -> None:
         """Do as `route_wait`, and believe the message's source."""
@@ -359,7 +360,10 @@ class Router(Losses):
             recorder.left = left = recorder.left - 1
             if left <= 0:
                 context = self.drawn(recorder, context)
-        self.carry(Message(self.route_of(route), back, payload, None, context))
+        message = Message(self.route_of(route), back, payload, None, context)
+        if context is not None and context[4] is not None:
+            message = self.pass_on(message)
+        self.carry(message)
 
     async def send_wait(
         self,
@@ -379,7 +383,8 @@ class Router(Losses):
             recorder.left = left = recorder.left - 1
             if left <= 0:
                 context = self.drawn(recorder, context)
-        await self.carry_wait(Message(self.route_of(route), back, payload, None, context))
+        message = Message(self.route_of(route), back, payload, None, context)
+        await self.carry_wait(self.pass_on(message))
 
     def request(
         self,

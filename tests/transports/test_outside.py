@@ -54,6 +54,60 @@ class Beside(Worker):
         self.node.route(message.forward())
 
 
+class BySend(Worker):
+    """Passes on by `Node.send`."""
+
+    def handle_message(self, message: Message) -> None:
+        onward, back, payload, _, context = message
+        back = (self.address, *back)
+        self.node.send(onward[1:], payload, return_route=back, context=context)
+
+
+class BySendWait(Worker):
+    """Passes on by `Node.send_wait`."""
+
+    async def handle_message(self, message: Message) -> None:
+        onward, back, payload, _, context = message
+        back = (self.address, *back)
+        await self.node.send_wait(onward[1:], payload, return_route=back, context=context)
+
+
+class ByRoute(Worker):
+    """Passes on by `Node.route`, with no source."""
+
+    def handle_message(self, message: Message) -> None:
+        onward, back, payload, _, context = message
+        self.node.route(Message(onward[1:], (self.address, *back), payload, None, context))
+
+
+class ByRouteWait(Worker):
+    """Passes on by `Node.route_wait`, with no source."""
+
+    async def handle_message(self, message: Message) -> None:
+        onward, back, payload, _, context = message
+        await self.node.route_wait(
+            Message(onward[1:], (self.address, *back), payload, None, context)
+        )
+
+
+class ByDeliver(Worker):
+    """Passes on by `Node.deliver`, with no source."""
+
+    def handle_message(self, message: Message) -> None:
+        onward, back, payload, _, context = message
+        self.node.deliver(Message(onward[1:], (self.address, *back), payload, None, context))
+
+
+class ByRequest(Worker):
+    """Asks on by `Node.request`, and answers with the answer."""
+
+    async def handle_message(self, message: Message) -> None:
+        answer = await self.node.request(
+            message.onward_route[1:], message.payload, timeout=5.0, context=message.context
+        )
+        self.reply(message, answer.payload)
+
+
 class Later(Worker):
     """Passes on after a while."""
 
@@ -77,6 +131,12 @@ FORWARDERS: dict[str, Callable[[], Worker]] = {
     "step": Stepping,
     "route": Routing,
     "node": Beside,
+    "node.send": BySend,
+    "node.send_wait": BySendWait,
+    "node.route": ByRoute,
+    "node.route_wait": ByRouteWait,
+    "node.deliver": ByDeliver,
+    "node.request": ByRequest,
     "later": Later,
     "request": Asking,
     "tap": lambda: Tap("seen"),
