@@ -8,10 +8,37 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ._flow import Flow
 
-__all__ = ["ByteShares"]
+__all__ = ["ByteShares", "Pace"]
 
 AGAIN: Final = 0.05
-"""Seconds before all connections are measured again: that takes a while where there are many."""
+"""Seconds before what has just been measured is measured again."""
+REST: Final = 20
+"""How many times as long as a measurement takes it rests before the next, if that is longer."""
+
+
+class Pace:
+    """The times at which something that takes a while may be done again.
+
+    Args:
+        clock: Tells the time, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._next = float("-inf")
+
+    def due(self) -> bool:
+        """Whether it may be done now."""
+        return self.clock() >= self._next
+
+    def done(self, began: float) -> None:
+        """Note that it was done just now, and when it began."""
+        now = self.clock()
+        self._next = now + max(AGAIN, REST * (now - began))
+
+    def hurry(self) -> None:
+        """Allow it at once: something has changed that it depends on."""
+        self._next = float("-inf")
 
 
 class ByteShares:
@@ -28,6 +55,7 @@ class ByteShares:
 
     Attributes:
         total: Bytes noted.
+        clock: The clock.
     """
 
     def __init__(
@@ -35,10 +63,10 @@ class ByteShares:
     ) -> None:
         self._limit = limit
         self._measure = measure
-        self._clock = clock
+        self.clock = clock
+        self._pace = Pace(clock)
         self._noted: dict[Flow, int] = {}
         self._by_source: dict[str, int] = {}
-        self._measured = float("-inf")
         self.total = 0
 
     def note(self, link: Flow, size: int) -> None:
@@ -62,18 +90,18 @@ class ByteShares:
 
     def measure(self) -> bool:
         """Measure all connections, unless that was done just now; return whether it was done."""
-        now = self._clock()
-        if now - self._measured < AGAIN:
+        if not self._pace.due():
             return False
-        self._measured = now
+        began = self.clock()
         for link in tuple(self._noted):
             self.note(link, self._measure(link))
+        self._pace.done(began)
         return True
 
     def give_up(self, link: Flow) -> None:
         """Note that a connection is closed because of what it holds; the next look is at once."""
         self.note(link, 0)
-        self._measured = float("-inf")
+        self._pace.hurry()
 
     def largest(self, source: str) -> Flow | None:
         """Return the connection of a source that holds the most."""

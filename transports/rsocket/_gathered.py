@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ._byte_shares import Pace
 from ._request import FRAME_COST
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ __all__ = ["Gathered", "Keeper"]
 
 SPARE: Final = 64
 """Requests in fragments that are over, above as many as are not, before they are let go of."""
+
+LOOKS: Final = 8
+"""Requests and other keepers that are looked at for each frame counted, on average, at the limit;
+besides those looked at every now and then, by `Pace`."""
 
 
 class Keeper(Protocol):
@@ -31,7 +36,8 @@ class Gathered:
 
     There are requests in fragments, elements that a handler of this node has not taken, and answers
     to workers that are not whole. All are counted when they come, and none when it goes, as that
-    may be on the path of a relayed frame. At the limit it is looked what is left.
+    may be on the path of a relayed frame. At the limit it is looked what is left, but not for each
+    frame: there may be more than 100,000 of them to look at.
 
     Args:
         link: The peer's connection, which has the limit.
@@ -46,6 +52,8 @@ class Gathered:
         self._keepers: set[Keeper] = set()
         self._size = 0
         self._sort_out = SPARE
+        self._frames = 0  # counted since all was counted
+        self._pace = Pace(shares.clock)
 
     def add(self, exchange: StreamExchange, size: int) -> bool:
         """Count a frame that is kept of a request; it has it already.
@@ -82,18 +90,34 @@ class Gathered:
         self._requests = {each for each in self._requests if each.kept}
         self._sort_out = 2 * len(self._requests) + SPARE
         requests = (each.size + FRAME_COST * len(each.frames) for each in self._requests)
+        self._frames = 0
         self._size = sum(requests) + sum(each.kept for each in self._keepers)
         return self._size
 
     def _room(self, size: int) -> bool:
-        self._size += size
-        if self._size > self._limit or len(self._requests) > self._sort_out:
-            self.count()
         link, shares = self._link, self._shares
         if link is None:
             return False
+        self._size += size
+        self._frames += 1
+        if len(self._requests) > self._sort_out:
+            self.count()
+        elif self._size > self._limit and self._may_count():
+            began = self._pace.clock()
+            self.count()
+            self._pace.done(began)
+        room = self._size <= self._limit
         shares.note(link, self._size)
         if shares.exceeds(link.source):
             shares.measure()
-            return self._size <= self._limit and not shares.exceeds(link.source)
-        return self._size <= self._limit
+            room = self._size <= self._limit and not shares.exceeds(link.source)
+        if not room:
+            # The caller gives up at least that.
+            self._size -= size
+            shares.note(link, self._size)
+        return room
+
+    def _may_count(self) -> bool:
+        """Whether to count what is left: not for each frame, where that is long."""
+        several = len(self._requests) + len(self._keepers)
+        return several <= LOOKS * self._frames or self._pace.due()

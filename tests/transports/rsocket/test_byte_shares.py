@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket._byte_shares import AGAIN, REST, Pace
+from onward.transports.rsocket._gathered import LOOKS, Gathered
 from tests.support.rsocket_peer import (
     RR,
     C,
@@ -119,3 +123,53 @@ async def test_requests_in_fragments_of_one_source_leave_half_of_the_bytes() -> 
         await w.settled()
         shares = w.listener._shared.gathered
         assert (shares.total, shares._noted, shares._by_source) == (0, {}, {})
+
+
+@in_memory
+async def test_what_is_kept_is_not_counted_again_for_each_frame_at_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each count looks at all that is kept: refusals must not cost that much each."""
+    counts = 0
+    count = Gathered.count
+
+    def counted(gathered: Gathered) -> int:
+        nonlocal counts
+        counts += 1
+        return count(gathered)
+
+    options = LinkOptions(max_gathered=200_000, max_gather=50_000)
+    async with world(options=options) as w:
+        peer = await w.requester(HOG)
+        streams = range(1, 1001, 2)
+        await peer.ask(*(request(RR, stream, b"", flags=F) for stream in streams))
+        monkeypatch.setattr(Gathered, "count", counted)
+        # The frames before are known to be there still, and hundreds are refused at once.
+        more = (payload(stream, b"", F, metadata=bytes(100)) for stream in streams)
+        refused = len(errors(await peer.ask(*more)))
+        assert refused > 100
+        assert 0 < counts < refused // LOOKS
+        # It takes as many bytes as have gone, once it has been looked again.
+        await asyncio.sleep(AGAIN)
+        assert await peer.ask(request(RR, 2001, b"", flags=F)) == []
+        peer.die()
+        await w.settled()
+
+
+def test_what_takes_long_is_done_seldom() -> None:
+    now = 10.0
+    pace = Pace(lambda: now)
+    assert pace.due()
+    began, now = now, now + 2.0
+    pace.done(began)
+    now += 2.0 * REST - 0.1
+    assert not pace.due()
+    now += 0.2
+    assert pace.due()
+    pace.done(now)
+    assert not pace.due()
+    pace.hurry()
+    assert pace.due()
+    pace.done(now)
+    now += AGAIN + 0.001
+    assert pace.due()
