@@ -118,6 +118,8 @@ class StreamLink(Link):
         self._ends = wire_socket.ends
         self._socket = self._outlet = wire_socket
         self.peer = self.peer or wire_socket.peer
+        if self._holding:  # of what came over the connection before, too much waits still
+            wire_socket.hold()
 
     def socket_ready(self, wire_socket: WireSocket) -> None:
         """The peer has greeted us."""

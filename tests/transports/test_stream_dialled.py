@@ -8,12 +8,13 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from onward.actors import Mailbox, Node
-from onward.protocol import Address, LinkDown
+from onward.actors import Mailbox, Node, Overflow
+from onward.protocol import Address, LinkDown, Message, route
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpTransport, WsTransport
+from onward.transports._stream_link import StreamLink
 from onward.transports._tcp import TcpPlace
 from tests.support.tcp import FAST, Server
-from tests.support.transports import Echo, Recorder, eventually
+from tests.support.transports import Echo, Recorder, Stuck, eventually
 
 Nodes: TypeAlias = tuple[Node, Node, Node]
 BIG = 100_000
@@ -189,3 +190,34 @@ async def test_an_error_nobody_foresaw_between_two_attempts_ends_the_link(
         await eventually(lambda: not a.has(link))
     assert "RuntimeError: no number" in caplog.text
     assert not cast(TcpTransport, a.transport("tcp://")).statistics()
+
+
+async def test_a_link_that_holds_goes_on_holding_when_it_is_connected_again(nodes: Nodes) -> None:
+    a, *_ = nodes
+    gate = Stuck()
+    await a.start(lambda: gate, address="gate", mailbox=Mailbox(10, Overflow.WAIT))
+    first, second = 200, 2000
+    async with Server() as server:
+        connecting = asyncio.create_task(
+            a.connect(server.uri, expose=["gate"], backoff=FAST, arrivals=500)
+        )
+        peer = await (await server.next()).greeted()
+        address = await connecting
+        for number in range(first):
+            peer.send(Message(route("gate"), (), numbered(number)[:2000]))
+        await eventually(lambda: link_of(a).held > 64)
+        link = a.worker_at(address)
+        assert isinstance(link, StreamLink)
+        assert link._socket is not None
+        link._socket.abort("cut")
+        peer = await (await server.next()).greeted()
+        for number in range(second):
+            peer.send(Message(route("gate"), (), numbered(first + number)[:2000]))
+        await eventually(lambda: link_of(a).connects == 2)
+        assert link._socket._held
+        gate.go_on.set()
+        await eventually(lambda: gate.messages and numbers(gate)[-1] == first + second - 1)
+        # Of what the first connection brought, some may not have been read when it was cut.
+        assert numbers(gate)[-second:] == list(range(first, first + second))
+        assert len(gate.messages) == link_of(a).received
+        assert not a.dead_letters.total
