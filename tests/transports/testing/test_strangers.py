@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.protocol import MalformedMessage, Message
+from onward.protocol import Context, MalformedMessage, Message
 from onward.protocol.ockam import MessageDecoder, WireConnection
 from onward.transports.testing import CASES, known_claims, run_case
 from tests.support.certificates import Certificates
@@ -43,8 +43,10 @@ def harmed(scheme: str, folder: Path) -> str:
 def test_they_get_to_the_frames(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def receive_data(wire: WireConnection, data: bytes) -> list[Message]:
-        messages = right(wire, data)
+    def receive_data(
+        wire: WireConnection, data: bytes, context: Context | None = None
+    ) -> list[Message]:
+        messages = right(wire, data, context)
         if isinstance(wire.error, MalformedMessage):
             raise KeyError("malformed")
         return messages
