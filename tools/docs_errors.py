@@ -64,9 +64,10 @@ def _below(
     others: list[type[OnwardError]],
     depth: int = 0,
 ) -> Iterator[tuple[type[OnwardError], int]]:
-    """Yield the errors below one, in the order they were defined, and how deep each is."""
-    for error in root.__subclasses__():
-        if error in errors and not any(issubclass(other, error) for other in others):
+    """Yield the errors below one, in the order of `errors`, and how deep each is."""
+    # Not in the order of `__subclasses__`, which is that in which modules were imported.
+    for error in errors:
+        if root in error.__bases__ and not any(issubclass(other, error) for other in others):
             yield error, depth
             yield from _below(error, errors, others, depth + 1)
 

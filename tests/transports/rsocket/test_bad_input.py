@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from onward.protocol import AddressError
+from onward.protocol import UnreadableAddress
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
@@ -169,7 +169,7 @@ async def test_a_value_of_127_bytes_is_the_longest() -> None:
         assert await requester.ask(request(RR, 1, asked_for({"k": "v" * 127}))) == []
         assert len(await destination.ask(payload(2, b"", C))) == 1
         await w.settled_after(requester)
-        with pytest.raises(AddressError, match="at most 127 bytes"):
+        with pytest.raises(UnreadableAddress, match="at most 127 bytes"):
             await w.node.request("32#k=" + "v" * 128, b"")
 
 
