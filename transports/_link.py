@@ -67,6 +67,10 @@ READ_ON_BYTES: Final = 256 * 1024
 """Messages, and bytes of them, that a link keeps for full mailboxes before it holds its socket. So
 what little comes for a worker that does not keep up does not stop what comes for others."""
 
+SWEEP: Final = 64
+"""Other links that ways back go on over, from which on a link looks for those that have stopped:
+at this many, and then whenever there are twice as many as were left."""
+
 
 LINK_MAILBOX: Final = Mailbox(overflow=Overflow.WAIT, max_bytes=32 * 1024 * 1024)
 """The mailbox of a link, unless its options say otherwise."""
@@ -136,6 +140,7 @@ class Link(Worker):
         self.stamp: Context | None = None
         self._ending = False
         self._joined: dict[Address, None] = {}  # the other links that ways back go on over
+        self._sweep_at = SWEEP
         self._at: tuple[Address, ...] = ()  # where it is, for what is exposed at run time
         self._limits = arrivals, max_arrival_bytes, stall_timeout
         self._kept: Arrivals | None = None
@@ -205,8 +210,21 @@ class Link(Worker):
         """Note that messages go from another link to this one, whose answers go back there."""
         worker = self.node.worker_at(other)
         if isinstance(worker, Link) and worker is not self:
-            self._joined[other] = None
-            worker._joined[self.address] = None
+            self._note_joined(other)
+            worker._note_joined(self.address)
+
+    def _note_joined(self, other: Address) -> None:
+        joined = self._joined
+        joined[other] = None
+        # Each link that ends leaves one here; a sweep at each doubling costs little in all.
+        if len(joined) >= self._sweep_at:
+            self._sweep_joined()
+            self._sweep_at = max(SWEEP, 2 * len(joined))
+
+    def _sweep_joined(self) -> None:
+        """Forget the other links that have stopped."""
+        for other in [each for each in self._joined if not self.node.has(each)]:
+            del self._joined[other]
 
     def in_use(self) -> bool:
         """Whether more depends on the link than the messages that have come and gone.
@@ -215,8 +233,7 @@ class Link(Worker):
         from here on over another link that has not stopped: there may be a channel or a
         subscription at their ends, which nobody on the way can see.
         """
-        for other in [each for each in self._joined if not self.node.has(each)]:
-            del self._joined[other]
+        self._sweep_joined()
         return bool(self._joined) or self.node.is_watched(self.address)
 
     def undelivered(self, message: Message, error: OnwardError) -> None:

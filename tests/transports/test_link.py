@@ -18,7 +18,7 @@ from onward.protocol import (
     route,
 )
 from onward.transports import MAX_CROSSINGS, MAX_WORK, Link
-from onward.transports._link import READ_ON, READ_ON_BYTES
+from onward.transports._link import READ_ON, READ_ON_BYTES, SWEEP
 from tests.support.transports import Echo, Recorder, Relay, Stuck, eventually
 from tests.support.virtual import virtual_time
 
@@ -422,3 +422,20 @@ async def test_what_is_held_when_the_link_stops_is_a_dead_letter(node: Node) -> 
     await node.stop_worker("link")
     assert reasons(node) == {"mailbox full": 3}
     stuck.go_on.set()
+
+
+async def test_links_that_ways_went_on_over_are_forgotten_when_they_have_stopped(
+    node: Node,
+) -> None:
+    out = await loose(node)
+    exposed = frozenset({address("link")})
+    for count in range(1, 3 * SWEEP):
+        come = Loose(expose=exposed)
+        at = await node.start(lambda come=come: come)
+        come.arrive(to("link => x", b"over"))
+        await eventually(lambda count=count: len(out.out) == count)
+        assert out.in_use()
+        assert come.in_use()
+        assert len(out._joined) <= SWEEP
+        await node.stop_worker(at)
+    assert not out.in_use()
