@@ -38,6 +38,10 @@ def check_bytes(payload: object) -> None:
 class Outside(NamedTuple):
     """What a message from another node may do on this one.
 
+    It counts addresses of that message's onward route. A worker that sends another message, along
+    a route of its own, with the rest of the context removes it first:
+    `context._replace(outside=None)`.
+
     Attributes:
         given: How many addresses at the end of the onward route that node chose. Those in front
             of them were put there by workers and rules of this node.

@@ -186,8 +186,11 @@ class RelayService(Service):
         self._watch(address, stored)
         self.registered += 1
         answer = encode_string(self._name(address))
+        context = message.context
+        if context is not None and context.outside is not None:
+            context = context._replace(outside=None)  # an answer: it goes where it came from
         try:
-            self.route(Message(stored, (address,), answer, None, message.context))
+            self.route(Message(stored, (address,), answer, None, context))
         except OnwardError as error:
             self.node.dead_letter(message, error)
 

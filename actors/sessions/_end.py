@@ -137,6 +137,10 @@ class SessionEnd(Alive):
         body = encode_message(Message(onward[1:], back, payload))
         frame = encode_frame(Data(self._token, body))
         self.node.check_payload(frame)
+        if context is not None and context.outside is not None:
+            # The way is this end's; what the other node chose is in the frame, and the far end
+            # decides about it.
+            context = context._replace(outside=None)
         self.route(Message(self._way, (self._inner,), frame, self.address, context))
         self._ways.note(back, self.node.is_ephemeral)
         self._sent += 1

@@ -10,7 +10,7 @@ import pytest
 
 from onward.actors import Listener, Node, OnFailure, Supervision, Worker
 from onward.actors.pipes import PipeChannel, PipeChannelService, PipeSender, PipeService
-from onward.actors.services import RelayClient, StaticRelayService
+from onward.actors.services import RelayClient, RelayService, StaticRelayService
 from onward.actors.sessions import SessionClient, SessionService
 from onward.actors.tracing import HopTracer
 from onward.actors.workers import Echo, Forwarder, Proxy, Spawner, Spread, Spreader, Tap
@@ -293,6 +293,57 @@ async def test_relays_sessions_and_their_ends() -> None:
         assert not secret.messages
         await session.close()
         await relay.close()
+
+
+async def test_a_session_is_a_way_for_any_number_of_addresses() -> None:
+    async with AsyncExitStack() as stack:
+        hub, near, far = await fresh(stack, "hub", "near", "far")
+        secret = await Recorder.on(far, "secret")
+        await far.start(Echo, address="echo")
+        for name in ("a", "b"):
+            await far.start(Forwarder, address=name)
+        exposed = ("a", "b", "echo")
+        await far.start(lambda: SessionService(expose=exposed), address="sessions")
+        to_far, _ = await outside(far, hub, ["sessions", *exposed])
+        session = await SessionClient.on(hub, "session", [to_far, "sessions"])
+        await session.until_up()
+        link, _ = await outside(hub, near, ["session"])
+        for behind in (["echo"], ["a", "echo"], ["a", "b", "echo"], ["a", "b", "a", "b", "echo"]):
+            answer = await near.request([link, "session", *behind], b"x", timeout=5.0)
+            assert answer.payload == b"x"
+        assert not reasons(hub)
+        near.send([link, "session", "a", "b", "secret"], b"x")
+        await eventually(lambda: reasons(far) == {"not exposed": 1})
+        assert not secret.messages
+
+
+async def test_a_session_that_was_accepted_is_a_way_for_any_number_of_addresses() -> None:
+    async with AsyncExitStack() as stack:
+        hub, near, device = await fresh(stack, "hub", "near", "device")
+        await device.start(Echo, address="echo")
+        await device.start(Forwarder, address="a")
+        service = SessionService()
+        await hub.start(lambda: service, address="sessions")
+        link, listener = await outside(hub, near, ["sessions"])
+        to_hub = await device.connect(listener.uri)
+        session = await SessionClient.on(
+            device, "session", [to_hub, "sessions"], expose=["a", "echo"]
+        )
+        await session.until_up()
+        (accepted,) = service.sessions
+        hub.expose(listener.address, accepted.address)
+        way = [link, accepted.address, "a", "a", "echo"]
+        assert (await near.request(way, b"x", timeout=5.0)).payload == b"x"
+
+
+async def test_a_registration_is_answered_whatever_is_behind_its_address() -> None:
+    async with AsyncExitStack() as stack:
+        hub, near = await fresh(stack, "hub", "near")
+        await hub.start(RelayService, address="relays")
+        link, _ = await outside(hub, near, ["relays"])
+        onward = [link, "relays", "x", "y", "z"]
+        answer = await near.request(onward, encode_string("register"), timeout=5.0)
+        assert answer.return_route[0] == link
 
 
 async def test_pipes_and_channels() -> None:
