@@ -44,9 +44,10 @@ class Pace:
 class ByteShares:
     """Counts bytes held for connections, and says when a source has more than its share.
 
-    A source may hold no more than is free: one alone has half of the room, two a third each. What
-    is noted of a connection may be out of date, as what it holds goes without a word. So all are
-    measured before anything is done about it.
+    A source may hold no more than is free: one alone has half of the room, two a third each. Where
+    one finds no room because others hold more than that, it is theirs that goes. What is noted of
+    a connection may be out of date, as what it holds goes without a word. So all are measured
+    before anything is done about it.
 
     Args:
         limit: Most bytes of all connections together.
@@ -107,3 +108,15 @@ class ByteShares:
         """Return the connection of a source that holds the most."""
         own = [link for link in self._noted if link.source == source]
         return max(own, key=self._noted.__getitem__, default=None)
+
+    def overdrawn(self, source: str) -> Flow | None:
+        """Return the connection whose bytes have to go so that a source finds room.
+
+        It is of the source that holds the most, if that is more than each of them could have
+        together with one more; otherwise of the source itself.
+        """
+        held = self._by_source
+        most = max(held, key=held.__getitem__, default=source)
+        if held.get(most, 0) * (len(held) + 1) <= self._limit:
+            most = source
+        return self.largest(most)

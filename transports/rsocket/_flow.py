@@ -171,11 +171,11 @@ class Flow(asyncio.Protocol, ABC):
         shares, source = self.shared.waiting, self.source
         shares.note(self, waiting if self._noted else 0)
         if shares.exceeds(source) and shares.measure():
-            while shares.exceeds(source) and (most := shares.largest(source)) is not None:
+            while shares.exceeds(source) and (most := shares.overdrawn(source)) is not None:
                 most.give_up_share()
 
     def give_up_share(self) -> None:
-        """Close: of those that come from here, most waits for this one, and it is too much."""
+        """Close: for the source of this one too much waits, and most of that for this one."""
         self.shared.waiting.give_up(self)
         self._too_slow(f"too much waits for connections of {self.source or 'its source'}")
 

@@ -36,7 +36,8 @@ class LinkOptions:
         max_pending_total: Most bytes waiting for the sockets of all peers of one listener, of those
             for which more than 64 KiB wait. No source (see `max_connections_per_source`) may have
             more of them than are free: of one that has, the peer for which most wait is closed as
-            too slow.
+            too slow. If another has more than its part (a part for each that has some, and one
+            for others), it is that one's.
         stall_timeout: How long a peer that more than `high_water` bytes wait for may take to read
             `low_water` bytes, in seconds, before it is closed as too slow.
         silent_after: After how many seconds a destination that has an answer to give and says

@@ -69,6 +69,41 @@ async def test_peers_of_one_source_that_do_not_read_leave_half_of_the_bytes() ->
 
 
 @in_memory
+async def test_one_that_finds_no_room_is_not_closed_for_what_others_hold() -> None:
+    """Each hog has what was free when it came; the last one to come pays for none of them."""
+    async with world(options=LinkOptions(max_pending_total=16 * MIB)) as w:
+        destination = await w.destination()
+        hogs = [
+            await unread(w, destination, size, f"10.9.0.{number}")
+            for number, sizes in enumerate(((4, 3), (4,), (2,), (1,)))
+            for size in (each * MIB for each in sizes)
+        ]
+        assert not any(hog.closed for hog in hogs)
+        honest = await unread(w, destination, 2 * MIB, HONEST)
+        assert not honest.closed
+        # The largest of the source that holds the most, and that is enough.
+        assert [hog.closed for hog in hogs] == [True, False, False, False, False]
+        assert w.listener._shared.waiting.total <= 16 * MIB
+        for peer in w.peers:
+            peer.read_on()
+        await w.loop.idle()
+        await w.settled()
+
+
+@in_memory
+async def test_where_none_holds_more_than_its_part_the_one_that_comes_is_refused() -> None:
+    async with world(options=LinkOptions(max_pending_total=10 * MIB)) as w:
+        destination = await w.destination()
+        held = [await unread(w, destination, 2 * MIB, f"10.9.0.{each}") for each in range(3)]
+        late = await unread(w, destination, 5 * MIB, HONEST)
+        assert [peer.closed for peer in (*held, late)] == [False, False, False, True]
+        for peer in w.peers:
+            peer.read_on()
+        await w.loop.idle()
+        await w.settled()
+
+
+@in_memory
 async def test_what_has_been_read_does_not_count() -> None:
     async with world(options=LinkOptions(max_pending_total=10 * MIB)) as w:
         destination = await w.destination()
