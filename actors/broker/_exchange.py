@@ -112,7 +112,8 @@ class Exchange:
     Attributes:
         size: Bytes held while the request waits for a route.
         ended: True once the requester has gone, cancelled, or been answered in full.
-        began: When it was read, in seconds of the loop's clock.
+        began: When it was read, or handed over if it has waited for a route, in seconds of the
+            loop's clock.
         withdraw: Called at the end: takes the request back from where it waits, or from
             those who serve it.
         route: The route that took the request, once one has; its count of outstanding

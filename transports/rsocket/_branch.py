@@ -83,7 +83,7 @@ class Branch(FrameExchange):
         exchange = merge.exchange
         self.size = exchange.size
         self.ended = False
-        self.began = exchange.began
+        self.began = exchange.link.time()
         self.route = None
         self.withdraw = None
         self.handed = None

@@ -130,6 +130,8 @@ class StreamExchange(FrameExchange):
             raise AssertionError("a request has a stream")
         self.taker, self.taken = link, stream
         stream.peer = self
+        if self.withdraw is not None:
+            self.began = link.time()  # it has waited for a route until now
         core = link.core
         if kind in WITH_CREDIT:
             credit = origin.send_credit

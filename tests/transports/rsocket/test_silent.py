@@ -6,13 +6,16 @@ import asyncio
 
 import pytest
 
+from onward.actors.broker import BrokerOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     FNF,
     KEEPALIVE,
+    MULTICAST,
     RR,
     STREAM,
+    UNICAST,
     C,
     N,
     Peer,
@@ -110,6 +113,26 @@ async def test_a_request_that_is_new_says_nothing_about_who_was_idle_before() ->
         assert await share(requester, [idle, other], 11) == [10, 10]
         requester.die()
         await w.settled_after(idle)
+
+
+@pytest.mark.parametrize("flags", [UNICAST, MULTICAST])
+@in_memory
+async def test_time_that_a_request_waited_for_a_route_is_not_its_destinations(flags: int) -> None:
+    async with world(BrokerOptions(no_route_timeout=60), LinkOptions(silent_after=5)) as w:
+        requester = await w.requester()
+        await requester.ask(request(RR, 1, asked_for("a", flags)))
+        await asyncio.sleep(20)
+        late = w.register("a")
+        other = await destination(w)
+        assert [stream_of(raw) for raw in await late.received()] == [2]
+        await asyncio.sleep(4.9)
+        await other.ask(ALIVE)
+        late.link.now -= 1  # so that it has been silent for longer than it has its request
+        assert await share(requester, [late, other], 11) == [10, 10]
+        await asyncio.sleep(0.2)
+        assert await share(requester, [late, other], 101) == [0, 20]
+        late.die()
+        await w.settled_after(requester)
 
 
 @in_memory
