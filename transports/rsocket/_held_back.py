@@ -6,6 +6,7 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ._byte_shares import Pace
 from ._exchange import StreamExchange
 
 if TYPE_CHECKING:
@@ -42,12 +43,17 @@ class HeldBack:
         self._timer: asyncio.TimerHandle | None = None
         self._read = 0
         self._idle = 0
+        self._pace = Pace(requester.time)
 
     def look(self) -> None:
-        """Hold back the destinations that answer nobody but the requester."""
-        if self._idle >= PATIENCE:
+        """Hold back the destinations that answer only the requester, unless it was done just now.
+
+        Each look goes through the streams of all destinations, and it is asked for at each flush.
+        """
+        if self._idle >= PATIENCE or not self._pace.due():
             return
         requester = self._requester
+        began = requester.time()
         for stream in islice(requester.core.streams.values(), MOST_REQUESTS):
             peer = stream.peer
             taker = peer.taker if isinstance(peer, StreamExchange) else None
@@ -56,6 +62,7 @@ class HeldBack:
             if taker.answers_only(requester):
                 self.links.add(taker)
                 taker.block(requester)
+        self._pace.done(began)
         if self.links and self._timer is None:
             self._read = requester.bytes_read()
             self._wait()

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from onward.transports.rsocket import LinkOptions
+from onward.transports.rsocket._byte_shares import AGAIN
+from onward.transports.rsocket._link import Link
 from tests.support.rsocket_peer import (
     CHANNEL,
     REQUEST_N,
@@ -225,6 +227,39 @@ async def test_one_held_back_does_not_count_as_stopped_by_its_requester() -> Non
         assert not slow.closed
         assert not destination.transport.reading
         slow.die()
+        await w.settled_after(destination)
+
+
+@in_memory
+async def test_destinations_are_not_looked_through_at_each_flush(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+    answers_only = Link.answers_only
+
+    def counted(link: Link, requester: Link) -> bool:
+        nonlocal looks
+        looks += 1
+        return answers_only(link, requester)
+
+    monkeypatch.setattr(Link, "answers_only", counted)
+    async with world(options=ROOMY) as w:
+        slow, destination = await w.pair()
+        other = await w.requester()
+        await other.ask(request(CHANNEL, 1, ASKED, n=1000))
+        await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(40)))
+        await destination.received()
+        slow.stop_reading()
+        # One look goes through 40 requests; each answer is flushed by itself.
+        for number in range(15):
+            await destination.ask(payload(4 + 2 * number, bytes(10_000), N | C))
+        assert 0 < looks <= 40
+        await asyncio.sleep(AGAIN)
+        before = looks
+        await destination.ask(payload(4 + 2 * 15, bytes(100), N | C))
+        assert looks > before
+        slow.die()
+        other.die()
         await w.settled_after(destination)
 
 
