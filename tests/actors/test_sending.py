@@ -7,6 +7,7 @@ import pytest
 
 from onward.actors import Node, ThreadWorker, Worker
 from onward.protocol import Message, PayloadNotBytes, WorkerFailed, address, route
+from tests.support.compiled import COMPILED
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Recorder
 
@@ -15,6 +16,15 @@ WRONG: Any = ["text", {"a": 1}, bytearray(b"x"), memoryview(b"x"), 5, None, [b"x
 
 class Holder(Worker):
     """A worker that is only used to call its methods from outside."""
+
+
+# Compiled code checks its arguments before the function is called.
+REFUSED = TypeError if COMPILED else PayloadNotBytes
+
+
+def not_bytes(wrong: object) -> str:
+    """Return the pattern of the error for a payload of another type."""
+    return rf"bytes(, not| object expected; got) ({type(wrong).__name__}|None)\b"
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
@@ -38,7 +48,7 @@ async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any) 
             lambda: holder.reply(Message(here, there, b""), wrong),
         ]
         for way in ways:
-            with pytest.raises(PayloadNotBytes, match=f"bytes, not {type(wrong).__name__}"):
+            with pytest.raises(REFUSED, match=not_bytes(wrong)):
                 way()
         awaited: list[Callable[[], Any]] = [
             lambda: node.send_wait("recorder", wrong),
@@ -48,7 +58,7 @@ async def test_each_way_to_send_refuses_a_payload_that_is_not_bytes(wrong: Any) 
             lambda: holder.request("recorder", wrong),
         ]
         for way in awaited:
-            with pytest.raises(TypeError, match=f"bytes, not {type(wrong).__name__}"):
+            with pytest.raises(TypeError, match=not_bytes(wrong)):
                 await way()
         assert not recorder.messages
         assert not node.dead_letters.total
@@ -98,9 +108,9 @@ def test_a_background_node_refuses_a_payload_that_is_not_bytes() -> None:
     wrong: Any = "text"
     with Node.in_background() as background:
         background.start(Echo, address="echo")
-        with pytest.raises(PayloadNotBytes):
+        with pytest.raises(REFUSED):
             background.send("echo", wrong)
-        with pytest.raises(PayloadNotBytes):
+        with pytest.raises(REFUSED):
             background.request("echo", wrong)
         assert background.request("echo", b"hi").payload == b"hi"
 
