@@ -255,7 +255,9 @@ class Flow(asyncio.Protocol, ABC):
 
     def block(self, by: Flow) -> None:
         """Do not read this peer until the socket of another takes what it sends there."""
-        if not self._blocked_by and self._transport is not None:
+        if self._transport is None or by._transport is None:
+            return  # One of them is over, and would never take the other out of its set.
+        if not self._blocked_by:
             self._transport.pause_reading()
         self._blocked_by.add(by)
         by._blocking.add(self)
@@ -411,3 +413,4 @@ class Flow(asyncio.Protocol, ABC):
         self._unblock_all()
         for flow in self._blocked_by:
             flow._blocking.discard(self)
+        self._blocked_by.clear()

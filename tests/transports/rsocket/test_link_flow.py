@@ -619,3 +619,19 @@ async def test_a_stream_that_is_over_waits_for_no_socket() -> None:
         await w.loop.idle()
         await requester.received()
         await w.settled()
+
+
+@in_memory
+async def test_a_connection_that_is_over_neither_blocks_another_nor_is_blocked() -> None:
+    async with world() as w:
+        living, over = await w.requester(), await w.requester()
+        over.die()
+        await w.loop.idle()
+        over.link.block(living.link)
+        living.link.block(over.link)
+        for link in (living.link, over.link):
+            assert not link.blocked
+            assert not link._blocking
+        assert living.transport.reading
+        living.die()
+        await w.settled()
