@@ -157,7 +157,7 @@ class Session:
     def _on_broker_frame(
         self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]
     ) -> bool:
-        """Register the route if the first such frame is a ROUTE_SETUP; say whether it is."""
+        """Register the route if the last such frame is a ROUTE_SETUP; return whether it is."""
         found = self._shape.find(buffer, *span, wanted)
         if found is None:
             return False
