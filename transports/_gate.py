@@ -6,6 +6,7 @@ What messages let in may do behind the first address goes with them, as `Context
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from ..actors.access import Exposed
@@ -16,8 +17,12 @@ __all__ = ["MAX_RETURNS", "Gate"]
 MAX_RETURNS: Final = 10_000
 """Most addresses that all the ways back together have that a link remembers, in each of its
 tables: as many ways of one address, fewer of longer ones. At the limit those are forgotten
-whose workers have stopped, and then those unused for longest: an answer that comes later is
-refused. With addresses of the greatest length a table takes 4 MB."""
+whose workers have stopped, and then those unused for longest; of the ways that go on over other
+links, those of the link that has most. An answer that comes later is refused. With addresses of
+the greatest length a table takes 4 MB."""
+
+_ROOM: Final = 16
+"""At the limit of the ways over other links, one part in so many of the table is made free."""
 
 _SWEEPS: Final = 4
 """The ways of workers that have stopped are looked for when the table is full, and again when so
@@ -149,13 +154,13 @@ class Gate:
 class _Routes:
     """Routes, the least recently used first, of so many addresses together and at least one."""
 
-    __slots__ = ("_added", "_limit", "_lives", "_routes", "_size")
+    __slots__ = ("_added", "_limit", "_lives", "_routes", "size")
 
     def __init__(self, limit: int, lives: Callable[[Address], bool]) -> None:
         self._limit = limit
         self._lives = lives
         self._routes: dict[Route, None] = {}
-        self._size = 0  # addresses in all of them
+        self.size = 0  # addresses in all of them
         self._added = limit  # since the last look for those whose workers have stopped
 
     def add(self, route: Route) -> bool:
@@ -165,19 +170,27 @@ class _Routes:
             del routes[route]
             routes[route] = None
             return False
-        self._size += length
+        self.size += length
         self._added += length
-        if self._size > self._limit and self._added * _SWEEPS >= self._limit:
+        if self.size > self._limit and self._added * _SWEEPS >= self._limit:
             self._added = 0
-            for each in [each for each in routes if not all(map(self._lives, each))]:
+            for each in self.stopped():
                 self.take(each)
-        while self._size > self._limit and routes:
-            self.take(next(iter(routes)))
+        while self.size > self._limit and routes:
+            self.take(self.oldest())
         routes[route] = None
         return True
 
     def __len__(self) -> int:
         return len(self._routes)
+
+    def oldest(self) -> Route:
+        """Return the route unused for longest."""
+        return next(iter(self._routes))
+
+    def stopped(self) -> list[Route]:
+        """Return the routes of which a worker has stopped."""
+        return [each for each in self._routes if not all(map(self._lives, each))]
 
     def use(self, route: Route) -> bool:
         """Note that a route is used; tell whether it is there."""
@@ -193,44 +206,84 @@ class _Routes:
         if route not in self._routes:
             return False
         del self._routes[route]
-        self._size -= len(route)
+        self.size -= len(route)
         return True
 
     def take_all(self) -> tuple[Route, ...]:
         taken = tuple(self._routes)
         self._routes.clear()
-        self._size = 0
+        self.size = 0
         return taken
 
 
-class _Prefixes(_Routes):
-    """Routes that others begin with."""
+class _Prefixes:
+    """Routes that others begin with, of so many addresses together, by the link each ends with.
 
-    __slots__ = ("_lengths",)
+    A peer chooses the routes that end with its link, so it may make many of them. At the limit
+    the oldest is forgotten of the link that has most.
+    """
+
+    __slots__ = ("_added", "_count", "_limit", "_lives", "_shares", "_size")
 
     def __init__(self, limit: int, lives: Callable[[Address], bool]) -> None:
-        super().__init__(limit, lives)
-        self._lengths: dict[int, int] = {}  # how many there are of each length
+        self._limit = limit
+        self._lives = lives
+        self._shares: dict[Address, _Routes] = {}
+        self._count = 0
+        self._size = 0  # addresses in all of them
+        self._added = limit  # since the last look for those whose workers have stopped
+
+    def __len__(self) -> int:
+        return self._count
 
     def add(self, route: Route) -> bool:
         """Note that a route is used; tell whether it is new."""
-        if not super().add(route):
+        share = self._shares.get(route[-1])
+        if share is None:
+            # Never full by itself: the limit is that of all.
+            share = self._shares[route[-1]] = _Routes(self._limit + len(route), self._lives)
+        if not share.add(route):
             return False
-        self._lengths[len(route)] = self._lengths.get(len(route), 0) + 1
-        return True
-
-    def take(self, route: Route) -> bool:
-        """Forget a route; tell whether it was there."""
-        if not super().take(route):
-            return False
-        self._lengths[len(route)] -= 1
-        if not self._lengths[len(route)]:
-            del self._lengths[len(route)]
+        self._count += 1
+        self._size += len(route)
+        self._added += len(route)
+        if self._size > self._limit:
+            self._make_room()
         return True
 
     def use_front(self, route: Route) -> int:
-        """Note that the longest route that another begins with is used; return its length."""
-        for length in sorted(self._lengths, reverse=True):
-            if length <= len(route) and self.use(route[:length]):
-                return length
+        """Note that a route is used that another begins with; return its length, or 0."""
+        shares = self._shares
+        for at, address in enumerate(route):
+            share = shares.get(address)
+            if share is not None:  # each of them ends at the first link on it
+                return at + 1 if share.use(route[: at + 1]) else 0
         return 0
+
+    def _make_room(self) -> None:
+        if self._added * _SWEEPS >= self._limit:
+            self._added = 0
+            for link, share in list(self._shares.items()):
+                for each in share.stopped():
+                    self._take(link, share, each)
+        if self._size <= self._limit:
+            return
+        # Somewhat more than has to be, so that the links are not looked through each time.
+        enough = self._limit - self._limit // _ROOM
+        largest = [(-share.size, link) for link, share in self._shares.items()]
+        heapify(largest)
+        while self._size > enough and self._count > 1:
+            link = largest[0][1]
+            share = self._shares[link]
+            self._take(link, share, share.oldest())
+            if share:
+                heapreplace(largest, (-share.size, link))
+            else:
+                heappop(largest)
+
+    def _take(self, link: Address, share: _Routes, route: Route) -> None:
+        share.take(route)
+        self._count -= 1
+        self._size -= len(route)
+        if not share:
+            del self._shares[link]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
 from onward.actors.access import Exposed
 from onward.protocol import Address, Route, address, route
 from onward.transports import Gate
@@ -168,6 +170,79 @@ def test_a_way_back_in_use_is_not_forgotten() -> None:
         assert gate.admits(used)
     assert not gate.admits(route("worker-1"))
     assert gate.admits(subscription)
+
+
+def first_link(back: Route) -> Address | None:
+    return next((each for each in back if each.value.startswith(b"link")), None)
+
+
+def test_one_link_does_not_take_the_room_of_others() -> None:
+    # Through `relay`, as often as it likes in a row, a peer makes a new way back each time.
+    gate = Gate(NOTHING)
+    victim = route("relay => link-v")
+    gate.note(victim, worker, first_link)
+    for peer in range(6):
+        for times in range(1, 60):
+            gate.note(route(["relay"] * times + [f"link-{peer}"]), worker, first_link)
+    assert gate.admits((*victim, address("asker")))
+    assert gate.given == 1
+    assert not gate.admits(route("relay => link-0"))  # its oldest
+    assert gate.admits(route(["relay"] * 59 + ["link-5"]))
+
+
+def test_the_oldest_way_of_the_link_that_has_most_is_forgotten() -> None:
+    gate = Gate(NOTHING, max_returns=6)
+    for text in ("b => link-2", "a => link-1", "b => link-1", "a => link-1", "c => link-1"):
+        gate.note(route(text), worker, first_link)
+    ways = ("b => link-2", "a => link-1", "b => link-1", "c => link-1")
+    assert [gate.admits(route(each)) for each in ways] == [True, True, False, True]
+    gate.note(route("d => link-3"), worker, first_link)
+    gate.note(route("e => link-3"), worker, first_link)
+    ways = ("b => link-2", "a => link-1", "c => link-1", "d => link-3", "e => link-3")
+    assert [gate.admits(route(each)) for each in ways].count(True) == 3
+    assert gate.admits(route("b => link-2"))
+    # One there always is.
+    longest = route(["x"] * 9 + ["link-1"])
+    lone = Gate(NOTHING, max_returns=6)
+    lone.note(longest, worker, first_link)
+    assert lone.admits(longest)
+
+
+def test_ways_over_links_that_have_stopped_go_first() -> None:
+    alive = {address("relay"), address("link-old")}
+    gate = Gate(NOTHING, max_returns=32, lives=alive.__contains__)
+    for name in ("a", "b", "c"):
+        alive.add(address(name))
+        gate.note(route(f"{name} => link-old"), worker, first_link)
+    for number in range(100):
+        gate.note(route(f"relay => link-{number}"), worker, first_link)
+    assert all(gate.admits(route(f"{name} => link-old")) for name in ("a", "b", "c"))
+
+
+class Sliced(tuple[Address, ...]):
+    """A route that counts the parts taken of it."""
+
+    __slots__ = ()
+    parts = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        Sliced.parts += isinstance(key, slice)
+        return cast("Any", super().__getitem__(key))
+
+
+def test_a_way_back_is_looked_up_once_however_many_lengths_there_are() -> None:
+    gate = Gate(NOTHING)
+    for times in range(1, 60):
+        gate.note(route(["relay"] * times + ["link-1"]), worker, first_link)
+    Sliced.parts = 0
+    for times in range(1, 60):
+        assert gate.admits(Sliced(route(["relay"] * times + ["link-1", "x"])))
+        assert gate.given == 1
+    assert Sliced.parts <= 59
+    assert not gate.admits(Sliced(route(["relay"] * 60 + ["link-1"])))
+    assert not gate.admits(Sliced(route("other => link-1")))
+    assert not gate.admits(Sliced(route("relay => relay")))
+    assert Sliced.parts <= 61
 
 
 def test_ways_of_workers_that_have_stopped_go_first() -> None:
