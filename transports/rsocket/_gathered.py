@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ._byte_shares import Pace
 from ._request import FRAME_COST
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ._byte_shares import ByteShares
     from ._exchange import StreamExchange
     from ._flow import Flow
+    from ._link import Link
 
 __all__ = ["Gathered", "Keeper"]
 
@@ -20,6 +21,10 @@ SPARE: Final = 64
 LOOKS: Final = 8
 """Requests and other keepers that are looked at for each frame counted, on average, at the limit;
 besides those looked at every now and then, by `Pace`."""
+
+SHARE_GIVEN_UP: Final = 8
+"""What part of what is kept of a peer's frames it loses at least, one of so many, if others need
+the room."""
 
 
 class Keeper(Protocol):
@@ -109,13 +114,40 @@ class Gathered:
         room = self._size <= self._limit
         shares.note(link, self._size)
         if shares.exceeds(link.source):
-            shares.measure()
+            self._claim(link.source, size)
             room = self._size <= self._limit and not shares.exceeds(link.source)
         if not room:
             # The caller gives up at least that.
             self._size -= size
             shares.note(link, self._size)
         return room
+
+    def _claim(self, source: str, size: int) -> None:
+        """Look whether a source has room, and else have the one that holds the most make some."""
+        shares = self._shares
+        if not shares.measure() or not shares.exceeds(source):
+            return
+        most = shares.overdrawn(source)
+        if most is not None and most.source != source:
+            cast("Link", most).session.gathered.give_up(size)
+
+    def give_up(self, size: int) -> None:
+        """Refuse the largest requests in fragments: others need their room.
+
+        Args:
+            size: The bytes that are needed. It is an eighth of all that is kept at least, so that
+                small ones are not looked through again for each.
+        """
+        needed = max(size, self.count() // SHARE_GIVEN_UP)
+        for each in sorted(self._requests, key=lambda each: each.size, reverse=True):
+            if needed <= 0:
+                break
+            # Not one that several destinations or a handler have in hand.
+            if each.stream is not None and each.stream.peer is each:
+                needed -= each.size + FRAME_COST * len(each.frames)
+                each.link.session.give_up(each)
+        if self._link is not None:
+            self._shares.note(self._link, self.count())
 
     def _may_count(self) -> bool:
         """Whether to count what is left: not for each frame, where that is long."""

@@ -61,7 +61,8 @@ class LinkOptions:
             gets `PayloadTooBig`.
         max_gathered_total: Most bytes of all that `max_gathered` counts, of all peers of one
             listener together. No source may have more of them than are free; at either limit it
-            is as at `max_gathered`.
+            is as at `max_gathered`. If another source has more than its part (a part for each that
+            has some, and one for others), its largest requests are REJECTED instead.
         max_multicast_held: Most bytes held for all multicasts that one peer has asked for, with
             what the objects cost that hold them. The multicast that would exceed it is
             CANCELED.

@@ -392,6 +392,10 @@ class Session:
             limit = self._link.options.max_gathered
             raise NotDelivered("the request", f"fragments of {limit} bytes wait already")
 
+    def give_up(self, exchange: StreamExchange) -> None:
+        """Refuse a request in fragments, as others need the room that it takes."""
+        self._refuse(exchange, ErrorCode.REJECTED, "too much is kept of requests in fragments")
+
     def _refuse(self, exchange: StreamExchange, code: int, text: str) -> None:
         self.refused += 1
         exchange.gatherer = None

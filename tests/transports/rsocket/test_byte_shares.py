@@ -161,6 +161,38 @@ async def test_requests_in_fragments_of_one_source_leave_half_of_the_bytes() -> 
 
 
 @in_memory
+async def test_fragments_of_the_source_that_holds_the_most_make_room_for_another() -> None:
+    options = LinkOptions(max_gathered_total=160_000, max_gathered=100_000, max_gather=90_000)
+    async with world(options=options) as w:
+        hogs = [await w.requester(f"10.9.0.{number}") for number in range(4)]
+        for hog, sizes in zip(hogs, ((10, 50), (40,), (25,), (12,)), strict=True):
+            for stream, size in zip((1, 3), sizes, strict=False):
+                await hog.ask(request(RR, stream, bytes(100), flags=F))
+                got = await hog.ask(payload(stream, b"", F, metadata=bytes(1000 * size)))
+                assert got == []
+        # More than was measured just now is not known yet.
+        await asyncio.sleep(AGAIN)
+        honest = await w.requester(HONEST)
+        assert await honest.ask(request(RR, 1, bytes(100), flags=F)) == []
+        await asyncio.sleep(AGAIN)
+        assert await honest.ask(payload(1, b"", F, metadata=bytes(25_000))) == []
+        # The largest request of the one that holds the most.
+        got = [errors(await hog.received()) for hog in hogs]
+        assert [[(stream, code) for stream, code, _ in each] for each in got] == [
+            [(3, REJECTED)],
+            [],
+            [],
+            [],
+        ]
+        assert w.listener.statistics().refused == 1
+        for peer in w.peers:
+            peer.die()
+        await w.settled()
+        shares = w.listener._shared.gathered
+        assert (shares.total, shares._noted, shares._by_source) == (0, {}, {})
+
+
+@in_memory
 async def test_what_is_kept_is_not_counted_again_for_each_frame_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
