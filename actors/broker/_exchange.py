@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...protocol import (
@@ -78,6 +78,8 @@ class MergeRules:
         left: Destinations that were gone before they had answered in full, so far.
         overflowed: Requests that were ended because too much would have been held, so far.
         held: Bytes held for all requests together now.
+        set_aside: Bytes of them in copies that destinations have not begun to read.
+        copies: Bytes of them in copies that destinations have not read, by the requester's source.
     """
 
     window: int = 32
@@ -89,6 +91,8 @@ class MergeRules:
     left: int = 0
     overflowed: int = 0
     held: int = 0
+    set_aside: int = 0
+    copies: dict[str, int] = field(default_factory=dict)
 
 
 class Merging(Protocol):

@@ -69,9 +69,12 @@ class BrokerOptions:
             CANCELED. Each destination is given credit for its share of them, by the largest
             element it has sent, and for one element at least: so as many elements as there are
             destinations must fit. And most bytes of the requester's elements held for slow
-            destinations; then the slowest counts as gone.
+            destinations; then the slowest counts as gone. And most bytes of copies of large
+            frames that destinations have not read; the next copies wait. Those of which nothing
+            has been read for 0.2 s no longer count here.
         max_held_total: Most bytes held for all multicasts together. The one that would exceed
-            it is CANCELED.
+            it is CANCELED; copies of large frames wait. No source of requesters may have more of
+            it in such copies than is free.
         multicast_patience: How long, in seconds, a destination of a multicast may hold up the
             others, or not read what is held for it; then it counts as gone.
         latency_decay: After how many seconds without a slower answer an old latency counts no

@@ -115,10 +115,10 @@ class Branch(FrameExchange):
             link.push(exchange.frames_for(link)[0])
             self.forwarded()
             merge.on_taken(self)
-        elif merge.legs is None:
-            self.hand_over(link)
+        elif merge.large(exchange.size):
+            merge.in_turns().hand_to(self, link)
         else:
-            merge.legs.hand_to(self, link)
+            self.hand_over(link)
 
     def hand_over(self, link: Link) -> None:
         """Open the stream, and send the frames of the request that have come.
@@ -150,7 +150,7 @@ class Branch(FrameExchange):
         """Pass on a fragment of the request, or keep it until the destination reads."""
         if not isinstance(self.to, Taken):
             return
-        if self.queue or self._socket_full():
+        if self.queue or self._socket_full() or not self._has_turn(frame):
             self.merging.input.keep_for(self, frame)
         else:
             self._send(frame)
@@ -173,7 +173,14 @@ class Branch(FrameExchange):
     def _may_have(self, frame: Frame) -> bool:
         element = bool(frame.word & (NEXT | FOLLOWS))
         allowed = self._middle or not element or (self.to is not None and self.to.credit > 0)
-        return allowed and not self._socket_full()
+        return allowed and not self._socket_full() and self._has_turn(frame)
+
+    def _has_turn(self, frame: Frame) -> bool:
+        """Whether a frame may go now, as far as the copies for others are concerned."""
+        merge, to = self.merging, self.to
+        if not isinstance(to, Taken) or not merge.large(frame.end - frame.start):
+            return True
+        return merge.in_turns().allows(self, to.link)
 
     def _socket_full(self) -> bool:
         """Say whether the destination's socket takes no more now; if so, see to go on later."""

@@ -91,6 +91,7 @@ class ChannelInput:
         "_granted",
         "_low",
         "_merge",
+        "_shared",
         "_stuck",
         "_takers",
         "_timer",
@@ -107,6 +108,8 @@ class ChannelInput:
         self._low = 0  # elements the slowest has asked for
         self._timer: TimerHandle | None = None
         self._stuck: dict[Branch, TimerHandle] = {}
+        # For how many destinations a large frame is kept, by its `id`.
+        self._shared: dict[int, int] = {}
         self.ended = ended
         self.held = 0
 
@@ -128,6 +131,8 @@ class ChannelInput:
         """Pass on an element, or the end of them."""
         if frame.word & COMPLETE:
             self.ended = True
+        if self._merge.large(frame.end - frame.start):
+            frame = frame.detached()  # one for all
         for branch in tuple(self._merge.branches):
             branch.put(frame)
         self.balance()
@@ -198,8 +203,15 @@ class ChannelInput:
     def keep_for(self, branch: Branch, frame: Frame) -> None:
         """Keep a frame that a destination does not take yet."""
         merge = self._merge
-        branch.queue.append(frame.detached())
-        size = frame.end - frame.start + FRAME_COST
+        frame = frame.detached()
+        branch.queue.append(frame)
+        size = FRAME_COST
+        key = id(frame)
+        users = self._shared.get(key, 0)
+        if users or merge.large(frame.end - frame.start):
+            self._shared[key] = users + 1
+        if not users:
+            size += frame.end - frame.start
         self.held += size
         merge.book(size)
         if self.held > merge.rules.max_held:
@@ -210,7 +222,13 @@ class ChannelInput:
     def take_for(self, branch: Branch) -> Frame:
         """Take back the frame that was kept first."""
         frame = branch.queue.popleft()
-        size = frame.end - frame.start + FRAME_COST
+        size = FRAME_COST
+        key = id(frame)
+        users = self._shared.pop(key, 1) - 1
+        if users:
+            self._shared[key] = users
+        else:
+            size += frame.end - frame.start
         self.held -= size
         self._merge.book(-size)
         return frame

@@ -1,4 +1,4 @@
-"""Large requests on their way to several destinations: a few copies at a time."""
+"""Large requests and elements on their way to several destinations: a few copies at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import NotDelivered, ProtocolError
+from ._request import FRAME_COST
 
 if TYPE_CHECKING:
     from ._branch import Branch
@@ -16,96 +17,272 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGE", "Legs"]
 
-LARGE: Final = 64 * 1024
-"""Bytes of a request from which on its copies are handed over a few at a time."""
+LARGE: Final = 256 * 1024
+"""Bytes of all copies of a frame from which on they are handed over a few at a time."""
+SLICE: Final = 256 * 1024
+"""Bytes of copies that are handed over in one turn of the loop; one copy at least."""
 INTERVAL: Final = 0.05
-"""Seconds after which it is looked again whether copies have been read."""
+"""Seconds after which copies are looked at again while others wait for them."""
+SELDOM: Final = 0.5
+"""Seconds after which copies are looked at again while none waits."""
+UNTOUCHED: Final = 0.2
+"""Seconds without a byte read after which a copy no longer delays the others."""
+SET_ASIDE: Final = 4
+"""Which part of `max_held_total` such copies may fill."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Leg:
     """A copy that waits for a socket.
 
     Attributes:
         branch: Whose it is.
         link: The destination's connection.
-        until: When it counts as not read.
+        size: Its bytes that have not been read, as far as is known.
+        ahead: Bytes to be read until all of it is.
+        seen: Bytes that waited for the socket when it was last looked.
+        since: When the destination last read something.
+        slow: Whether the others no longer wait for it.
+        set_aside: Whether it is counted for all requests together only.
+        left: Whether the destination has been given up.
     """
 
     branch: Branch
     link: Link
-    until: float
+    size: int
+    ahead: int
+    seen: int
+    since: float
+    slow: bool = False
+    set_aside: bool = False
+    left: bool = False
+
+    def look(self, now: float) -> int:
+        """Return how many bytes of the copy have been read since the last look."""
+        link = self.link
+        waiting = _waiting(link)
+        if waiting < self.seen:
+            self.ahead -= self.seen - waiting
+            self.since = now
+        self.seen = waiting
+        left = max(0, min(self.size, self.ahead, waiting))
+        read = self.size - left
+        self.size = left
+        return read
 
 
 class Legs:
-    """The copies of one large request that destinations have not read yet, bounded by `max_held`.
+    """The copies of the large frames of one request that destinations have not read yet.
 
-    There is one at least, and one in each turn of the loop. They count as held for the multicast
-    until their destination's socket is below `high_water` again. A destination that does not
-    read its copy for `multicast_patience` is done without.
+    They are counted for the multicast until they are read, and bounded by `max_held`, by
+    `max_multicast_held` of the requester and by `max_held_total`, of which no source of requesters
+    may have more than are free. One of which no byte has been read for `UNTOUCHED` seconds is no
+    longer counted by `max_held`, so that the destinations that read need not wait for the others;
+    and by `max_held_total` alone as long as such copies fill no more than a quarter of it. A
+    destination that reads nothing for `multicast_patience` while more than `high_water` bytes wait
+    for it is done without.
 
     Args:
         merge: The request.
-        size: Its bytes.
     """
 
-    def __init__(self, merge: Merge, size: int) -> None:
+    def __init__(self, merge: Merge) -> None:
         self._merge = merge
-        self._size = size
+        self._loop = merge.link.node.loop
         self._queue: deque[tuple[Branch, Link]] = deque()
+        self._queued: set[Branch] = set()
+        self._turn: Branch | None = None
         self._under_way: list[_Leg] = []
+        self._held = 0  # bytes under way that the others wait for
+        self._kept = 0  # bytes of the request that are kept for the queue
+        self._no_room_since: float | None = None
         self._handle: asyncio.Handle | None = None
 
+    @property
+    def kept(self) -> int:
+        """Bytes of the request's own frame that are kept for those it has not been handed to."""
+        return self._kept if self._queue else 0
+
     def hand_to(self, branch: Branch, link: Link) -> None:
-        """Have a destination get the request when it is its turn."""
-        self._queue.append((branch, link))
-        if self._handle is None:
-            self._handle = self._merge.link.node.loop.call_soon(self._go_on)
+        """Hand a destination the request when it is its turn."""
+        merge = self._merge
+        exchange = merge.exchange
+        if not self._kept:
+            self._kept = exchange.size + FRAME_COST
+            exchange.wait()
+            self._join(branch, link)
+            # Of others each frame was counted when it came.
+            whole = len(exchange.frames) == 1
+            if whole and not merge.link.session.gathered.keep(self, exchange.size):
+                exchange.fail(NotDelivered("the request", "too many large ones are on their way"))
+        else:
+            self._join(branch, link)
+
+    def allows(self, branch: Branch, link: Link) -> bool:
+        """Whether a destination may be sent a large frame now; if not, it is told in its turn."""
+        if branch is self._turn:
+            self._turn = None
+            return True
+        self._join(branch, link)
+        return False
+
+    def _join(self, branch: Branch, link: Link) -> None:
+        if branch not in self._queued:
+            self._queued.add(branch)
+            self._queue.append((branch, link))
+        if self._no_room_since is None:
+            self._again(0)
+
+    def _again(self, seconds: float) -> None:
+        if self._handle is not None:
+            if seconds:
+                return
+            self._handle.cancel()
+        loop = self._loop
+        go_on = self._go_on
+        self._handle = loop.call_later(seconds, go_on) if seconds else loop.call_soon(go_on)
 
     def _go_on(self) -> None:
         self._handle = None
-        self._look()
-        loop = self._merge.link.node.loop
-        room = (len(self._under_way) + 1) * self._size <= self._merge.rules.max_held
-        if self._queue and (room or not self._under_way):
-            self._hand_over(*self._queue.popleft())
-            # What a destination reads at once is gone by then.
-            self._handle = loop.call_soon(self._go_on)
-        elif self._queue or self._under_way:
-            self._handle = loop.call_later(INTERVAL, self._go_on)
+        now = self._merge.link.time()
+        self._look(now)
+        handed = 0
+        room = True
+        while self._queue and handed < SLICE:
+            size = self._size_for(self._queue[0][0])
+            room = not size or self._room(size)
+            if not room:
+                break
+            branch, link = self._queue.popleft()
+            self._queued.discard(branch)
+            if size:
+                handed += size
+                self._hand_over(branch, link, size, now)
+        if room:
+            self._no_room_since = None
+        elif self._no_room_since is None or any(not leg.left for leg in self._under_way):
+            self._no_room_since = now
+        elif now - self._no_room_since >= self._merge.rules.patience:
+            self._merge.overflow("too many bytes are held for multicasts")
+        if not self._queue:
+            self._merge.link.session.gathered.let_go(self)
+        if self._queue or self._under_way:
+            # What a destination reads at once is gone by the next turn.
+            soon = self._queue and (room or handed)
+            self._again(0 if soon else INTERVAL if self._queue else SELDOM)
 
-    def _hand_over(self, branch: Branch, link: Link) -> None:
+    def _size_for(self, branch: Branch) -> int:
+        """Return the bytes of what a destination is to be sent next; 0 if there is nothing."""
+        if branch.ended:
+            return 0
+        if branch.to is None:
+            return self._merge.exchange.size
+        if not branch.queue:
+            return 0
+        frame = branch.queue[0]
+        return frame.end - frame.start
+
+    def _room(self, size: int) -> bool:
+        merge = self._merge
+        rules, link = merge.rules, merge.link
+        own = rules.copies.get(link.source, 0)
+        return (
+            # No source has more than are free.
+            (not own or own + size <= rules.max_total - rules.held - size)
+            and (not self._held or self._held + size <= rules.max_held)
+            and link.multicast_held + size <= link.options.max_multicast_held
+            and rules.held + size <= rules.max_total
+        )
+
+    def _hand_over(self, branch: Branch, link: Link, size: int, now: float) -> None:
         """Hand a destination its copy; what goes wrong costs it alone."""
         merge = self._merge
-        if branch.ended:
-            return
-        try:
-            branch.hand_over(link)
-        except (NotDelivered, ProtocolError) as error:
-            merge.on_skipped(branch, error)
-            return
-        until = link.time() + merge.rules.patience
-        self._under_way.append(_Leg(branch, link, until))
-        merge.book(self._size)
+        if branch.to is None:
+            try:
+                branch.hand_over(link)
+            except (NotDelivered, ProtocolError) as error:
+                merge.on_skipped(branch, error)
+                return
+        else:
+            self._turn = branch
+            branch.refill()
+            if self._turn is branch:
+                self._turn = None
+                return  # it does not want it now
+        waiting = _waiting(link)
+        self._under_way.append(_Leg(branch, link, size, waiting, waiting, now))
+        self._held += size
+        merge.book(size)
+        copies, source = merge.rules.copies, merge.link.source
+        copies[source] = copies.get(source, 0) + size
 
-    def _look(self) -> None:
-        """Let go of what has been read, and of who does not read."""
-        left: list[_Leg] = []
-        late: list[Branch] = []
+    # --- what is under way --------------------------------------------------------------------
+
+    def _look(self, now: float) -> None:
+        """Let go of what has been read, and of the destinations that do not read."""
+        patience = self._merge.rules.patience
+        late: list[_Leg] = []
         for leg in self._under_way:
-            link = leg.link
-            if not link.flushing and link.waiting <= link.options.high_water:
+            read = leg.look(now)
+            if read:
+                self._let_go(leg, read)
+            if not leg.size or leg.left:
                 continue
-            if link.time() < leg.until:
-                left.append(leg)
-            else:
-                late.append(leg.branch)
-        self._merge.book(-self._size * (len(self._under_way) - len(left)))
-        self._under_way = left
-        for branch in late:
-            if not branch.ended:
-                self._merge.on_left(branch)
+            unread = now - leg.since
+            if unread >= patience:
+                late.append(leg)
+            elif unread >= UNTOUCHED and not leg.set_aside:
+                self._pass_over(leg)
+        for leg in late:
+            self._give_up(leg)
+        self._under_way = [leg for leg in self._under_way if leg.size]
+
+    def _pass_over(self, leg: _Leg) -> None:
+        """Have the others wait no longer for one, as far as the limits of all allow."""
+        if not leg.slow:
+            leg.slow = True
+            self._held -= leg.size
+        rules = self._merge.rules
+        if rules.set_aside + leg.size > rules.max_total // SET_ASIDE:
+            return
+        leg.set_aside = True
+        rules.set_aside += leg.size
+        self._merge.link.multicast_held -= leg.size
+
+    def _give_up(self, leg: _Leg) -> None:
+        """Do without a destination; what is set aside is counted until its socket is closed.
+
+        A socket that is below `high_water` is never closed for not being read, and its bytes are
+        few. What waits for it counts for all connections (`max_pending_total`) only.
+        """
+        leg.left = True
+        many = leg.seen > leg.link.options.high_water
+        if not (many and leg.set_aside):
+            self._let_go(leg, leg.size)
+            leg.size = 0
+        if many and not leg.branch.ended:
+            self._merge.on_left(leg.branch)
+
+    def _let_go(self, leg: _Leg, size: int) -> None:
+        rules, source = self._merge.rules, self._merge.link.source
+        rules.copies[source] -= size
+        if not rules.copies[source]:
+            del rules.copies[source]
+        if leg.set_aside:
+            rules.set_aside -= size
+            rules.held -= size
+        else:
+            self._merge.book(-size)
+            if not leg.slow:
+                self._held -= size
 
     def close(self) -> None:
         """Hand over no more: the request is over. What is under way is counted until it is read."""
         self._queue.clear()
+        self._queued.clear()
+        self._merge.link.session.gathered.let_go(self)
+
+
+def _waiting(link: Link) -> int:
+    """Return the bytes that wait for a destination's socket, with what is just to be written."""
+    return link.waiting + (link.core.pending if link.flushing else 0)

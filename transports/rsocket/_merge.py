@@ -65,7 +65,7 @@ class Merge:
         branches: The destinations that are not done.
         due: How many have not answered in full.
         begun: Whether there will be no more branches.
-        legs: How a large request is handed over; `None` for others.
+        legs: How large frames are handed over; `None` as long as there were none.
         whole: Whether the request's own frames have all come.
         granted: Elements that the requester has asked for, all together.
         final: Whether they are all that a channel's requester sends, as the first says.
@@ -101,8 +101,7 @@ class Merge:
         self.stream = stream = exchange.stream
         last = exchange.frames[-1]
         self.whole = not more_follow(last)
-        large = self.whole and exchange.size > LARGE
-        self.legs: Legs | None = Legs(self, exchange.size) if large else None
+        self.legs: Legs | None = None
         first = exchange.frames[0]
         self.final = exchange.kind == _CHANNEL and bool(first.word & COMPLETE)
         self.granted = 0 if stream is None else stream.send_credit
@@ -190,6 +189,8 @@ class Merge:
         if self.whole and completes([exchange.frames[0], frame]):
             self.input.ended = True
         late = False
+        if self.large(frame.end - frame.start):
+            frame = frame.detached()
         for branch in tuple(self.branches):
             if branch.to is None:
                 late = True
@@ -198,6 +199,18 @@ class Merge:
         if late:
             self.link.session.keep(exchange, frame)
         self._let_go()
+
+    def large(self, size: int) -> bool:
+        """Whether the copies of a frame are handed over a few at a time."""
+        count = self._made if not self.begun else len(self.branches)
+        return count > 1 and size * count > LARGE
+
+    def in_turns(self) -> Legs:
+        """Return what hands large frames over."""
+        legs = self.legs
+        if legs is None:
+            legs = self.legs = Legs(self)
+        return legs
 
     def wait_for_rest(self) -> None:
         """Have the branches told that wait for the whole request."""

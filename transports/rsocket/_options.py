@@ -65,7 +65,9 @@ class LinkOptions:
             has some, and one for others), its largest requests are REJECTED instead.
         max_multicast_held: Most bytes held for all multicasts that one peer has asked for, with
             what the objects cost that hold them. The multicast that would exceed it is
-            CANCELED.
+            CANCELED. Copies of large frames wait, and are CANCELED if they find no room for
+            `multicast_patience`. Those of which nothing has been read for 0.2 s do not count here
+            as long as they fill less than a quarter of `max_held_total`.
         frame_timeout: How long a frame may take from its first byte to its last, in seconds,
             before the connection is closed; time in which it is not read does not count.
         max_unfinished: Most bytes that the connections of one listener together keep of

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from onward.actors.broker import BrokerOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
+    CHANNEL,
     FNF,
     MULTICAST,
     RR,
     C,
+    F,
     N,
+    Peer,
     World,
     asked_for,
     cancel,
@@ -22,18 +26,27 @@ from tests.support.rsocket_peer import (
     in_memory,
     payload,
     request,
+    request_n,
     restamped,
+    stream_of,
     world,
 )
 
 ASKED = asked_for("a", MULTICAST)
 SIZE = 200_000
-OPTIONS = BrokerOptions(max_held=2 * SIZE + 10_000, multicast_patience=5)
+OPTIONS = BrokerOptions(
+    max_held=2 * SIZE + 10_000, max_held_total=8 * SIZE + 40_000, multicast_patience=5
+)
 LINKS = LinkOptions(high_water=20_000, low_water=5_000, stall_timeout=8)
 
 
 def waiting(w: World) -> int:
     return sum(peer.link.waiting for peer in w.peers if not peer.closed)
+
+
+def nothing_held(w: World, requester: Peer) -> bool:
+    rules = w.broker.index.merging
+    return rules.held == rules.set_aside == requester.link.multicast_held == len(rules.copies) == 0
 
 
 @pytest.mark.parametrize("kind", [FNF, RR])
@@ -48,11 +61,13 @@ async def test_those_that_do_not_read_get_few_copies_at_a_time(kind: int) -> Non
         most = 0
         for _ in range(150):
             most = max(most, waiting(w))
-            assert w.broker.index.merging.held <= OPTIONS.max_held
+            assert w.broker.index.merging.held <= OPTIONS.max_held_total
+            assert requester.link.multicast_held <= OPTIONS.max_held
             await asyncio.sleep(1)
-        # Two are under way, and two more that were given up wait until their socket is closed.
-        assert 2 * SIZE <= most <= 4 * (SIZE + 1000)
-        assert w.broker.index.merging.held == requester.link.multicast_held == 0
+        # Two are set aside, two are under way, and two more that were given up wait until their
+        # socket is closed.
+        assert 4 * SIZE <= most <= 6 * (SIZE + 1000)
+        assert nothing_held(w, requester)
         for peer in w.peers:
             peer.die()
         await w.loop.idle()
@@ -115,4 +130,218 @@ async def test_one_that_is_cancelled_goes_to_no_more() -> None:
         await asyncio.sleep(1)
         assert [len(await peer.received()) for peer in destinations] == [2, 2, 0, 0, 0]
         assert w.broker.index.merging.held == 0
+        await w.settled()
+
+
+@in_memory
+async def test_a_large_later_fragment_goes_to_a_few_at_a_time() -> None:
+    async with world(OPTIONS, LINKS) as w:
+        requester = await w.requester()
+        destinations = [await w.destination() for _ in range(12)]
+        first, middle = request(FNF, 1, ASKED, flags=F), payload(1, b"x", F | N)
+        await requester.ask(first, middle)
+        for peer in destinations:
+            assert await peer.received() == [restamped(first, 2), restamped(middle, 2)]
+        for peer in destinations[1:]:
+            peer.stop_reading()
+        large = payload(1, bytes(SIZE), N)
+        await requester.ask(large)
+        assert waiting(w) <= 2 * (SIZE + 1000)
+        # One copy is kept for all that have not been sent it.
+        held = w.broker.index.merging.held
+        assert waiting(w) <= held <= 3 * (SIZE + 1000) + 12 * 256
+        assert await destinations[0].received() == [restamped(large, 2)]
+        for peer in destinations[1:]:
+            peer.read_on()
+        await asyncio.sleep(1)
+        for peer in destinations[1:]:
+            assert await peer.received() == [restamped(large, 2)]
+        assert nothing_held(w, requester)
+        await w.settled()
+
+
+@in_memory
+async def test_a_large_element_goes_to_a_few_at_a_time_and_in_order() -> None:
+    async with world(OPTIONS, LINKS) as w:
+        requester = await w.requester()
+        destinations = [await w.destination() for _ in range(20)]
+        await requester.ask(request(CHANNEL, 1, ASKED, n=1))
+        for peer in destinations:
+            (asked,) = await peer.received()
+            await peer.ask(request_n(stream_of(asked), 100))
+            peer.stop_reading()
+        large, small = payload(1, bytes(SIZE), N), payload(1, b"after it", N)
+        await requester.ask(large, small)
+        assert waiting(w) <= 2 * (SIZE + 1000)
+        held = w.broker.index.merging.held
+        assert waiting(w) <= held <= 3 * (SIZE + 1000) + 2 * 20 * 300
+        assert not any(peer.closed for peer in destinations)
+        for peer in destinations:
+            peer.read_on()
+        await asyncio.sleep(1)
+        for peer in destinations:
+            assert await peer.received() == [restamped(large, 2), restamped(small, 2)]
+        assert nothing_held(w, requester)
+        await requester.ask(cancel(1))
+        requester.die()
+        await w.loop.idle()
+
+
+@in_memory
+async def test_two_at_once_keep_to_the_limit_of_their_requester() -> None:
+    links = replace(LINKS, max_multicast_held=3 * SIZE + 10_000)
+    async with world(replace(OPTIONS, max_held_total=20 * SIZE), links) as w:
+        requester = await w.requester()
+        destinations = [await w.destination() for _ in range(20)]
+        for peer in destinations:
+            peer.stop_reading()
+        await requester.ask(*(request(FNF, k, ASKED, bytes(SIZE)) for k in (1, 3)))
+        rules = w.broker.index.merging
+        for _ in range(300):
+            assert requester.link.multicast_held <= 3 * SIZE + 10_000
+            assert rules.held <= 20 * SIZE
+            assert rules.set_aside <= 5 * SIZE
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(300)
+        assert nothing_held(w, requester)
+        assert not rules.overflowed
+        for peer in w.peers:
+            peer.die()
+        await w.loop.idle()
+
+
+@in_memory
+async def test_copies_that_others_do_not_read_leave_room_for_an_honest_multicast() -> None:
+    options = replace(OPTIONS, max_held=50 * SIZE, max_held_total=40 * SIZE)
+    async with world(options, LINKS) as w:
+        requesters = [await w.requester(f"10.0.1.{k}") for k in range(4)]
+        for peer in [await w.destination("evil") for _ in range(30)]:
+            peer.stop_reading()
+        evil = asked_for("evil", MULTICAST)
+        for peer in requesters:
+            await peer.ask(*(request(FNF, k, evil, bytes(SIZE)) for k in (1, 3, 5)))
+        rules = w.broker.index.merging
+        honest = await w.requester("10.0.0.9")
+        readers = [await w.destination("good") for _ in range(3)]
+        asked = request(FNF, 1, asked_for("good", MULTICAST), bytes(SIZE))
+        await honest.ask(asked)
+        assert 30 * SIZE < rules.held <= 40 * SIZE
+        assert [await peer.received() for peer in readers] == [[restamped(asked, 2)]] * 3
+        for peer in w.peers:
+            peer.die()
+        await w.loop.idle()
+
+
+@in_memory
+async def test_a_request_that_finds_no_room_is_refused_after_a_while() -> None:
+    links = replace(LINKS, max_multicast_held=SIZE - 1)
+    async with world(OPTIONS, links) as w:
+        requester = await w.requester()
+        for _ in range(3):
+            await w.destination()
+        await requester.ask(request(RR, 1, ASKED, bytes(SIZE)))
+        await asyncio.sleep(OPTIONS.multicast_patience + 1)
+        (refused,) = errors(await requester.received())
+        assert refused[1:] == (0x203, "too many bytes are held for multicasts")
+        assert w.broker.statistics().multicast_overflowed == 1
+        await w.settled()
+
+
+@in_memory
+async def test_what_waits_for_its_turn_counts_as_gathered() -> None:
+    links = replace(LINKS, max_gathered=1024 * 1024, max_gather=1000)
+    async with world(OPTIONS, links) as w:
+        requester = await w.requester()
+        for _ in range(20):
+            (await w.destination()).stop_reading()
+        for k in range(10):
+            requester.send(request(RR, 2 * k + 1, ASKED, bytes(SIZE)))
+        refused = errors(await requester.received())
+        assert [code for _, code, _ in refused] == [0x202] * 5
+        for peer in w.peers:
+            peer.die()
+        await w.loop.idle()
+
+
+@in_memory
+async def test_those_that_do_not_read_do_not_delay_the_others() -> None:
+    options = replace(OPTIONS, max_held_total=50 * SIZE)
+    async with world(options, LINKS) as w:
+        requester = await w.requester()
+        for _ in range(12):
+            (await w.destination()).stop_reading()
+        readers = [await w.destination() for _ in range(3)]
+        asked = request(RR, 1, ASKED, bytes(SIZE))
+        await requester.ask(asked)
+        await asyncio.sleep(options.multicast_patience / 2)
+        assert [await peer.received() for peer in readers] == [[restamped(asked, 2)]] * 3
+        assert w.broker.statistics().multicast_left == 0
+        for peer in w.peers:
+            peer.die()
+        await w.loop.idle()
+
+
+@in_memory
+async def test_one_that_reads_slowly_gets_all_of_it() -> None:
+    async with world(OPTIONS, replace(LINKS, stall_timeout=30)) as w:
+        requester = await w.requester()
+        slow, _ = [await w.destination() for _ in range(2)]
+        slow.stop_reading()
+        asked = request(RR, 1, ASKED, bytes(SIZE))
+        await requester.ask(asked)
+        for _ in range(12):
+            slow.transport.drain(SIZE // 12)
+            await asyncio.sleep(OPTIONS.multicast_patience / 2)
+        slow.read_on()
+        assert await slow.received() == [restamped(asked, 2)]
+        await asyncio.sleep(1)
+        assert nothing_held(w, requester)
+        assert w.broker.statistics().multicast_left == 0
+        for peer in w.peers:
+            peer.die()
+        await w.loop.idle()
+
+
+@in_memory
+async def test_copies_below_high_water_count_too_for_as_long_as_the_patience() -> None:
+    options = replace(OPTIONS, max_held_total=100 * SIZE)
+    async with world(options, replace(LINKS, high_water=2 * SIZE)) as w:
+        requester = await w.requester()
+        destinations = [await w.destination() for _ in range(8)]
+        for peer in destinations:
+            peer.stop_reading()
+        asked = request(RR, 1, ASKED, bytes(SIZE))
+        await requester.ask(asked)
+        rules = w.broker.index.merging
+        assert rules.held == waiting(w) - 3 * 2
+        assert 2 * SIZE < rules.held < 3 * SIZE
+        await asyncio.sleep(4)
+        assert 8 * SIZE < rules.held < 9 * SIZE
+        await asyncio.sleep(2 * options.multicast_patience)
+        # None is given up or closed for it: it is not much.
+        assert nothing_held(w, requester)
+        for peer in destinations:
+            peer.read_on()
+            assert await peer.received() == [restamped(asked, 2)]
+        for peer in w.peers:
+            peer.die()
+        await w.loop.idle()
+
+
+@in_memory
+async def test_many_copies_of_a_middling_request_go_in_slices() -> None:
+    async with world(OPTIONS) as w:
+        requester = await w.requester()
+        destinations = [await w.destination() for _ in range(100)]
+        asked = request(FNF, 1, ASKED, bytes(60_000))
+        requester.send(asked)
+        most = before = 0
+        for _ in range(60):
+            await asyncio.sleep(0)
+            now = sum(len(peer.transport.delivered) for peer in destinations)
+            most, before = max(most, now - before), now
+        assert before == 100 * len(asked)
+        assert most <= 6 * len(asked)
+        await asyncio.sleep(1)
+        assert nothing_held(w, requester)
         await w.settled()
