@@ -6,7 +6,15 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, cast
 
-from ..protocol import Address, DeliveryError, Message, OnwardError, PayloadTooBig
+from ..protocol import (
+    Address,
+    DeliveryError,
+    Message,
+    NotDelivered,
+    OnwardError,
+    PayloadTooBig,
+    RouteError,
+)
 from ._dead_letters import DeadLetters
 from ._error_replies import ErrorReplies
 from ._errors import GivenUp, Refused
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from ._observer import Observer
     from ._router import Router
 
-__all__ = ["Losses", "is_others", "words_for"]
+__all__ = ["Losses", "is_others", "note_lost", "words_for"]
 
 
 class Losses(RunQueue):
@@ -215,7 +223,21 @@ def is_answer(lost: Message, own: tuple[Address, ...]) -> bool:
 
 def is_others(lost: Message, own: tuple[Address, ...]) -> bool:
     """Tell whether a worker lost what others had sent it, or its answer, and nothing of its own."""
-    return bool(lost[0] and lost[0][0] in own) or is_answer(lost, own)
+    return bool(lost[0] and lost[0][0] in own) or is_answer(lost, own) or is_given(lost)
+
+
+def is_given(message: Message) -> bool:
+    """Tell whether another node chose the first address of a message, or left none to choose."""
+    context = message[4]
+    outside = None if context is None else context[4]
+    return outside is not None and len(message[0]) <= outside[0]
+
+
+def note_lost(error: OnwardError, message: Message) -> None:
+    """Note with an error which message it is about, if it is no failure of who sent it on."""
+    handed_over = not isinstance(error, NotDelivered | RouteError)
+    if error.lost is None and not handed_over and is_given(message):
+        error.lost = message
 
 
 def words_for(error: OnwardError) -> str:

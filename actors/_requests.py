@@ -209,7 +209,8 @@ class Requests:
             router.check_payload(payload)
         onward = router.route_of(route)
         if context is not None and context[4] is not None:
-            context = router.pass_on(_new(Message, (onward, (), payload, source, context)))[4]
+            sent = _new(Message, (onward, (), payload, source, context))
+            context = router.pass_on(sent)[4]
         if self.count >= router.limits.requests:
             raise TooManyRequests(format_route(onward), f"{router.limits.requests} wait")
         future: asyncio.Future[Message] = loop.create_future()

@@ -16,6 +16,7 @@ from ..protocol import (
     Address,
     AddressError,
     Context,
+    EmptyRoute,
     MailboxFull,
     Message,
     OnwardError,
@@ -31,7 +32,7 @@ from ..protocol import (
     route as route_of,
 )
 from ._errors import RoutingLoop, RuleInUse
-from ._losses import Losses
+from ._losses import Losses, note_lost
 from ._mailbox import HEAVY, Target
 from ._observer import Tracer
 from ._policy import NodeLimits
@@ -117,8 +118,11 @@ class Router(Losses):
         if type(message[2]) is not bytes:
             check_bytes(message[2])
         context = message[4]
-        if message[3] is not None or (context is not None and context[4] is not None):
-            message = self.pass_on(from_code(message))
+        if context is not None and context[4] is not None:
+            self._carry_outside(from_code(message))
+            return
+        if message[3] is not None:
+            message = from_code(message)
         # What follows is `carry`, once more: a call would be a tenth of it.
         onward = message[0]
         target = self.table.get(onward[0]) if onward else None
@@ -221,7 +225,11 @@ class Router(Losses):
     def _reroute(self, message: Message) -> None:
         if self.phase is Phase.NOT_STARTED or self.phase is Phase.CLOSED:
             raise self.stopped_error()
-        first = message.to
+        if not message[0]:
+            empty = EmptyRoute()
+            note_lost(empty, message)
+            raise empty
+        first = message[0][0]
         for _ in range(self.limits.reroutes + 1):
             target = self.table.get(first)
             if target is not None:
@@ -285,7 +293,20 @@ class Router(Losses):
             DeliveryError: As `route`.
         """
         check_bytes(message[2])
-        await self.carry_wait(self.pass_on(from_code(message)))
+        message = from_code(message)
+        try:
+            await self.carry_wait(self.pass_on(message))
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
+
+    def _carry_outside(self, message: Message) -> None:
+        """Do as `carry` with what a worker passes on by the node's methods."""
+        try:
+            self.carry(self.pass_on(message))
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
 
     async def carry_wait(self, message: Message, _own: Address | None = None) -> None:
         """Do as `route_wait`, and believe the message's source."""
@@ -362,8 +383,9 @@ class Router(Losses):
                 context = self.drawn(recorder, context)
         message = Message(self.route_of(route), back, payload, None, context)
         if context is not None and context[4] is not None:
-            message = self.pass_on(message)
-        self.carry(message)
+            self._carry_outside(message)
+        else:
+            self.carry(message)
 
     async def send_wait(
         self,
@@ -384,7 +406,11 @@ class Router(Losses):
             if left <= 0:
                 context = self.drawn(recorder, context)
         message = Message(self.route_of(route), back, payload, None, context)
-        await self.carry_wait(self.pass_on(message))
+        try:
+            await self.carry_wait(self.pass_on(message))
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
 
     def request(
         self,
@@ -419,7 +445,20 @@ class Router(Losses):
             GivenUp: An error reply came: it was handed over, or may have been.
             DeliveryError: As `route`.
         """
-        return self.request_from(None, route, payload, timeout, context)
+        if context is None or context[4] is None:
+            return self.request_from(None, route, payload, timeout, context)
+        return self._request_outside(route, payload, timeout, context)
+
+    async def _request_outside(
+        self, route: RouteLike, payload: bytes, timeout: float, context: Context
+    ) -> Message:
+        """Do as `request` with what a worker asks on for another node."""
+        onward = self.route_of(route)
+        try:
+            return await self.request_from(None, onward, payload, timeout, context)
+        except OnwardError as error:
+            note_lost(error, Message(onward, (), payload, None, context))
+            raise
 
     def request_from(
         self,

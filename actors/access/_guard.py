@@ -11,7 +11,16 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ...protocol import Address, AddressLike, Context, Message, RouteLike, address as address_of
+from ...protocol import (
+    Address,
+    AddressLike,
+    Context,
+    Message,
+    OnwardError,
+    RouteLike,
+    address as address_of,
+)
+from .._losses import note_lost
 from .._mailbox import Target
 from ._controls import Access, AccessControl, allow_all, on_node, passes
 from ._errors import AccessDenied
@@ -209,8 +218,12 @@ class Outgoing:
 
     def carry_from(self, own: Address | None, message: Message) -> None:
         """Do as `Router.carry` if the worker may send that from its address."""
-        self._check(message, own)
-        self._node.carry(self._node.pass_on(message))
+        try:
+            self._check(message, own)
+            self._node.carry(self._node.pass_on(message))
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
 
     def carry_answer(self, message: Message) -> None:
         """Do as `Router.carry_answer` if the worker may send that."""
@@ -226,8 +239,12 @@ class Outgoing:
 
     async def carry_wait(self, message: Message, own: Address | None = None) -> None:
         """Do as `Router.carry_wait` if the worker may send that from its address."""
-        self._check(message, own)
-        await self._node.carry_wait(self._node.pass_on(message))
+        try:
+            self._check(message, own)
+            await self._node.carry_wait(self._node.pass_on(message))
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
 
     async def request_from(
         self,
@@ -240,9 +257,13 @@ class Outgoing:
         """Do as `Router.request_from` if the worker may send that."""
         onward = self._node.route_of(route)
         message = Message(onward, (source,), payload, source, context)
-        self._check(message, source)
-        context = self._node.pass_on(message)[4]
-        return await self._node.request_from(source, onward, payload, timeout, context)
+        try:
+            self._check(message, source)
+            context = self._node.pass_on(message)[4]
+            return await self._node.request_from(source, onward, payload, timeout, context)
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
 
     def _check(self, message: Message, own: Address | None) -> None:
         # Without an onward route it goes nowhere, as the node will say.

@@ -219,6 +219,57 @@ async def test_connecting_out_for_a_peer_is_allowed_by_pattern() -> None:
         await eventually(lambda: reasons(node) == {"not exposed": 1})
 
 
+class Sending(Worker):
+    """Passes on by `send`."""
+
+    def handle_message(self, message: Message) -> None:
+        onward, back, payload, _, context = message
+        self.send(onward[1:], payload, return_route=back, context=context)
+
+
+class SendingWait(Worker):
+    """Passes on by `send_wait`, as a message of its own."""
+
+    async def handle_message(self, message: Message) -> None:
+        await self.send_wait(message.onward_route[1:], message.payload, context=message.context)
+
+
+@pytest.mark.parametrize("kind", [*FORWARDERS, "send", "send_wait"])
+async def test_a_bad_address_of_others_has_no_worker_restarted(kind: str) -> None:
+    kinds = {**FORWARDERS, "send": Sending, "send_wait": SendingWait}
+    async with AsyncExitStack() as stack:
+        node, near = await fresh(stack, "node", "near")
+        await Recorder.on(node, "seen")
+        echo = await Recorder.on(node, "echo")
+        await node.start(Forwarder, address="behind")
+        restart = Supervision(OnFailure.RESTART)
+        await node.start(kinds[kind], address="in", supervision=restart)
+        link, _ = await outside(node, near, ["in"], ["*"])
+        tries: tuple[tuple[str, ...], ...] = (("nobody",), ("nobody", "x"), ())
+        for each in tries:
+            near.send([link, "in", *each], b"x")
+        near.send([link, "in", "echo"], b"done")
+        while (await echo.next()).payload.lower() != b"done":
+            pass
+        await eventually(lambda: sum(reasons(node).values()) >= len(tries) - (kind == "spawner"))
+        assert not [each for each in node.statistics().workers if each.failed or each.restarts]
+
+
+async def test_a_bad_address_of_its_own_has_a_worker_restarted() -> None:
+    class Wrong(Worker):
+        def handle_message(self, message: Message) -> None:
+            self.send(["nobody", *message.onward_route[1:]], b"", context=message.context)
+
+    async with AsyncExitStack() as stack:
+        node, near = await fresh(stack, "node", "near")
+        await node.start(Wrong, address="in", supervision=Supervision(OnFailure.RESTART))
+        link, _ = await outside(node, near, ["in"], ["*"])
+        near.send([link, "in", "x"], b"")
+        await eventually(
+            lambda: any(each.restarts for each in node.statistics().workers if each.kind == "Wrong")
+        )
+
+
 async def test_two_workers_in_a_row_are_both_checked() -> None:
     async with AsyncExitStack() as stack:
         node, near = await fresh(stack, "node", "near")
