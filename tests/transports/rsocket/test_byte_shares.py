@@ -177,8 +177,8 @@ async def test_fragments_of_the_source_that_holds_the_most_make_room_for_another
         await asyncio.sleep(AGAIN)
         assert await honest.ask(payload(1, b"", F, metadata=bytes(25_000))) == []
         # The largest request of the one that holds the most.
-        got = [errors(await hog.received()) for hog in hogs]
-        assert [[(stream, code) for stream, code, _ in each] for each in got] == [
+        told = [errors(await hog.received()) for hog in hogs]
+        assert [[(stream, code) for stream, code, _ in each] for each in told] == [
             [(3, REJECTED)],
             [],
             [],
