@@ -19,7 +19,7 @@ from ..protocol import Address, MailboxFull, Message, OnwardError, WorkerFailed
 from . import _lifecycle as lifecycle
 from ._errors import YIELDS, BadHandler, Expired
 from ._losses import is_others
-from ._mailbox import Intake, Turn, is_envelope
+from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Intake, Turn, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
 from ._room import WorkerLine, wait_on_thread
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
@@ -100,6 +100,7 @@ class Cell(Intake):
     ) -> None:
         self.queue = None
         self.take_mailbox(mailbox)
+        self.heavy = HEAVY
         self.bytes = 0
         self.lines: deque[Line] | None = None
         self.scheduled = False
@@ -292,6 +293,8 @@ class Cell(Intake):
             raise
         self.state = BUSY
         self.task = task
+        if self.worker.leaves_node:
+            self.heavy = HEAVY_FOR_SLOW  # a link that awaits its socket
         task.add_done_callback(finished, context=self.context)
         observer = self.node.observer
         if observer is not None:
@@ -323,6 +326,7 @@ class Cell(Intake):
                 task.exception()  # nobody else will look at it
             return False
         self.task = None
+        self.heavy = HEAVY
         self.node.now = self.node.loop.time()
         if self.state == BUSY:
             self.state = RUNNING

@@ -44,11 +44,14 @@ if TYPE_CHECKING:
     from ._observer import Observer
     from ._room import Line
 
-__all__ = ["HEAVY", "Heavy", "Intake", "Target", "Turn", "is_envelope"]
+__all__ = ["HEAVY", "HEAVY_FOR_SLOW", "Heavy", "Intake", "Target", "Turn", "is_envelope"]
 
 HEAVY: Final = 16 * 1024
 """Bytes of a payload above which it counts in the bytes that wait. What is smaller is bounded by
 the number of messages: to count it would cost more than a hop may."""
+
+HEAVY_FOR_SLOW: Final = 512
+"""The same for the mailbox of a link while its peer is slow: all peers together may be many."""
 
 _NO_CONTEXT: Final = Context()
 
@@ -58,14 +61,16 @@ class Target:
 
     Attributes:
         queue: Where messages wait, or `None`: then `put` decides.
-        limit: How many may wait; at the limit, and if the payload is over `HEAVY`, `put` decides.
+        limit: How many may wait; at the limit `put` decides.
+        heavy: Bytes of a payload above which `put` decides.
         scheduled: Whether somebody will look at the queue.
     """
 
-    __slots__ = ("limit", "queue", "scheduled")
+    __slots__ = ("heavy", "limit", "queue", "scheduled")
 
     queue: deque[Any] | None
     limit: int
+    heavy: int
     scheduled: bool
 
     def put(self, message: Message) -> None:
@@ -139,7 +144,7 @@ class Intake(Target):
     addresses: tuple[Address, ...]
     most: int  # messages that may wait; `limit` is that, or 0 while there is a line
     most_bytes: int
-    bytes: int  # of the heavy ones that wait
+    bytes: int  # of those that wait whose payloads were over `heavy`
     overflow: Overflow
     state: int
     lines: deque[Line] | None
@@ -167,7 +172,7 @@ class Intake(Target):
 
     def load(self, message: Message) -> None:
         """Put a message into the queue, room or not."""
-        if len(message[2]) <= HEAVY:
+        if len(message[2]) <= self.heavy:
             self.post(message)
             return
         node = self.node
@@ -237,7 +242,7 @@ class Intake(Target):
         if type(item) is not Message or not self.bytes:
             return False
         size = len(item[2])
-        if size <= HEAVY:
+        if size <= self.heavy:
             return False
         node = self.node
         return (

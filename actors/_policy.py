@@ -105,8 +105,9 @@ class NodeLimits:
         room_timeout: Time a worker waits for room in a mailbox that takes nothing, in seconds.
             Then the messages that it would put there are lost: `MailboxFull`.
         waiting_bytes: Bytes of the payloads larger than 16 KiB that wait in all mailboxes
-            together. A mailbox that has none of them still takes one. More: as at a mailbox's
-            own limit.
+            together, and of those larger than 512 bytes that wait for a link while it waits for
+            its peer to read. A mailbox that has none of them still takes one. More: as at a
+            mailbox's own limit.
         dead_letters: Dead letters kept; all are counted.
         dead_letter_reasons: Distinct reasons counted; further ones count as "other".
         hops: Times a message may be passed on inside the node with no trace of it on the return

@@ -33,7 +33,7 @@ from ..protocol import (
 )
 from ._errors import RoutingLoop, RuleInUse
 from ._losses import Losses, note_lost
-from ._mailbox import HEAVY, Target
+from ._mailbox import Target
 from ._observer import Tracer
 from ._policy import NodeLimits
 from ._requests import LATE_ANSWER, RandomAddresses
@@ -82,7 +82,7 @@ class Router(Losses):
         tracer: What follows messages that are traced, if anything does.
         recorder: What records messages, links and requests, if the node has an event log.
         event_log: What keeps that log, for its figures; it stays when it has ended.
-        waiting_bytes: Bytes of the payloads over `HEAVY` that wait in all mailboxes.
+        waiting_bytes: Bytes of the payloads that wait in all mailboxes, of those counted there.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -130,7 +130,7 @@ class Router(Losses):
             self._reroute(message)
             return
         queue = target.queue
-        if queue is None or len(queue) >= target.limit or len(message[2]) > HEAVY:
+        if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
             target.put(message)
             return
         queue.append(message)
@@ -151,7 +151,7 @@ class Router(Losses):
             self._reroute(message)
             return
         queue = target.queue
-        if queue is None or len(queue) >= target.limit or len(message[2]) > HEAVY:
+        if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
             target.put(message)
             return
         queue.append(message)
@@ -173,7 +173,7 @@ class Router(Losses):
             self._reroute(message)
             return
         queue = target.queue
-        if queue is None or len(queue) >= target.limit or len(message[2]) > HEAVY:
+        if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
             target.put(message)
             return
         queue.append(message)
@@ -212,7 +212,7 @@ class Router(Losses):
         self._awake = True  # so that nobody wakes the loop
         try:
             queue = target.queue
-            if queue is None or len(queue) >= target.limit or len(message[2]) > HEAVY:
+            if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
                 target.put(message)
             else:
                 queue.append(message)

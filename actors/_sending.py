@@ -21,7 +21,6 @@ from ..protocol import (
 )
 from ._actor import Actor
 from ._errors import RoutingLoop
-from ._mailbox import HEAVY
 
 if TYPE_CHECKING:
     from ._cell import Cell
@@ -94,7 +93,7 @@ class Sending(Actor):
             if (
                 queue is None
                 or len(queue) >= target.limit
-                or (context is not None and len(payload) > HEAVY)
+                or (context is not None and len(payload) > target.heavy)
             ):
                 target.put(forwarded)
                 return
@@ -195,7 +194,7 @@ class Sending(Actor):
             if (
                 queue is None
                 or len(queue) >= target.limit
-                or (context is not None and len(payload) > HEAVY)
+                or (context is not None and len(payload) > target.heavy)
             ):
                 target.put(stepped)
                 return
@@ -266,7 +265,7 @@ class Sending(Actor):
                 node.carry_answer(answer)
                 return
             queue = target.queue
-            if queue is None or len(queue) >= target.limit or size > HEAVY:
+            if queue is None or len(queue) >= target.limit or size > target.heavy:
                 target.put(answer)
                 return
         except MailboxFull as full:

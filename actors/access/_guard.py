@@ -84,6 +84,7 @@ class Guard(Target):
         # `queue` is never set, so that whoever sends calls `put`.
         self.queue = None
         self.limit = 0
+        self.heavy = 0
         self.scheduled = False
         self.cell = cell
         self.judge = judge

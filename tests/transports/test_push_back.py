@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 
 import pytest
 
-from onward.actors import Mailbox, Overflow, Worker
+from onward.actors import Mailbox, Node, NodeLimits, Overflow, Worker
 from onward.actors.services import RelayService
 from onward.actors.workers import Forwarder, Proxy
 from onward.protocol import Message, route
 from onward.transports.simulated import SimulatedNetwork
-from tests.support.tcp import Nodes, Server, dialled, listening, reasons
+from tests.support.tcp import Nodes, Peer, Server, dialled, listening, reasons
 from tests.support.transports import Echo, eventually
 from tests.transports.simulated.stage import simulated
 
@@ -117,6 +118,45 @@ async def test_a_peer_that_asks_and_reads_nothing_costs_itself_only(nodes: Nodes
         # Its own mailbox, what it may keep, and what is in hand.
         assert c.waiting_bytes < (1 << 20) + 500_000
         asking.cancel()
+
+
+@pytest.mark.parametrize("size", [1000, 16 * 1024])
+async def test_small_answers_that_peers_do_not_read_count_in_the_bytes_of_the_node(
+    size: int,
+) -> None:
+    limit = 400_000
+    async with (
+        Node(limits=NodeLimits(waiting_bytes=limit)) as c,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        await c.start(Echo, address="echo")
+        listener = await listening(c, "echo", high_water=1 << 16)
+        greedy = [await stack.enter_async_context(dialled(listener)) for _ in range(4)]
+        honest = await (await stack.enter_async_context(dialled(listener))).greeted()
+        question = Message(route("echo"), route("me"), bytes(size))
+        asking: list[asyncio.Task[None]] = []
+        for peer in greedy:
+            await peer.greeted()
+
+            async def ask(peer: Peer = peer) -> None:
+                while True:
+                    peer.send(question)
+                    await peer.writer.drain()
+
+            asking.append(asyncio.create_task(ask()))
+        links = listener.statistics
+        await eventually(lambda: sum(each.held > 0 for each in links().links) == 4)
+        # A mailbox that has none of them still takes one.
+        assert limit - 2 * size < c.waiting_bytes < limit + 4 * size
+        for _ in range(20):
+            honest.send(Message(route("echo"), route("me"), bytes(size)))
+            assert len((await honest.receive()).payload) == size
+        for each in asking:
+            each.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        for peer in greedy:
+            peer.writer.transport.abort()
+        await eventually(lambda: not c.waiting_bytes)
 
 
 async def test_what_came_before_a_connection_closed_is_delivered(nodes: Nodes) -> None:
