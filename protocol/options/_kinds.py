@@ -210,15 +210,25 @@ def _mapping(key: Read, of: Read, value: object) -> object:
     if not isinstance(value, Mapping):
         return REFUSED
     given = cast("Mapping[object, object]", value)
-    good = all(key(k) is not REFUSED and of(v) is not REFUSED for k, v in given.items())
-    return given if good else REFUSED
+    pairs = [(key(k), of(v), k, v) for k, v in given.items()]
+    if any(k is REFUSED or v is REFUSED for k, v, _, _ in pairs):
+        return REFUSED
+    if all(k is old_key and v is old for k, v, old_key, old in pairs):
+        return given
+    made = {k: v for k, v, _, _ in pairs}
+    return made if len(made) == len(given) else REFUSED  # two spellings of one key
 
 
 def _set(read: Read, value: object) -> object:
     if not isinstance(value, AbstractSet):
         return REFUSED
     given = cast("AbstractSet[object]", value)
-    return REFUSED if any(read(each) is REFUSED for each in given) else given
+    pairs = [(read(each), each) for each in given]
+    if any(made is REFUSED for made, _ in pairs):
+        return REFUSED
+    if all(made is each for made, each in pairs):
+        return given
+    return frozenset(made for made, _ in pairs)
 
 
 _PLAIN: Final[dict[object, Kind]] = {

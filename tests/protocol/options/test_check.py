@@ -97,6 +97,13 @@ def test_what_is_accepted_is_returned_as_it_is(kind: Any, value: object) -> None
         (tuple[str, ...], ["a", "b"], ("a", "b")),
         (tuple[int, str], (1, "a"), (1, "a")),
         (tuple[Seconds, Seconds], [1, 2], (1, 2)),
+        (
+            Mapping[str, Colour],
+            {"a": "light-red", "b": Colour.BLUE},
+            {"a": Colour.LIGHT_RED, "b": Colour.BLUE},
+        ),
+        (Mapping[Colour, int], {"light-red": 1}, {Colour.LIGHT_RED: 1}),
+        (frozenset[Colour], {"light-red", Colour.BLUE}, frozenset(Colour)),
     ],
 )
 def test_spellings_of_files_are_read(kind: Any, value: object, kept: object) -> None:
@@ -137,6 +144,11 @@ def test_spellings_of_files_are_read(kind: Any, value: object, kept: object) -> 
         (tuple[str, Count], 5, "a tuple of 2 (a text; a whole number of at least 1), not 5"),
         (Mapping[str, Count], {"a": 0}, "a mapping from a text to a whole number of at least 1"),
         (Mapping[str, Count], {1: 1}, "a mapping from a text to a whole number of at least 1"),
+        (
+            Mapping[Level, Count],
+            {"low": 1, "LOW": 2},
+            "a mapping from one of low to a whole number",
+        ),
         (Mapping[str, Count], [], "a mapping from a text to a whole number of at least 1"),
         (frozenset[str], {1}, "a set, of which each is a text, not {1}"),
         (frozenset[str], "a", "a set, of which each is a text, not 'a'"),
