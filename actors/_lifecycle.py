@@ -348,18 +348,34 @@ def _leave_node(cell: Cell) -> None:
     cell.node.forget(cell)
 
 
-def _release_waiting(cell: Cell) -> None:
-    """Answer whatever waits for the worker to have room, to have started, to have stopped."""
+def _give_up_waiting(cell: Cell) -> None:
+    """Lose what waits for room elsewhere."""
     cell.wait_no_more()
+
+
+def _flush(cell: Cell) -> None:
+    """Answer what is left in the mailbox."""
     cell.flush()
+
+
+def _serve_lines(cell: Cell) -> None:
+    """Refuse what waits for room in the mailbox."""
     cell.serve_lines()
+
+
+def _leave_thread(cell: Cell) -> None:
+    cell.handle = None
     if cell.thread is not None:
         cell.thread.quit()
-    if cell.started is not None and not cell.started.done():
-        cell.started.set_exception(WorkerStopped(cell.address))
-    if cell.done is not None:
-        cell.done.set_result(None)
-    cell.handle = None
+
+
+def _release_waiting(cell: Cell) -> None:
+    """Tell whoever waits for the worker to have started, or to have stopped."""
+    started, done = cell.started, cell.done
+    if started is not None and not started.done():
+        started.set_exception(WorkerStopped(cell.address))
+    if done is not None and not done.done():
+        done.set_result(None)
 
 
 def contained(
@@ -386,6 +402,10 @@ _CLOSING: Final[tuple[Callable[[Cell], None], ...]] = (
     mark_stopped,
     _cancel_timers,
     _leave_node,
+    _give_up_waiting,
+    _flush,
+    _serve_lines,
+    _leave_thread,
     _release_waiting,
 )
 """What is done for a worker that has stopped, in order. None depends on one before it."""

@@ -32,7 +32,7 @@ from onward.actors._error_replies import ErrorReplies
 from onward.actors._losses import Losses
 from onward.actors._requests import Requests
 from onward.actors.access._exposures import Exposures
-from onward.protocol import Context, Message, OnwardError, PayloadNotBytes
+from onward.protocol import Context, Message, OnwardError, PayloadNotBytes, WorkerStopped, address
 from tests.support.compiled import interpreted
 from tests.support.planted import Planted, PlantedError, plant
 from tests.support.virtual import virtual_time
@@ -264,6 +264,31 @@ async def test_a_fault_in_a_step_of_an_end_costs_one_message(
             assert node.dead_letters.total >= (6 if name in UNCOUNTED else 7)
     finally:
         logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Cell, "wait_no_more"), (Cell, "flush"), (Cell, "serve_lines")], ids=names
+)
+@virtual_time
+async def test_a_fault_as_a_worker_closes_keeps_nobody_waiting(
+    owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Starting(Worker):
+        async def on_start(self) -> None:
+            await asyncio.Event().wait()
+
+    async with Node() as node:
+        started = asyncio.ensure_future(node.start(Starting, address="w"))
+        await asyncio.sleep(1)
+        node.send("w", b"waits")
+        cell = node._cell(address("w"))
+        fault = plant(monkeypatch, owner, name)
+        fault.arm()
+        lifecycle.close(cell)
+        assert fault.fired
+        with pytest.raises(WorkerStopped):
+            await asyncio.wait_for(started, 1)
+        assert node.dead_letters.total == (0 if name == "flush" else 1)
 
 
 @virtual_time
