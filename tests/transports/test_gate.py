@@ -194,11 +194,11 @@ def test_the_oldest_way_of_the_link_that_has_most_is_forgotten() -> None:
     gate = Gate(NOTHING, max_returns=6)
     for text in ("b => link-2", "a => link-1", "b => link-1", "a => link-1", "c => link-1"):
         gate.note(route(text), worker, first_link)
-    ways = ("b => link-2", "a => link-1", "b => link-1", "c => link-1")
+    ways = ["b => link-2", "a => link-1", "b => link-1", "c => link-1"]
     assert [gate.admits(route(each)) for each in ways] == [True, True, False, True]
     gate.note(route("d => link-3"), worker, first_link)
     gate.note(route("e => link-3"), worker, first_link)
-    ways = ("b => link-2", "a => link-1", "c => link-1", "d => link-3", "e => link-3")
+    ways = ["b => link-2", "a => link-1", "c => link-1", "d => link-3", "e => link-3"]
     assert [gate.admits(route(each)) for each in ways].count(True) == 3
     assert gate.admits(route("b => link-2"))
     # One there always is.

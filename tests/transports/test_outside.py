@@ -383,7 +383,7 @@ async def test_a_session_that_was_accepted_is_a_way_for_any_number_of_addresses(
         await session.until_up()
         (accepted,) = service.sessions
         hub.expose(listener.address, accepted.address)
-        way = [link, accepted.address, "a", "a", "echo"]
+        way: list[Address | str] = [link, accepted.address, "a", "a", "echo"]
         assert (await near.request(way, b"x", timeout=5.0)).payload == b"x"
 
 
@@ -392,7 +392,7 @@ async def test_a_registration_is_answered_whatever_is_behind_its_address() -> No
         hub, near = await fresh(stack, "hub", "near")
         await hub.start(RelayService, address="relays")
         link, _ = await outside(hub, near, ["relays"])
-        onward = [link, "relays", "x", "y", "z"]
+        onward: list[Address | str] = [link, "relays", "x", "y", "z"]
         answer = await near.request(onward, encode_string("register"), timeout=5.0)
         assert answer.return_route[0] == link
 
