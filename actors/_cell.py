@@ -21,7 +21,7 @@ from ._errors import YIELDS, BadHandler, Expired
 from ._losses import is_others
 from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Intake, Turn, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
-from ._room import WorkerLine, wait_on_thread
+from ._room import WorkerLine, release_thread, wait_on_thread
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
 from ._statistics import WorkerStatistics
 from ._thread import coroutine_of, is_coroutine, is_generator
@@ -502,7 +502,7 @@ class Cell(Intake):
             if self.thread is None or not self.thread.is_current():
                 raise full
             room.intake.refused -= 1  # it is not refused, after all
-            wait_on_thread(room)
+            wait_on_thread(room, self.thread)
             return
         link = node.origin_of(came)
         if link is None or not link._wait_for_room(room):
@@ -563,6 +563,8 @@ class Cell(Intake):
         """Lose what waits for room: the worker is to stop."""
         for line in list((self.waits_for or {}).values()):
             line.give_up(MailboxFull(line.intake.address, "the worker that sent it was stopped"))
+        if self.thread is not None:
+            release_thread(self.thread)
 
     # --- the end ----------------------------------------------------------------------
 

@@ -28,8 +28,18 @@ from ._log import waiting_text
 if TYPE_CHECKING:
     from ._cell import Cell
     from ._mailbox import Intake
+    from ._thread import OwnThread
 
-__all__ = ["Line", "Room", "SenderLine", "WorkerLine", "join", "put_when_room", "wait_on_thread"]
+__all__ = [
+    "Line",
+    "Room",
+    "SenderLine",
+    "WorkerLine",
+    "join",
+    "put_when_room",
+    "release_thread",
+    "wait_on_thread",
+]
 
 QUANTUM: Final = 16
 """Messages that a line may put into a mailbox before the next line has its turn."""
@@ -200,25 +210,50 @@ async def put_when_room(room: Room) -> None:
         raise
 
 
-def wait_on_thread(room: Room) -> None:
+def wait_on_thread(room: Room, thread: OwnThread) -> None:
     """Put a message into a mailbox once there is room, blocking this thread, which is no loop's.
 
     Raises:
         UnknownAddress: The worker has stopped.
-        MailboxFull: There was no room in `NodeLimits.room_timeout`.
+        MailboxFull: There was no room in `NodeLimits.room_timeout`, or the worker is to stop.
     """
     node = room.intake.node
     limit = node.limits.room_timeout
-    put = asyncio.run_coroutine_threadsafe(_put_in_time(room, limit), node.loop)
+    put = asyncio.run_coroutine_threadsafe(_put_in_time(room, limit, thread), node.loop)
     put.result(limit + _SLACK)  # if the loop is closed, nothing comes
 
 
-async def _put_in_time(room: Room, limit: float) -> None:
+async def _put_in_time(room: Room, limit: float, thread: OwnThread) -> None:
+    if thread.ending:
+        raise _sender_stopped(room.intake)
+    line = join(room)
+    if line is None:
+        return
+    thread.line = line
     try:
         async with asyncio.timeout(limit):
-            await put_when_room(room)
+            await line.future
     except TimeoutError:
+        line.leave()
         raise MailboxFull(room.intake.address, f"no room for {limit:g} s") from None
+    except asyncio.CancelledError:
+        line.leave()
+        raise
+    finally:
+        thread.line = None
+
+
+def release_thread(thread: OwnThread) -> None:
+    """Have a worker's thread wait for room no more: the worker is to stop. On the loop's thread."""
+    thread.ending = True
+    line = thread.line
+    if line is not None and not line.future.done():
+        line.leave()
+        line.future.set_exception(_sender_stopped(line.intake))
+
+
+def _sender_stopped(intake: Intake) -> MailboxFull:
+    return MailboxFull(intake.address, "the worker that sent it was stopped")
 
 
 def join(room: Room) -> SenderLine | None:

@@ -7,7 +7,10 @@ import contextlib
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from queue import SimpleQueue
-from typing import Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+
+if TYPE_CHECKING:
+    from ._room import SenderLine
 
 __all__ = ["OwnThread", "coroutine_of", "is_coroutine", "is_generator"]
 
@@ -50,6 +53,10 @@ class OwnThread:
     Args:
         name: Name of the thread.
 
+    Attributes:
+        line: The message that it waits with for room in a mailbox; only for the loop's thread.
+        ending: Whether it may wait for room no more.
+
     Raises:
         RuntimeError: The running event loop has an attribute `no_threads`, with this text: its
             clock is not that of threads.
@@ -59,6 +66,8 @@ class OwnThread:
         no_threads = _no_threads()
         if no_threads is not None:
             raise RuntimeError(no_threads)
+        self.line: SenderLine | None = None
+        self.ending = False
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         # A daemon: a handler that hangs must not keep the interpreter from ending.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

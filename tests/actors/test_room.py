@@ -313,6 +313,29 @@ def test_a_worker_with_a_thread_has_no_more_patience_than_others() -> None:
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
+def test_a_worker_with_a_thread_that_waits_can_be_stopped() -> None:
+    class Blocking(ThreadWorker):
+        def handle_message(self, message: Message) -> None:
+            self.forward(message)
+
+    async def run() -> None:
+        async with Node() as node:
+            gate = Gate()
+            node.spawn(lambda: gate, address="gate", mailbox=ONE)
+            node.spawn(Blocking, address="a", mailbox=Mailbox(20))
+            for each in numbers(4):
+                node.send("a => gate", each)
+            while not node._cell("gate").lines:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.001)
+            await node.stop_worker("a", timeout=2)
+            assert node.statistics().abandoned == 0
+            assert reasons(node) == {"worker failed": 1, "worker stopped": 1}
+            assert not node._cell("gate").lines
+            gate.opened.set()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
 @virtual_time
 async def test_other_threads_are_refused() -> None:
     async with Node() as node:
