@@ -431,9 +431,16 @@ async def test_links_that_ways_went_on_over_are_forgotten_when_they_have_stopped
     exposed = frozenset({address("link")})
     for count in range(1, 3 * SWEEP):
         come = Loose(expose=exposed)
-        at = await node.start(lambda come=come: come)
+
+        def made(come: Loose = come) -> Loose:
+            return come
+
+        def all_out(count: int = count) -> bool:
+            return len(out.out) == count
+
+        at = await node.start(made)
         come.arrive(to("link => x", b"over"))
-        await eventually(lambda count=count: len(out.out) == count)
+        await eventually(all_out)
         assert out.in_use()
         assert come.in_use()
         assert len(out._joined) <= SWEEP
