@@ -38,7 +38,7 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         "[onward.transports]\nother = other_transport:Installed\n"
         "[onward.address_types]\n210 = other_transport:Installed\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore[reportUnknownMemberType]
     return iter([None])
 
 

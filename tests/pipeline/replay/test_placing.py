@@ -219,6 +219,7 @@ class Plugged:
 
     def __init__(self, name: str, method: type) -> None:
         self.name = name
+        self.value = f"plugged:{method.__name__}"
         self._method = method
 
     def load(self) -> type:
