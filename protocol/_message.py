@@ -55,6 +55,10 @@ class Outside(NamedTuple):
         """Whether the other has as many addresses given: who decides is no value."""
         return isinstance(other, Outside) and self[0] == other[0]
 
+    def __ne__(self, other: object) -> bool:
+        """Whether the two are not equal; that of a tuple would compare all of them."""
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self[0])
 

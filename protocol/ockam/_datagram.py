@@ -264,12 +264,13 @@ class _Unfinished:
 
     def add(self, part: Part | OffsetPart) -> None:
         """Add a part that fits."""
-        if isinstance(part, Part):
-            self.total = part.total
-            self.parts[part.index] = part.content
-            self.size += len(part.content)
-            if not part.last:
-                self.length = len(part.content)
+        if not isinstance(part, Part):
+            raise AssertionError(f"unexpected {part}")  # noqa: TRY004 - it cannot happen
+        self.total = part.total
+        self.parts[part.index] = part.content
+        self.size += len(part.content)
+        if not part.last:
+            self.length = len(part.content)
 
     def whole(self) -> bytes | None:
         """Return the message if all of it is here."""
@@ -314,7 +315,7 @@ class _UnfinishedOffsets:
     def add(self, part: Part | OffsetPart) -> None:
         """Add a part that fits."""
         if not isinstance(part, OffsetPart):
-            return
+            raise AssertionError(f"unexpected {part}")  # noqa: TRY004 - it cannot happen
         self.offsets.insert(bisect_left(self.offsets, part.offset), part.offset)
         self.parts[part.offset] = part.content
         self.size += len(part.content)

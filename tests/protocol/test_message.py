@@ -7,6 +7,7 @@ from onward.protocol import (
     Context,
     EmptyRoute,
     Message,
+    Outside,
     RouteTooLong,
     address,
     route,
@@ -81,3 +82,12 @@ def test_routes_do_not_grow_over_the_limit() -> None:
 
 def test_text() -> None:
     assert str(MESSAGE) == "[0#me => 0#next] <- [0#sender] 1 byte"
+
+
+def test_what_a_message_from_outside_may_do_is_compared_by_its_count_alone() -> None:
+    one, same, other = Outside(1, bool), Outside(1, callable), Outside(2, bool)
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != (1, bool)
+    assert repr(one) == "Outside(given=1)"

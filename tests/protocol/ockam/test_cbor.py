@@ -178,3 +178,19 @@ def test_skipping_ends_at_its_limit_at_any_depth(piece: str) -> None:
     with pytest.raises(MalformedMessage, match="more than 256 items of unknown meaning"):
         body.skip()
     assert body.position <= MAX_SKIPPED_ITEMS + 1
+
+
+@pytest.mark.parametrize(("text", "value"), [("f4", False), ("f5", True), ("f500", True)])
+def test_true_and_false(text: str, value: bool) -> None:
+    body = reader(text)
+    assert body.is_boolean()
+    assert body.boolean("the flag") is value
+    assert body.position == 1
+
+
+@pytest.mark.parametrize("text", ["00", "f6", "80"])
+def test_what_is_neither_true_nor_false(text: str) -> None:
+    body = reader(text)
+    assert not body.is_boolean()
+    with pytest.raises(MalformedMessage, match="the flag is neither true nor false"):
+        body.boolean("the flag")

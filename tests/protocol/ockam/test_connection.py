@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from onward.protocol import (
     LinkDown,
     MalformedMessage,
     Message,
+    PayloadNotBytes,
     PayloadTooBig,
     RouteTooLong,
     route,
@@ -236,3 +238,17 @@ def test_a_closed_connection_takes_no_message_and_keeps_what_it_took() -> None:
 def test_a_limit_the_wire_cannot_keep(limit: int) -> None:
     with pytest.raises(ValueError, match="max_frame"):
         WireLimits(max_frame=limit)
+
+
+@pytest.mark.parametrize("wrong", ["text", bytearray(b"x"), memoryview(b"x"), None])
+def test_a_payload_that_is_not_bytes_is_refused_and_nothing_is_taken(wrong: Any) -> None:
+    connection = WireConnection()
+    connection.data_to_send()
+    message = HELLO._replace(payload=wrong)
+    with pytest.raises(PayloadNotBytes, match="bytes, not"):
+        connection.send(message)
+    with pytest.raises(PayloadNotBytes, match="bytes, not"):
+        encode_message(message)
+    assert not connection.data_to_send()
+    connection.send(HELLO)
+    assert connection.data_to_send() == HELLO_FRAME
