@@ -166,22 +166,7 @@ class Router(Losses):
 
         Where what a worker passes on is checked, `Outgoing` is in the place of the node.
         """
-        # What follows is `carry`, once more, as in `route`.
-        onward = message[0]
-        target = self.table.get(onward[0]) if onward else None
-        if target is None:
-            self._reroute(message)
-            return
-        queue = target.queue
-        if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
-            target.put(message)
-            return
-        queue.append(message)
-        if not target.scheduled:
-            target.scheduled = True
-            self._ready.append(target)
-            if not self._awake:
-                self._wake()
+        self.carry(message)
 
     def pass_on(self, message: Message) -> Message:
         """Return a message from outside as it may go on; a node knows what that may."""

@@ -51,9 +51,9 @@ EVERY: Final = 0.05
 """Seconds from one honest request to the next."""
 PATIENCE: Final = 30.0
 """Seconds after which a request counts as not answered."""
-WORST: Final = 10.0
+WORST: Final = 5.0
 """Most seconds that an honest request may take."""
-USUAL: Final = 1.0
+USUAL: Final = 0.5
 """Most seconds that half of them may take."""
 HIGHEST: Final = 1024.0
 """Most memory of the attacked process, in MiB."""

@@ -24,7 +24,13 @@ REFUSED = TypeError if COMPILED else PayloadNotBytes
 
 def not_bytes(wrong: object) -> str:
     """Return the pattern of the error for a payload of another type."""
-    return rf"bytes(, not| object expected; got) ({type(wrong).__name__}|None)\b"
+    kind = type(wrong).__name__
+    if not COMPILED:
+        return rf"bytes, not {kind}\b"
+    # `PayloadNotBytes` where the payload is in a message, else the check of an argument.
+    return (
+        rf"bytes, not {kind}\b|^bytes object expected; got {kind if wrong is not None else None}$"
+    )
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)

@@ -7,7 +7,7 @@ import pytest
 
 from onward.actors import OnFailure, Supervision, Worker
 from onward.actors.testing import Probe, checked_node, run_virtual, virtual_time
-from onward.protocol import Message, route
+from onward.protocol import Message, counted, route
 
 STOP = Supervision(on_failure=OnFailure.STOP)
 GONE = Message(route("gone"), (), b"")
@@ -99,7 +99,7 @@ async def late(seconds: float, messages: int, **options: Any) -> None:
     ids=["at once", "many", "waiting", "while the node stops"],
 )
 def test_workers_are_let_finish(seconds: float, messages: int, failures: int) -> None:
-    text = rf"workers failed: {failures} times?\n.*Late 0#late: {failures}\b"
+    text = rf"workers failed: {counted(failures, 'time')}\n.*Late 0#late: {failures}\b"
     with pytest.raises(AssertionError, match=text):
         run_virtual(late(seconds, messages))
 
