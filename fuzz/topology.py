@@ -42,7 +42,8 @@ mailbox = { limit = 7, overflow = "drop-oldest" }
 supervision = { on_failure = "restart", max_restarts = 2, within = 10 }
 
 [nodes.far.listeners]
-main = { uri = "tcp://127.0.0.1:0", expose = ["relay", "made"], options = { max_frame = 100 } }
+main = { uri = "tcp://127.0.0.1:0", expose = ["relay", "made"], allow = ["echo"], \
+options = { max_frame = 100 } }
 side = "uds://{dir}/side"
 
 [nodes.near]

@@ -138,6 +138,10 @@ def decode_message(body: bytes) -> Message:
     return MessageDecoder().decode(body)
 
 
+UNUSUAL: Final = 16
+"""How many times as long as a usual message one takes that is read item by item."""
+
+
 class MessageDecoder:
     """Reads the bodies of one connection's frames.
 
@@ -150,12 +154,16 @@ class MessageDecoder:
 
     Attributes:
         context: The context of messages without a tracing text, which the receiver may set.
+        extra: How many messages of the usual kind would have taken as long to read as what was
+            read besides: heartbeats, messages that cannot be used, and those that had to be read
+            item by item, as those with long routes. The receiver may set it back to 0.
     """
 
-    __slots__ = ("_onward", "_own", "_prefix", "_return", "_traced", "context")
+    __slots__ = ("_onward", "_own", "_prefix", "_return", "_traced", "context", "extra")
 
     def __init__(self, own: Address | None = None) -> None:
         self.context: Context | None = None
+        self.extra = 0
         self._own = own
         self._traced: Route = () if own is None else (own,)
         self._prefix = b"\x84\x80\x80"  # two empty routes
@@ -176,7 +184,7 @@ class MessageDecoder:
         else:
             position = self._read_routes(body)
             if not position:
-                return self._received(_decode_any(body))
+                return self._read_any(body)
         start = position + 1
         size = body[position] - 0x40 if position < len(body) else -1
         if 24 <= size <= 26:  # the length is in the next 1, 2 or 4 bytes
@@ -184,17 +192,18 @@ class MessageDecoder:
             size = int.from_bytes(body[start : start + width])
             start += width
         elif not 0 <= size < 24:
-            return self._received(_decode_any(body))
+            return self._read_any(body)
         end = start + size
         if end >= len(body):
-            return self._received(_decode_any(body))
+            return self._read_any(body)
         context = self.context if body[end] == _NULL else _context(Reader(body, end).trace())
         return _new_message(
             Message, (self._onward, self._return, body[start:end], self._own, context)
         )
 
-    def _received(self, message: Message) -> Message:
-        onward, back, payload, _, context = message
+    def _read_any(self, body: bytes) -> Message:
+        self.extra += UNUSUAL
+        onward, back, payload, _, context = _decode_any(body)
         return Message(onward, (*self._traced, *back), payload, self._own, context)
 
     def _read_routes(self, body: bytes) -> int:
@@ -260,11 +269,13 @@ class FrameReader(MessageDecoder):
                 message = self._repeated(data, start, position) or self.decode(data[start:position])
             except UnusableRoute:
                 self.unusable += 1
+                self.extra += 1
                 continue
             if message[0]:
                 messages.append(message)
             else:
                 self.heartbeats += 1
+                self.extra += 1
         return position
 
     def _repeated(self, data: bytes, start: int, end: int) -> Message | None:

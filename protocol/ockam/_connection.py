@@ -72,10 +72,12 @@ class WireConnection:
         limits: As given.
         closed: Whether the connection is over: by `close`, by the peer's end of stream,
             or by an error.
+        effort: How many messages of the usual kind would have taken as long to read, so far.
         error: The error that closed it, or `None`.
         greeted: Whether the peer's preamble has come.
         received: Messages given out by `receive_data` so far.
         sent: Messages taken by `send` so far.
+        unusable: Messages passed over so far as they have a route that no node can use.
     """
 
     __slots__ = (
@@ -87,20 +89,24 @@ class WireConnection:
         "_reader",
         "_routes",
         "closed",
+        "effort",
         "error",
         "greeted",
         "limits",
         "received",
         "sent",
+        "unusable",
     )
 
     def __init__(self, limits: WireLimits = WireLimits(), *, own: Address | None = None) -> None:
         self.limits = limits
         self.closed = False
+        self.effort = 0
         self.error: WireError | None = None
         self.greeted = False
         self.received = 0
         self.sent = 0
+        self.unusable = 0
         self._reader = FrameReader(own, limits.max_frame)
         self._buffer = bytearray()  # the start of a frame that is not complete
         self._limit = limits.max_frame
@@ -114,11 +120,6 @@ class WireConnection:
     def heartbeats(self) -> int:
         """Messages with an empty onward route swallowed so far."""
         return self._reader.heartbeats
-
-    @property
-    def unusable(self) -> int:
-        """Messages passed over so far as they have a route that no node can use."""
-        return self._reader.unusable
 
     def receive_data(self, data: bytes, context: Context | None = None) -> list[Message]:
         """Take bytes from the peer; return the messages they complete, in order.
@@ -137,14 +138,21 @@ class WireConnection:
             data = bytes(self._buffer)
             self._buffer.clear()
         messages: list[Message] = []
-        self._reader.context = context
+        reader = self._reader
+        reader.context = context
         try:
             rest = self._read(data, messages)
         except WireError as error:
             self._fail(error)
         else:
             self._buffer += data[rest:] if rest else data
-        self.received += len(messages)
+        number = len(messages)
+        self.received += number
+        if reader.extra:
+            number += reader.extra
+            reader.extra = 0
+            self.unusable = reader.unusable
+        self.effort += number
         return messages
 
     def receive_eof(self) -> None:
