@@ -8,8 +8,8 @@ Three targets, each with `--count` inputs:
   agree, or all raise `MalformedComposite`; what was read can be written, and is the same.
 - *connection*: one input is a frame in a stream of bytes that is cut anywhere, fed to a server
   and relayed to another connection as a broker does. Only documented events come out, a
-  relayed frame differs in its id only, closed streams are forgotten, and what is sent in
-  answer is well-formed. What the destination answers is relayed back.
+  relayed frame differs in its id and in what strict peers refuse, closed streams are forgotten,
+  and what is sent in answer is well-formed. What the destination answers is relayed back.
 
 Nothing else is raised, and the process does not grow.
 
@@ -27,6 +27,11 @@ from random import Random
 from _fuzzing import MAX_GROWTH, resident
 
 from onward.protocol.rsocket import (
+    COMPLETE,
+    FOLLOWS,
+    IGNORE,
+    METADATA,
+    NEXT,
     Closed,
     Connection,
     ConnectionLimits,
@@ -58,6 +63,21 @@ from onward.protocol.rsocket import (
 )
 
 BATCH = 32
+
+ALL_FLAGS = IGNORE | METADATA | FOLLOWS | COMPLETE | NEXT
+MEANT: dict[int, int] = {
+    FrameType.REQUEST_RESPONSE: METADATA | FOLLOWS,
+    FrameType.REQUEST_FNF: METADATA | FOLLOWS,
+    FrameType.REQUEST_STREAM: METADATA | FOLLOWS,
+    FrameType.REQUEST_CHANNEL: METADATA | FOLLOWS | COMPLETE,
+    FrameType.REQUEST_N: 0,
+    FrameType.CANCEL: 0,
+    FrameType.PAYLOAD: METADATA | FOLLOWS | COMPLETE | NEXT,
+    FrameType.ERROR: 0,
+}
+"""The flags that mean something in a frame of a stream, besides I."""
+FIXED: dict[int, int] = {FrameType.REQUEST_N: 4, FrameType.CANCEL: 0}
+"""Bytes after the header of the frames that have fixed fields only; more are left out."""
 """Frames that are fed to a connection as one stream of bytes."""
 
 BROKER = "message/x.rsocket.broker.frame.v0"
@@ -270,7 +290,7 @@ class Relay:
         size = self.back.pending - before
         out = bytes(self.back.data_to_send())[-size:]
         raw = frame.buffer[frame.start - 3 : frame.end]
-        if out != raw[:3] + onward.id.to_bytes(4) + raw[7:]:
+        if not is_relayed(raw, out, onward.id):
             raise AssertionError(f"relayed {raw.hex()} as {out.hex()}")
 
     def answer(self, random: Random) -> None:
@@ -311,6 +331,25 @@ class Relay:
                 check_frame(frame)
         if self.front.closed and self.front.streams:
             raise AssertionError("streams on a closed connection")
+
+
+def is_relayed(raw: bytes, out: bytes, stream_id: int) -> bool:
+    """Whether a frame is another of a stream, but for its id and what strict peers do not take."""
+    frame_type, flags = divmod(int.from_bytes(raw[7:9]), 1 << 10)
+    out_type, out_flags = divmod(int.from_bytes(out[7:9]), 1 << 10)
+    rest = raw[9:][: FIXED.get(frame_type, len(raw))]
+    if out[:3] != (6 + len(rest)).to_bytes(3) or out[3:7] != stream_id.to_bytes(4):
+        return False
+    cleared = flags & ALL_FLAGS & ~(MEANT[frame_type] | IGNORE)
+    may_set = 0
+    if frame_type == FrameType.PAYLOAD:
+        if flags & COMPLETE:
+            cleared |= flags & FOLLOWS
+        elif not out_flags & NEXT:
+            return False
+        may_set = NEXT | COMPLETE  # on the last fragment, as what went before has it
+    same = out_type == frame_type and out[9:] == rest and flags & ~out_flags == cleared
+    return same and not out_flags & ~flags & ~may_set
 
 
 def stream_of_frames(random: Random, number: int) -> bytes:

@@ -167,14 +167,16 @@ class PayloadNotBytes(ProtocolError, TypeError):
 
     Attributes:
         kind: Name of its type.
+        what: What was to be `bytes`: the payload, or a part of a request or an answer.
     """
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
+    def __init__(self, kind: str, what: str = "a payload") -> None:
+        super().__init__(kind, what)
         self.kind = kind
+        self.what = what
 
     def __str__(self) -> str:
-        return f"a payload is bytes, not {self.kind}"
+        return f"{self.what} is bytes, not {self.kind}"
 
 
 class WireError(ProtocolError):

@@ -342,10 +342,10 @@ class Control(Outbound):
             raise PeerError(frame.error_text, code=code)
 
     def _receive_metadata_push(self, frame: Frame, events: list[Event]) -> None:
-        if frame.word & METADATA:
-            events.append(frame)
-        else:
-            self.counters["push_without_metadata"] += 1
+        # "(M)etadata: Metadata present": all of the frame is metadata, with or without the flag,
+        # which some clients leave out. It is set where the frame is relayed.
+        frame.word |= METADATA
+        events.append(frame)
 
     def _receive_lease(self, frame: Frame, events: list[Event]) -> None:
         if self.setup is None or not (self.setup.lease and self.limits.lease):

@@ -62,7 +62,7 @@ class Outbound:
             `request_on_stream_0`, `request_refused` (answered with ERROR), `stream_failed`
             (as `StreamFailed` says), `control_frame_on_stream`, `unknown_type` and
             `malformed_ignored` (both with the I flag), `error_ignored`, `setup_ignored`,
-            `resume_ignored`, `lease_ignored`, `push_without_metadata`.
+            `resume_ignored`, `lease_ignored`.
     """
 
     __slots__ = (

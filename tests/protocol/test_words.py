@@ -35,6 +35,7 @@ def test_counted(number: int, noun: str, text: str) -> None:
         (RouteTooLong(65, 64), "a route of 65 addresses is over the limit of 64"),
         (RouteTooLong(1, 0), "a route of 1 address is over the limit of 0"),
         (PayloadNotBytes("str"), "a payload is bytes, not str"),
+        (PayloadNotBytes("dict", "metadata"), "metadata is bytes, not dict"),
         (LimitReached("timers", 1), "the limit of 1 for timers is reached"),
     ],
 )
