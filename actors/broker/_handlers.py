@@ -117,10 +117,12 @@ class ApplicationError(OnwardError):
 
     Raises:
         ValueError: No stream may end with that code.
+        TypeError: The code is no `int`, or the text no `str`.
     """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
+        _check_types(code, text)
         if code not in _STREAM_ERRORS and code not in _OWN_ERRORS:
             raise ValueError(f"an error code of a stream is 0x201-0x204 or 0x301 on, not {code:#x}")
         self.code = code
@@ -128,6 +130,12 @@ class ApplicationError(OnwardError):
 
     def __str__(self) -> str:
         return f"0x{self.code:x}: {self.text}"
+
+
+def _check_types(code: object, text: object) -> None:
+    if not (isinstance(code, int) and isinstance(text, str)):
+        kinds = f"{type(code).__name__} and {type(text).__name__}"
+        raise TypeError(f"the code of an error is an int, its text a str, not {kinds}")
 
 
 Elements: TypeAlias = AsyncIterator[bytes | Answer]

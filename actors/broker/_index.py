@@ -14,7 +14,7 @@ from math import inf
 from random import random
 from typing import Final
 
-from ...protocol import TAGS, Address, Message, NoRoute, NotDelivered
+from ...protocol import TAGS, Address, Message, NoRoute, NotDelivered, counted
 from ...protocol.broker import (
     Dialect,
     Entry,
@@ -402,7 +402,9 @@ class TagIndexWorker(Worker):
         """
         table = self.table
         if len(table) >= self._options.max_routes and route_id not in table:
-            raise NotDelivered("the routing table", f"it has {len(table)} routes, its limit")
+            raise NotDelivered(
+                "the routing table", f"it has {counted(len(table), 'route')}, its limit"
+            )
         now = time.time()
         millis = int(now * 1000)
         route = self._route(make(tags), tags, now)

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol
 
-from ...protocol import Address, PayloadTooBig
+from ...protocol import Address, PayloadNotBytes, PayloadTooBig
 from ...protocol.rsocket import MAX_REQUEST_N, ErrorCode
 from ._exchange import CANCELED, DELIVER, FAILED
 from ._handlers import Answer, ApplicationError, Handlers, Interaction, Request
 
-__all__ = ["Handling", "Incoming", "Outlet"]
+__all__ = ["Handling", "Incoming", "Outlet", "as_bytes", "parts_of"]
 
 _logger = logging.getLogger("onward.actors.broker")
 
@@ -311,8 +311,7 @@ class Handling:
                 if self.interaction is Interaction.RESPONSE:
                     self._send(answer, complete=True)
         except ApplicationError as error:
-            self.outcome = FAILED
-            self._fail(error.code, error.text)
+            self._refuse(request, error)
         except PayloadTooBig as error:
             self._on_error(request, "the answer is too big", error)
         except Exception as error:  # noqa: BLE001 - the top of what is foreign code
@@ -345,7 +344,7 @@ class Handling:
         return not self.over
 
     def _send(self, answer: Any, *, complete: bool) -> None:
-        data, metadata = _parts(answer)
+        data, metadata = parts_of(answer, "an answer")
         if not self.over:
             self._outlet.element(data, metadata, complete=complete)
             self.over = self.over or complete
@@ -361,6 +360,16 @@ class Handling:
         if not self.over and self.interaction.answered:
             self._outlet.error(code, text)
         self.over = True
+
+    def _refuse(self, request: Request, error: ApplicationError) -> None:
+        try:
+            # A subclass may have made of it what cannot be told.
+            told = ApplicationError(error.code, error.text)
+        except Exception as wrong:  # noqa: BLE001 - as above
+            self._on_error(request, "the handler failed", wrong)
+        else:
+            self.outcome = FAILED
+            self._fail(told.code, told.text)
 
     def _on_error(self, request: Request, text: str, error: Exception) -> None:
         self._handlers.on_failed()
@@ -389,14 +398,32 @@ def _size(data: bytes, metadata: bytes | None) -> int:
     return len(data) + len(metadata or b"") + ELEMENT_COST
 
 
-def _parts(answer: Any) -> tuple[bytes, bytes | None]:
-    """Return data and metadata of what a handler gave.
+def parts_of(given: object, what: str) -> tuple[bytes, bytes | None]:
+    """Return data and metadata of an answer or an element.
+
+    Args:
+        given: `bytes` or an `Answer`.
+        what: What it is, for the error.
 
     Raises:
-        TypeError: It is neither bytes nor `Answer`.
+        PayloadNotBytes: It is neither, or what the `Answer` has is not `bytes`.
     """
-    if isinstance(answer, Answer):
-        return answer.data, answer.metadata
-    if issubclass(type(answer), (bytes, bytearray, memoryview)):
-        return bytes(answer), None
-    raise TypeError(f"a handler gives bytes or Answer, not {type(answer).__name__}")
+    if not isinstance(given, Answer):
+        return as_bytes(given, what), None
+    metadata: object = given.metadata
+    return as_bytes(given.data, what), (
+        None if metadata is None else as_bytes(metadata, f"the metadata of {what}")
+    )
+
+
+def as_bytes(given: Any, what: str) -> bytes:
+    """Return what is to be sent as `bytes`.
+
+    Raises:
+        PayloadNotBytes: It is none of `bytes`, `bytearray` and `memoryview`.
+    """
+    if type(given) is bytes:
+        return given
+    if issubclass(type(given), (bytes, bytearray, memoryview)):
+        return bytes(given)
+    raise PayloadNotBytes(type(given).__name__, what)

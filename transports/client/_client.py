@@ -10,6 +10,7 @@ from typing import Final, Self, TypeAlias, cast
 from uuid import UUID
 
 from ...actors.broker import Answer, Handlers
+from ...actors.broker._service import as_bytes
 from ...protocol.broker import Dialect
 from ...protocol.options import Count, check_timeout, check_value
 from ...protocol.rsocket import FrameType
@@ -17,13 +18,7 @@ from ._asked import Asked
 from ._calls import Calls, Tries
 from ._elements import Patience, channel_elements, stream_elements
 from ._link import ClientLink
-from ._metadata import (
-    Destination,
-    Entries,
-    address_metadata,
-    as_bytes,
-    says_no_route,
-)
+from ._metadata import Destination, Entries, address_metadata, says_no_route
 from ._options import ClientOptions, Place, parse_place
 from ._pool import Pool
 from ._service import Service
@@ -240,9 +235,9 @@ class Client:
             OnwardError: See `Client`.
             AddressError: The destination cannot be read.
             PayloadTooBig: It is over `max_request`, or the answer is over `max_answer`.
-            TypeError: Data, metadata or an entry are no bytes.
+            PayloadNotBytes: Data, metadata or an entry are something else than `bytes`.
         """
-        data = as_bytes("data", data)
+        data = as_bytes(data, "data")
         wrapped = self._metadata(destination, metadata, route, entries)
 
         async def outcome(asked: Asked) -> Answer:
@@ -274,7 +269,7 @@ class Client:
         Returns when it has been handed to a socket; whether anybody takes it is not known.
         See `request`.
         """
-        data = as_bytes("data", data)
+        data = as_bytes(data, "data")
         wrapped = self._metadata(destination, metadata, route, entries)
         kind = FrameType.REQUEST_FNF
         await self._calls.ask(
@@ -330,7 +325,7 @@ class Client:
             element_timeout: How long to wait from one element to the next, in seconds;
                 `None`: any; else the option of that name.
         """
-        data = as_bytes("data", data)
+        data = as_bytes(data, "data")
         wrapped = self._metadata(destination, metadata, route, entries)
         patience = self._patience(timeout, element_timeout)
         return stream_elements(self._calls, _tries(destination), data, wrapped, patience)

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 from ...actors.broker import Answer
+from ...actors.broker._service import parts_of
 from ...protocol import NotDelivered
 from ...protocol.rsocket import ErrorCode, FrameType
 from ._asked import AskedElements
 from ._calls import Calls, Tries
-from ._metadata import as_bytes, as_metadata
 
 __all__ = ["Patience", "channel_elements", "stream_elements"]
 
@@ -70,10 +70,11 @@ async def channel_elements(
     calls.requests += 1
     elements = aiter(source)
     try:
-        first = await anext(elements, None)
-        if first is None:
+        try:
+            first = await anext(elements)
+        except StopAsyncIteration:
             return
-        data, metadata = _parts(first)
+        data, metadata = parts_of(first, "an element")
         wrapped = wrap(metadata)
         async with _admitted(calls, tries, patience.first):
             while True:
@@ -129,13 +130,6 @@ async def _next(
             return await asked.take()
 
 
-def _parts(element: bytes | Answer) -> tuple[bytes, bytes | None]:
-    data, metadata = (
-        (element.data, element.metadata) if isinstance(element, Answer) else (element, None)
-    )
-    return as_bytes("an element", data), as_metadata(metadata)
-
-
 class _Pump:
     """Sends the elements of a channel after the first, as its responder asks for them.
 
@@ -160,13 +154,13 @@ class _Pump:
                 asked.begun = True
                 self._set_idle(idle=True)
                 try:
-                    element = await anext(self._elements, None)
-                finally:
-                    self._set_idle(idle=False)
-                if element is None:
+                    element = await anext(self._elements)
+                except StopAsyncIteration:
                     asked.send_complete()
                     return
-                asked.send(*_parts(element))
+                finally:
+                    self._set_idle(idle=False)
+                asked.send(*parts_of(element, "an element"))
         except Exception as error:  # noqa: BLE001 - the source is foreign code
             # For whoever takes the answers. The responder is told no more than that.
             asked.end_with(error, ErrorCode.APPLICATION_ERROR, "the requester failed")

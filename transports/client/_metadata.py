@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from ...actors.broker import Request, route_of
+from ...actors.broker._service import as_bytes
 from ...protocol.broker import (
     ID_SIZE,
     NO_ROUTE_KEY,
@@ -39,8 +40,6 @@ __all__ = [
     "Destination",
     "Entries",
     "address_metadata",
-    "as_bytes",
-    "as_metadata",
     "request_of",
     "says_no_route",
     "setup_metadata",
@@ -56,28 +55,6 @@ ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
 _LONGEST_ROUTE: Final = 255
 _REMEMBERED: Final = 256
 """Destinations as text that are remembered, read; the one not used for longest is forgotten."""
-
-
-def as_bytes(what: str, given: object) -> bytes:
-    """Return what is to be sent as bytes.
-
-    Raises:
-        TypeError: It is neither bytes nor a bytearray.
-    """
-    if type(given) is bytes:
-        return given
-    if isinstance(given, bytes | bytearray):
-        return bytes(given)
-    raise TypeError(f"{what} must be bytes, not {type(given).__name__}")
-
-
-def as_metadata(given: object) -> bytes | None:
-    """Return metadata as bytes, or `None` for none.
-
-    Raises:
-        TypeError: They are something else.
-    """
-    return None if given is None else as_bytes("metadata", given)
 
 
 def says_no_route(destination: Destination) -> bool:
@@ -120,15 +97,15 @@ def address_metadata(
         AddressError: The text cannot be read.
         BrokerFrameError: A field is out of range, or the dialect has no place for it.
         ValueError: The route is over 255 bytes.
-        TypeError: Something is of another type.
+        PayloadNotBytes: The metadata or an entry are something else than `bytes`.
+        TypeError: The destination is neither text nor an ADDRESS.
     """
     frame = _frame(destination)
-    metadata = as_metadata(metadata)
-    entries = [(mime, as_bytes("an entry", content)) for mime, content in entries]
+    entries = [(mime, as_bytes(content, "an entry")) for mime, content in entries]
     if frame.origin_route_id == bytes(ID_SIZE):
         frame = replace(frame, origin_route_id=origin)
     if metadata is not None:
-        frame = replace(frame, wrapped=metadata)
+        frame = replace(frame, wrapped=as_bytes(metadata, "metadata"))
     if frame.wrapped and options.dialect is Dialect.REFERENCE:
         raise BrokerFrameError("wrapped metadata", "not in the reference dialect")
     if route:

@@ -52,18 +52,36 @@ async def test_other_kinds_of_bytes_do(handlers: Handlers, outlet: Written) -> N
     async def echo(request: Request) -> Any:
         return memoryview(bytearray(request.data))
 
+    @handlers.response("wrapped")
+    async def wrapped(request: Request) -> Any:
+        data: Any = bytearray(request.data)
+        return Answer(data, data)
+
     assert await respond(handlers, outlet) == [(b"hi", None, True)]
+    assert await respond(handlers, Written(), route="wrapped") == [(b"hi", b"hi", True)]
 
 
+TEXT: Any = "text"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (TEXT, "PayloadNotBytes: an answer is bytes, not str"),
+        (None, "PayloadNotBytes: an answer is bytes, not NoneType"),
+        (Answer(TEXT), "PayloadNotBytes: an answer is bytes, not str"),
+        (Answer(b"", TEXT), "PayloadNotBytes: the metadata of an answer is bytes, not str"),
+    ],
+)
 async def test_what_is_no_answer_is_a_failure(
-    handlers: Handlers, outlet: Written, caplog: pytest.LogCaptureFixture
+    given: Any, words: str, handlers: Handlers, outlet: Written, caplog: pytest.LogCaptureFixture
 ) -> None:
     @handlers.response
     async def odd(_request: Request) -> Any:
-        return "text"
+        return given
 
     assert await respond(handlers, outlet) == [FAILED]
-    assert "not str" in caplog.text
+    assert words in caplog.text
 
 
 async def test_a_route_finds_its_own_handler_or_the_one_for_all(handlers: Handlers) -> None:
@@ -112,6 +130,30 @@ async def test_an_application_error_is_told_as_it_is(
 def test_a_code_no_stream_ends_with_is_refused(code: int) -> None:
     with pytest.raises(ValueError, match="an error code of a stream"):
         ApplicationError(code, "")
+
+
+class OfAnotherMaking(ApplicationError):
+    def __init__(self, code: Any, text: Any) -> None:
+        self.code, self.text = code, text
+
+
+@pytest.mark.parametrize("error", [ApplicationError, OfAnotherMaking])
+@pytest.mark.parametrize(("code", "text"), [(0x301, {"why": 1}), (0x301, None), (769.0, "mine")])
+async def test_an_error_that_cannot_be_told_is_a_failure(
+    error: Any,
+    code: Any,
+    text: Any,
+    handlers: Handlers,
+    outlet: Written,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @handlers.response
+    async def refuse(_request: Request) -> bytes:
+        raise error(code, text)
+
+    assert await respond(handlers, outlet) == [FAILED]
+    assert "the code of an error is an int, its text a str" in caplog.text
+    assert handlers.statistics().failed == 1
 
 
 def test_an_application_error_says_what_it_is() -> None:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from onward.actors.broker import Answer, ApplicationError, Handlers, Incoming, Request
-from onward.protocol import InDoubt, LinkDown, LinkLost, NotDelivered
+from onward.protocol import InDoubt, LinkDown, LinkLost, NotDelivered, PayloadNotBytes
 from onward.transports.client import Client, RequestCanceled, RequestRejected, connect
 from onward.transports.rsocket import DestinationError
 from tests.support.transports import eventually
@@ -284,24 +284,83 @@ async def test_what_is_no_bytes_is_refused_and_leaves_nothing() -> None:
     wrong: Any = "text"
     async with joined() as pair:
         client = pair.client
-        with pytest.raises(TypeError, match="data must be bytes, not str"):
+        with pytest.raises(PayloadNotBytes, match=r"^data is bytes, not str"):
             await client.request(ECHO, wrong)
-        with pytest.raises(TypeError, match="data must be bytes, not str"):
+        with pytest.raises(PayloadNotBytes, match=r"^data is bytes, not str"):
             await client.send(ECHO, wrong)
-        with pytest.raises(TypeError, match="metadata must be bytes, not str"):
+        with pytest.raises(PayloadNotBytes, match=r"^metadata is bytes, not str"):
             await client.push(ECHO, wrong)
-        with pytest.raises(TypeError, match="data must be bytes, not str"):
+        with pytest.raises(PayloadNotBytes, match=r"^data is bytes, not str"):
             client.stream(ECHO, wrong)
-        with pytest.raises(TypeError, match="entry must be bytes, not str"):
+        with pytest.raises(PayloadNotBytes, match=r"^an entry is bytes, not str"):
             await client.request(ECHO, b"", entries=[("text/plain", wrong)])
         with pytest.raises(TypeError, match="destination must be a str"):
             await client.request(cast(Any, {}), b"")
-        for sent in ((wrong,), (b"1", wrong)):
-            with pytest.raises(TypeError, match="element must be bytes, not str"):
-                await data_of(client.channel(ECHO, source(*sent)))
+        for element, words in (
+            (wrong, "an element is bytes, not str"),
+            (None, "an element is bytes, not NoneType"),
+            (Answer(wrong), "an element is bytes, not str"),
+            (Answer(b"", wrong), "the metadata of an element is bytes, not str"),
+        ):
+            for sent in ((element,), (b"1", element)):
+                with pytest.raises(PayloadNotBytes, match=f"^{words}"):
+                    await data_of(client.channel(ECHO, source(*sent)))
         assert (await client.request(ECHO, cast(Any, bytearray(b"x")))).data == b"x"
         assert client._pool is not None
         assert not client._pool.alive()[0].core.streams
+
+
+@pytest.mark.parametrize("wrong", ["text", Answer(cast(Any, "text")), Answer(b"", cast(Any, {}))])
+@pytest.mark.parametrize("local", [False, True])
+async def test_a_handler_that_gives_no_bytes_costs_only_that_request(
+    local: bool, wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers = echo_handlers()
+
+    @handlers.response("wrong")
+    async def answers(_request: Request) -> Any:
+        return wrong
+
+    @handlers.response("refuses")
+    async def refuses(_request: Request) -> bytes:
+        raise ApplicationError(0x301, wrong)
+
+    @handlers.stream("wrong")
+    async def yields(_request: Request) -> AsyncGenerator[Any]:
+        yield b"1"
+        yield wrong
+
+    @handlers.channel("wrong")
+    async def yields_back(_request: Request, incoming: Incoming) -> AsyncGenerator[Any]:
+        async for element in incoming:
+            yield element
+            yield wrong
+
+    elsewhere = Handlers() if local else handlers
+    async with (
+        broker() as (uri, made),
+        connect(uri, service="afar", handlers=elsewhere, options=QUICK),
+        connect(uri, options=QUICK) as client,
+    ):
+        made.serve(handlers, service="near")
+        there = "service=near" if local else "service=afar"
+        going_on = client.channel(there, source(b"1", b"2"))
+        assert (await anext(going_on)).data == b"1"
+        with pytest.raises(DestinationError, match="the handler failed"):
+            await client.request(there, b"", route="wrong")
+        if not isinstance(wrong, str):
+            with pytest.raises(DestinationError, match="the handler failed"):
+                await client.request(there, b"", route="refuses")
+        for elements in (
+            client.stream(there, b"", route="wrong"),
+            client.channel(there, source(b"1", b"2"), route="wrong"),
+        ):
+            assert (await anext(elements)).data == b"1"
+            with pytest.raises(DestinationError, match="the handler failed"):
+                await anext(elements)
+        assert await data_of(going_on) == [b"2"]
+        assert client.statistics().connects == 1
+    assert "is bytes, not" in caplog.text
 
 
 async def test_a_broker_that_seems_silent_comes_last() -> None:
