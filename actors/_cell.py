@@ -18,6 +18,7 @@ from pykka._envelope import Envelope
 from ..protocol import Address, MailboxFull, Message, OnwardError, WorkerFailed
 from . import _lifecycle as lifecycle
 from ._errors import YIELDS, BadHandler, Expired
+from ._log import waiting_text
 from ._losses import is_others
 from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Intake, Turn, is_envelope
 from ._policy import Mailbox, OnFailure, Supervision
@@ -502,7 +503,7 @@ class Cell(Intake):
             if self.thread is None or not self.thread.is_current():
                 raise full
             room.intake.refused -= 1  # it is not refused, after all
-            wait_on_thread(room, self.thread)
+            wait_on_thread(room, self.thread, came)
             return
         link = node.origin_of(came)
         if link is None or not link._wait_for_room(room):
@@ -526,7 +527,9 @@ class Cell(Intake):
             line = waits_for[intake] = WorkerLine(intake, self)
             intake.join(line)
         elif len(line.messages) >= self.node.limits.waiting_messages:
-            raise MailboxFull(intake.address, f"{len(line.messages)} messages wait for room")
+            raise MailboxFull(
+                intake.address, f"{waiting_text(len(line.messages), 'message')} for room"
+            )
         intake.refused -= 1  # it is not refused, after all
         line.messages.append(message)
         if not self.pausing and not self.paused:

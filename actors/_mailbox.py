@@ -279,7 +279,7 @@ class Intake(Target):
             return MailboxFull(self.address, waiting_text(self.most, "message"))
         if self.lines:
             return MailboxFull(self.address, "others wait for room")
-        return MailboxFull(self.address, f"{self.bytes} bytes wait")
+        return MailboxFull(self.address, waiting_text(self.bytes, "byte"))
 
     def found_full(self, observer: Observer, waiting: int) -> None:
         """Tell who looks on that there was no room in the mailbox."""

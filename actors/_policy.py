@@ -36,8 +36,12 @@ class Mailbox:
         limit: Messages that may wait. Checked without a lock: each other thread that sends
             at the same instant can exceed it by one.
         overflow: What happens at the limit.
-        max_bytes: Bytes that may wait, of the payloads that are larger than 16 KiB. One such
-            message may always wait, however large.
+        max_bytes: Bytes that may wait, of the payloads that are larger than 16 KiB; of a link
+            that waits for its peer to read, larger than 512 bytes. One such message may always
+            wait, however large. Not counted are payloads that a worker has
+            made larger and passes on by `forward` or `step`, of messages without a context, as
+            `send` makes them: those are bounded by `limit` only. Requests and what comes over
+            a link have a context.
 
     Raises:
         ValueError: The limit is less than 1, or the bytes are negative.

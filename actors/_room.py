@@ -210,8 +210,16 @@ async def put_when_room(room: Room) -> None:
         raise
 
 
-def wait_on_thread(room: Room, thread: OwnThread) -> None:
+def wait_on_thread(room: Room, thread: OwnThread, came: Message) -> None:
     """Put a message into a mailbox once there is room, blocking this thread, which is no loop's.
+
+    If the message in hand came over a link, what is passed on waits with that link, as it does
+    for other workers, and the thread goes on.
+
+    Args:
+        room: The mailbox, and the message.
+        thread: This thread.
+        came: The message in hand.
 
     Raises:
         UnknownAddress: The worker has stopped.
@@ -219,13 +227,15 @@ def wait_on_thread(room: Room, thread: OwnThread) -> None:
     """
     node = room.intake.node
     limit = node.limits.room_timeout
-    put = asyncio.run_coroutine_threadsafe(_put_in_time(room, limit, thread), node.loop)
+    put = asyncio.run_coroutine_threadsafe(_put_in_time(room, limit, thread, came), node.loop)
     put.result(limit + _SLACK)  # if the loop is closed, nothing comes
 
 
-async def _put_in_time(room: Room, limit: float, thread: OwnThread) -> None:
+async def _put_in_time(room: Room, limit: float, thread: OwnThread, came: Message) -> None:
     if thread.ending:
         raise _sender_stopped(room.intake)
+    if _waits_with_link(room, came):
+        return
     line = join(room)
     if line is None:
         return
@@ -241,6 +251,22 @@ async def _put_in_time(room: Room, limit: float, thread: OwnThread) -> None:
         raise
     finally:
         thread.line = None
+
+
+def _waits_with_link(room: Room, came: Message) -> bool:
+    """Put a message into a mailbox, now or when the link has room that another came over."""
+    intake = room.intake
+    link = intake.node.origin_of(came)
+    if link is None:
+        return False
+    try:
+        intake.put(room.message)  # there may be room by now, and then nothing would serve a line
+    except MailboxFull as full:
+        if full.room is not None and link._wait_for_room(full.room):
+            return True
+        intake.refused -= 1  # it is not refused, after all: the thread waits
+        return False
+    return True
 
 
 def release_thread(thread: OwnThread) -> None:

@@ -222,7 +222,14 @@ class Router(Losses):
                 outside = None if context is None else context[4]
                 if outside is not None and outside[0]:
                     self.guard(first)
-                target.put(message)
+                queue = target.queue
+                if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
+                    target.put(message)
+                    return
+                queue.append(message)
+                if not target.scheduled:
+                    target.scheduled = True
+                    self.schedule(target)
                 return
             rule = self._rule(first)
             if rule is None:

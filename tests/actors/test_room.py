@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
+import weakref
 from collections.abc import Callable
 
 import pytest
 
 from onward.actors import GivenUp, Mailbox, Node, NodeLimits, Overflow, ThreadWorker, Worker
-from onward.protocol import MailboxFull, Message, OnwardError, UnknownAddress
+from onward.protocol import Context, MailboxFull, Message, OnwardError, UnknownAddress
 from tests.support.virtual import virtual_time
 
 ONE = Mailbox(1, Overflow.WAIT)
@@ -337,6 +340,37 @@ def test_a_worker_with_a_thread_that_waits_can_be_stopped() -> None:
 
 
 @virtual_time
+async def test_a_worker_that_stops_while_senders_wait_leaves_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL, "onward.actors")  # records keep frames alive
+    async with Node() as node:
+        stops = weakref.ref(gate := Gate())
+        node.spawn(lambda: stops() or Gate(), address="gate", mailbox=ONE)
+        passing = weakref.ref(through := Passing("forward"))
+        node.spawn(lambda: passing() or Passing("forward"), address="through")
+        await asyncio.sleep(0.1)
+        del gate, through
+        waiting = [asyncio.create_task(node.send_wait("gate", each)) for each in numbers(3)]
+        waiting.append(asyncio.create_task(_asked(node)))
+        node.send("through => gate", b"")
+        await asyncio.sleep(0.1)
+        assert len(node._cell("gate").lines or ()) == 3
+        await node.stop_worker("gate", timeout=1)
+        await asyncio.wait(waiting)
+        assert sum(isinstance(each.exception(), OnwardError) for each in waiting) >= 2
+        waiting.clear()
+        await node.stop_worker("through", timeout=1)
+        gc.collect()
+        assert stops() is None
+        assert passing() is None
+
+
+async def _asked(node: Node) -> None:
+    await node.request("gate", b"asked")
+
+
+@virtual_time
 async def test_other_threads_are_refused() -> None:
     async with Node() as node:
         worker = Passing("forward")
@@ -449,6 +483,34 @@ async def test_a_mailbox_is_bounded_in_bytes() -> None:
         await asyncio.sleep(0.1)
         assert len(gate.payloads) == 6
         assert node.statistics().workers[0].handled == 6
+
+
+class Enlarging(Worker):
+    def handle_message(self, message: Message) -> None:
+        self.forward(message._replace(payload=BIG))
+
+
+@virtual_time
+async def test_what_is_made_larger_on_its_way_is_bounded_in_bytes_or_in_number() -> None:
+    async with Node() as node:
+        gate = Gate()
+        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(10, max_bytes=60_000))
+        node.spawn(Enlarging, address="enlarging")
+        node.send("gate", b"in hand")
+        await asyncio.sleep(0.1)
+        for _ in range(4):
+            node.send("enlarging => gate", b"", context=Context())
+        await asyncio.sleep(0.1)
+        assert node.waiting_bytes == 60_000
+        assert reasons(node) == {"mailbox full": 1}
+        for _ in range(8):
+            node.send("enlarging => gate", b"")
+        await asyncio.sleep(0.1)
+        assert reasons(node) == {"mailbox full": 2}
+        gate.opened.set()
+        await asyncio.sleep(0.1)
+        assert gate.payloads == [b"in hand", *[BIG] * 10]
+        assert node.waiting_bytes == 0
 
 
 @virtual_time

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from functools import partial
 
 import pytest
 
-from onward.actors import Mailbox, Node, NodeLimits, Overflow, Worker
+from onward.actors import Mailbox, Node, NodeLimits, Overflow, ThreadWorker, Worker
 from onward.actors.services import RelayService
+from onward.actors.testing import Probe
 from onward.actors.workers import Forwarder, Proxy
-from onward.protocol import Message, route
-from onward.transports.simulated import SimulatedNetwork
+from onward.protocol import Address, Message, route
+from onward.transports.simulated import Faults, SimulatedNetwork, SimulationOptions
 from tests.support.tcp import Nodes, Peer, Server, dialled, listening, reasons
 from tests.support.transports import Echo, eventually
 from tests.transports.simulated.stage import simulated
@@ -20,7 +22,14 @@ from tests.transports.simulated.stage import simulated
 SMALL_MAILBOX = Mailbox(100, Overflow.WAIT, 1024 * 1024)
 
 
-@pytest.mark.parametrize("kind", ["forwarder", "proxy"])
+class OnAThread(ThreadWorker):
+    default_mailbox = Mailbox(overflow=Overflow.WAIT)
+
+    def handle_message(self, message: Message) -> None:
+        self.forward(message)
+
+
+@pytest.mark.parametrize("kind", ["forwarder", "thread", "proxy"])
 @pytest.mark.parametrize(("count", "size"), [(5000, 3000), (150, 128 * 1024)])
 async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
     nodes: Nodes, kind: str, count: int, size: int
@@ -35,8 +44,8 @@ async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
         far = await (await server.next()).greeted()
         slow, quick = await connecting, await middle.connect(beside.uri)
         way = (slow, *route("x"))
-        if kind == "forwarder":
-            await middle.start(Forwarder, address="through")
+        if kind != "proxy":
+            await middle.start(OnAThread if kind == "thread" else Forwarder, address="through")
             way = (*route("through"), *way)
         else:
             there = way
@@ -44,7 +53,7 @@ async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
             await middle.start(Forwarder, address="forwarder")
             way = route("through")
         listener = await listening(middle, "through", "forwarder", allow=["*"])
-        other = "through" if kind == "forwarder" else "forwarder"
+        other = "through" if kind != "proxy" else "forwarder"
         async with dialled(listener) as source, dialled(listener) as asks:
             await source.greeted()
             await asks.greeted()
@@ -235,3 +244,79 @@ async def test_a_stall_of_eight_seconds_behind_a_forwarder(network: SimulatedNet
     await asyncio.sleep(100)
     assert taken == [b"%d" % number for number in range(5000)]
     assert a.dead_letters.total == middle.dead_letters.total == b.dead_letters.total == 0
+
+
+class Asking(Worker):
+    """Asks over a link, in many tasks at a time, and counts the answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = 0
+
+    def handle_message(self, message: Message) -> None:
+        self.answers += 1
+
+    async def ask(self, link: Address) -> None:
+        async def some() -> None:
+            for _ in range(10):
+                await self.node.send_wait([link, "echo"], b"", return_route="asking")
+
+        await asyncio.gather(*(some() for _ in range(300)))
+
+
+def _same(worker: Asking) -> Asking:
+    return worker
+
+
+async def asking_each_other(
+    network: SimulatedNetwork, *, one_link: bool
+) -> tuple[dict[Node, Asking], list[asyncio.Task[None]]]:
+    """Have two nodes ask each other 3000 times, over one link or each over its own."""
+    a, b = await network.node("a"), await network.node("b")
+    asking = {a: Asking(), b: Asking()}
+    for node, worker in asking.items():
+        await node.start(Echo, address="echo")
+        await node.start(partial(_same, worker), address="asking")
+        await node.listen(f"sim://{node.name}", expose=["echo", "door"])
+    forth = await a.connect("sim://b", expose=["echo"])
+    if one_link:
+        door = await Probe.on(b, "door")
+        a.send([forth, "door"], b"")
+        back = (await door.next()).return_route[0]
+    else:
+        back = await b.connect("sim://a")
+    return asking, [
+        asyncio.create_task(asking[node].ask(link)) for node, link in ((a, forth), (b, back))
+    ]
+
+
+LONG_WAY_OPTIONS = SimulationOptions(window=500)
+LONG_WAY = Faults(latency=(0.1, 0.1))
+
+
+@simulated(options=LONG_WAY_OPTIONS, faults=LONG_WAY)
+async def test_two_nodes_that_flood_one_link_wait_for_each_other_until_the_stall_timeout(
+    network: SimulatedNetwork,
+) -> None:
+    asking, tasks = await asking_each_other(network, one_link=True)
+    await asyncio.sleep(29)
+    assert [each.answers for each in asking.values()] == [0, 0]
+    assert not any(node.dead_letters.total for node in asking)
+    # Then what waits is given up, and counted, until they go on.
+    await asyncio.sleep(600)
+    await asyncio.gather(*tasks)
+    answers = sum(each.answers for each in asking.values())
+    lost = [dict(node.dead_letters.by_reason) for node in asking]
+    assert all(each.keys() == {"mailbox full"} for each in lost)
+    assert answers + sum(each["mailbox full"] for each in lost) == 6000
+
+
+@simulated(options=LONG_WAY_OPTIONS, faults=LONG_WAY)
+async def test_two_nodes_that_flood_a_link_each_do_not_wait_for_each_other(
+    network: SimulatedNetwork,
+) -> None:
+    asking, tasks = await asking_each_other(network, one_link=False)
+    await asyncio.sleep(29)
+    await asyncio.gather(*tasks)
+    assert [each.answers for each in asking.values()] == [3000, 3000]
+    assert not any(node.dead_letters.total for node in asking)
