@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from ..actors import DiagnosticsOptions, LimitReached, Node
 from ..actors.broker import MANAGEMENT_SERVICE, Broker, BrokerOptions
+from ..protocol import counted
 from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from ._arguments import Commands, add_log, octal, positive, seconds, set_up_log, word
@@ -176,8 +177,16 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         "--max-connections-per-source",
         metavar="N",
         type=positive,
-        help="of those, connections from one address; behind a proxy, which has one address, as "
-        "many as --max-connections (default: no more than there are places free)",
+        help="of those, connections from one address (default: no more than there are places free)",
+    )
+    parser.add_argument(
+        "--proxy",
+        metavar="NETWORK",
+        action="append",
+        default=[],
+        help="an address, or a network like 10.0.0.0/8, from which a proxy connects; unix is all "
+        "peers of a Unix socket; each connection from there counts as if it had an address of its "
+        "own; may be repeated (default: none)",
     )
     parser.add_argument(
         "--credit-window",
@@ -225,6 +234,7 @@ def _listening(arguments: argparse.Namespace, uris: list[str]) -> Listening:
     links = LinkOptions(
         max_connections=arguments.max_connections,
         max_connections_per_source=arguments.max_connections_per_source,
+        proxies=tuple(arguments.proxy),
         credit_window=arguments.credit_window,
         lease=arguments.lease,
         lease_requests=arguments.lease_requests,
@@ -356,6 +366,8 @@ def _totals(broker: Broker, listeners: list[RSocketListener]) -> str:
     destinations = [row for row in broker.routes() if row.service != MANAGEMENT_SERVICE]
     figures = broker.statistics()
     return (
-        f"stopped: {accepted} connections taken, {len(destinations)} destinations left, "
-        f"{figures.waited} requests waited, {figures.rejected} rejected, {figures.lost} lost"
+        f"stopped: {counted(accepted, 'connection')} taken, "
+        f"{counted(len(destinations), 'destination')} left, "
+        f"{counted(figures.waited, 'request')} waited, "
+        f"{figures.rejected} rejected, {figures.lost} lost"
     )

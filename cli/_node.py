@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from ..actors import DeadLetter, DiagnosticsOptions, Node, Worker
 from ..actors.tracing import HopTracer
-from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError
+from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
 from ._arguments import Commands, add_log, address, set_up_log
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
@@ -215,4 +215,6 @@ def _totals(node: Node) -> str:
     reasons = ", ".join(
         f"{count} {reason}" for reason, count in figures.dead_letter_reasons.items()
     )
-    return f"stopped: {figures.handled} messages handled, dead letters: {reasons or 'none'}"
+    return (
+        f"stopped: {counted(figures.handled, 'message')} handled, dead letters: {reasons or 'none'}"
+    )

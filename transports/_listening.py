@@ -14,7 +14,7 @@ from ._base import Listener
 if TYPE_CHECKING:
     from ..actors import Node
 
-__all__ = ["Listeners", "ListeningWorker", "WorkerListener", "close_server"]
+__all__ = ["Arrival", "Listeners", "ListeningWorker", "WorkerListener", "close_server"]
 
 
 class ListeningWorker(Worker):
@@ -135,3 +135,25 @@ async def close_server(server: asyncio.Server) -> None:
         await asyncio.sleep(0)
     finally:
         server.close()
+
+
+class Arrival(asyncio.Protocol):
+    """A connection that has just come: it gets its protocol once it is known where from.
+
+    Args:
+        admit: Returns what is to have the connection, or `None` to close it.
+    """
+
+    def __init__(
+        self, admit: Callable[[asyncio.BaseTransport], asyncio.BaseProtocol | None]
+    ) -> None:
+        self._admit = admit
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hand the connection over, or close it."""
+        protocol = self._admit(transport)
+        if protocol is None:
+            transport.close()
+        else:
+            transport.set_protocol(protocol)
+            protocol.connection_made(transport)

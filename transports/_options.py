@@ -68,6 +68,10 @@ class StreamOptions:
         max_frame: Most bytes of a message on the wire, routes included, both ways.
         max_connections: Connections a listener has at a time, with those whose handshake is
             under way; more are closed at once.
+        max_connections_per_source: Most of them that come from one source: an address, the /64
+            network for IPv6, the user for a Unix socket. `None`: no more than there are places
+            free, so that one source alone leaves half of them to others. More are closed at once.
+            Behind a proxy all have one source.
         preamble_timeout: Time the peer has for its first byte.
         connect_timeout: Time to connect, with the handshakes of TLS and WebSocket and without
             the preamble.
@@ -124,6 +128,7 @@ class StreamOptions:
 
     max_frame: Annotated[int, Range(least=1, most=MAX_FRAME)] = MAX_FRAME
     max_connections: Count = 1000
+    max_connections_per_source: Count | None = None
     preamble_timeout: Seconds = 5.0
     connect_timeout: Seconds = 10.0
     frame_timeout: Seconds = 30.0

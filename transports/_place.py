@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from ._early import Early
 from ._options import StreamOptions, format_endpoint
+from ._source import source_of
 
 if TYPE_CHECKING:
     from ._socket import WireSocket
@@ -32,11 +33,11 @@ class Host(Protocol):
         """The loop of its sockets."""
         ...
 
-    def admit(self) -> WireSocket | None:
+    def admit(self, source: str) -> WireSocket | None:
         """Make a link, or return `None`: there can be none more."""
         ...
 
-    def entering(self, entrance: Entrance) -> None:
+    def entering(self, entrance: Entrance, source: str) -> None:
         """Note a connection whose handshake is under way."""
         ...
 
@@ -103,9 +104,13 @@ class Place(ABC):
         early.hand_over(made)
         return made
 
-    def entrance(self, host: Host) -> asyncio.Protocol:
+    def entrance(self, host: Host, source: str) -> asyncio.Protocol:
         """Make the protocol of a connection that has come, and is secure if it is to be."""
-        return host.admit() or TurnedAway()
+        return host.admit(source) or TurnedAway()
+
+    def source(self, transport: asyncio.BaseTransport) -> str:
+        """Return where a connection that has come is from: see `source_of`."""
+        return source_of(transport.get_extra_info("peername"))
 
     def name(self, transport: asyncio.BaseTransport) -> str:
         """Say who is at the other end of a connection that has come."""

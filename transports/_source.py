@@ -1,11 +1,17 @@
-"""Where a connection comes from, as far as shares are counted by it."""
+"""Where a connection comes from, and how the places of a listener are shared by that."""
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import cast
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final, cast
 
-__all__ = ["source_of"]
+from ..protocol import counted
+
+__all__ = ["Places", "Proxies", "source_of"]
+
+UNIX: Final = "unix"
+"""The network of all peers of a Unix socket, as far as proxies are concerned."""
 
 _V6_HOST_BITS = 64
 """Bits of an IPv6 address that its host chooses itself: a network of one customer has a /64."""
@@ -21,17 +27,89 @@ def source_of(peername: object) -> str:
         An IPv4 address, also where it is mapped into IPv6; the /64 network of an IPv6 address;
         empty where a socket has no such address.
     """
+    found = _address(peername)
+    if isinstance(found, IPv6Address):
+        network = int(found) >> _V6_HOST_BITS << _V6_HOST_BITS
+        return f"{IPv6Address(network)}/{_V6_HOST_BITS}"
+    return str(found)
+
+
+def _address(peername: object) -> IPv4Address | IPv6Address | str:
+    """Return the address in what a socket says of its other end, or a text that is none."""
     if not isinstance(peername, tuple):
         return ""
     host, *_ = cast("tuple[object, ...]", peername)
     text = str(host)
     try:
-        found: IPv4Address | IPv6Address = ip_address(text.partition("%")[0])
+        found = ip_address(text.partition("%")[0])
     except ValueError:
         return text
-    if isinstance(found, IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    network = int(found) >> _V6_HOST_BITS << _V6_HOST_BITS
-    return f"{IPv6Address(network)}/{_V6_HOST_BITS}"
+    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+
+
+class Proxies:
+    """Networks whose addresses stand for many peers, as those of proxies do.
+
+    Args:
+        networks: Addresses, or networks like `10.0.0.0/8`; `unix` is all peers of a Unix socket.
+
+    Raises:
+        ValueError: One is neither.
+    """
+
+    def __init__(self, networks: Iterable[str]) -> None:
+        texts = tuple(networks)
+        self._unix = UNIX in texts
+        self._networks = tuple(ip_network(text) for text in texts if text != UNIX)
+
+    def __contains__(self, peername: object) -> bool:
+        """Whether a peer is a proxy, by what a socket says of its other end."""
+        if not isinstance(peername, tuple):
+            return self._unix
+        found = _address(cast("tuple[object, ...]", peername))
+        return not isinstance(found, str) and any(found in each for each in self._networks)
+
+
+class Places:
+    """The places for connections of a listener, shared among the sources they come from.
+
+    A source is what all connections of one peer have in common: see `source_of`.
+
+    Args:
+        most: How many places there are.
+        most_of_one: How many of them one source may have; `None`: no more than are free.
+
+    Attributes:
+        taken: How many places are taken.
+    """
+
+    def __init__(self, most: int, most_of_one: int | None) -> None:
+        self._most = most
+        self._most_of_one = most_of_one
+        self._by_source: dict[str, int] = {}
+        self.taken = 0
+
+    def refusal(self, source: str) -> str:
+        """Return why there is no place for one more, or an empty text."""
+        if self.taken >= self._most:
+            return f"{counted(self.taken, 'connection')} already"
+        if not source:
+            return ""
+        own, most = self._by_source.get(source, 0), self._most_of_one
+        # Those of one source alone leave half of the places to others.
+        full = own > self._most - self.taken if most is None else own >= most
+        return f"{counted(own, 'connection')} of {source} already" if full else ""
+
+    def take(self, source: str) -> None:
+        """Take a place."""
+        self.taken += 1
+        self._by_source[source] = self._by_source.get(source, 0) + 1
+
+    def give_up(self, source: str) -> None:
+        """Give up a place."""
+        self.taken -= 1
+        left = self._by_source[source] - 1
+        if left:
+            self._by_source[source] = left
+        else:
+            del self._by_source[source]

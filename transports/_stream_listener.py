@@ -13,11 +13,12 @@ from typing import Final
 from ..protocol import Address, NodeStopped, OnwardError
 from ._early import TlsEntrance
 from ._link_statistics import LinkStatistics
-from ._listening import ListeningWorker, WorkerListener, close_server
+from ._listening import Arrival, ListeningWorker, WorkerListener, close_server
 from ._log import SeldomLogger, shown
 from ._options import StreamOptions
-from ._place import Entrance, Place, TurnedAway
+from ._place import Entrance, Place
 from ._socket import Unfinished, WireSocket
+from ._source import Places
 from ._stream_link import AcceptedLink, StreamLink, logger
 
 __all__ = ["ListenerStatistics", "ListenerWorker", "StreamListener"]
@@ -40,7 +41,7 @@ class ListenerStatistics:
     """Connections that became links so far."""
 
     turned_away: int
-    """Connections closed at once because there were `max_connections`."""
+    """Connections closed at once because there were too many, of them or of their source."""
 
     closed: Mapping[str, int]
     """Links that have ended, by reason."""
@@ -81,8 +82,9 @@ class ListenerWorker(ListeningWorker):
         self._expose = expose
         self._server: asyncio.Server | None = None
         self._over = False
-        self._links: dict[StreamLink, None] = {}
-        self._entrances: dict[Entrance, None] = {}
+        self._links: dict[StreamLink, str] = {}  # with where they come from, as the entrances
+        self._entrances: dict[Entrance, str] = {}
+        self._places = Places(options.max_connections, options.max_connections_per_source)
         self._emptied: asyncio.Future[None] | None = None  # while it stops
         self._seldom = SeldomLogger(logger)
         self._unfinished = Unfinished(options.max_unfinished)
@@ -149,27 +151,37 @@ class ListenerWorker(ListeningWorker):
     # --- what comes in --------------------------------------------------------------------
 
     def _enter(self) -> asyncio.Protocol:
-        taken = len(self._links) + len(self._entrances)
-        if taken >= self.options.max_connections:
-            return self._turn_away(f"there are {taken} already")
+        return Arrival(self._arrived)
+
+    def _arrived(self, transport: asyncio.BaseTransport) -> asyncio.Protocol | None:
+        if self._over:
+            return None  # accepted just before it was closed
+        source = self._place.source(transport)
+        refusal = self._places.refusal(source)
+        if refusal:
+            self._turn_away(refusal)
+            return None
         if self._context is None:
-            return self._place.entrance(self)
+            return self._place.entrance(self, source)
         entrance = TlsEntrance(
             self._context,
             self.options.tls_timeout,
-            lambda: self._place.entrance(self),
+            lambda: self._place.entrance(self, source),
             self.entered,
         )
-        self.entering(entrance)
+        self.entering(entrance, source)
         return entrance
 
-    def entering(self, entrance: Entrance) -> None:
+    def entering(self, entrance: Entrance, source: str) -> None:
         """Note a connection whose handshake is under way."""
-        self._entrances[entrance] = None
+        self._entrances[entrance] = source
+        self._places.take(source)
 
     def entered(self, entrance: Entrance, refused: str) -> None:
         """Note that it is no more: what was wrong with it, or "" if all is well."""
-        self._entrances.pop(entrance, None)
+        source = self._entrances.pop(entrance, None)
+        if source is not None:
+            self._places.give_up(source)
         emptied = self._emptied
         if emptied is not None and not self._entrances and not emptied.done():
             emptied.set_result(None)
@@ -178,7 +190,7 @@ class ListenerWorker(ListeningWorker):
             text, detail = "%s: a handshake failed: %s", shown(entrance.detail or refused)
             self._seldom.log(logging.WARNING, f"refused {refused}", text, self.uri, detail)
 
-    def admit(self) -> WireSocket | None:
+    def admit(self, source: str) -> WireSocket | None:
         """Make a link; `None`: there can be none more, as the node is stopping or full."""
         if self._over:
             return None
@@ -189,18 +201,20 @@ class ListenerWorker(ListeningWorker):
         except OnwardError as error:
             self._turn_away(str(error))
             return None
-        self._links[link] = None
+        self._links[link] = source
+        self._places.take(source)
         self._accepted += 1
         return WireSocket(link, self.options, self.loop, self._unfinished, self._place.name)
 
-    def _turn_away(self, why: str) -> asyncio.Protocol:
+    def _turn_away(self, why: str) -> None:
         self._turned_away += 1
         text = "%s: a connection was turned away: %s"
         self._seldom.log(logging.WARNING, "turned away", text, self.uri, why)
-        return TurnedAway()
 
     def _link_closed(self, link: StreamLink) -> None:
-        self._links.pop(link, None)
+        source = self._links.pop(link, None)
+        if source is not None:
+            self._places.give_up(source)
         _count(self._closed, link.reason or "the link was closed")
 
 

@@ -14,7 +14,7 @@ from ._early import Early
 from ._options import StreamOptions
 from ._place import Inlet, Place
 from ._stream import StreamTransport
-from ._unix_file import FileMode, bind, check_path, peer_name, unbind
+from ._unix_file import FileMode, bind, check_path, peer_name, unbind, user_of
 
 __all__ = ["UdsOptions", "UdsTransport"]
 
@@ -79,6 +79,10 @@ class UdsPlace(Place):
     def name(self, transport: asyncio.BaseTransport) -> str:
         """Return the process at the other end, and its user."""
         return peer_name(transport.get_extra_info("socket"))
+
+    def source(self, transport: asyncio.BaseTransport) -> str:
+        """Return the user at the other end, where the system tells."""
+        return user_of(transport.get_extra_info("socket"))
 
 
 class UdsTransport(StreamTransport):

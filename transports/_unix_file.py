@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, TypeAlias, cast
 
 from ..protocol.options import Range
 
-__all__ = ["MAX_PATH", "FileMode", "bind", "check_path", "clear", "peer_name", "unbind"]
+__all__ = ["MAX_PATH", "FileMode", "bind", "check_path", "clear", "peer_name", "unbind", "user_of"]
 
 FileMode: TypeAlias = Annotated[int, Range(least=0, most=0o777, octal=True)]
 """The permissions of a file."""
@@ -90,6 +90,11 @@ def peer_name(connection: Any) -> str:
     raw = cast(bytes, connection.getsockopt(socket.SOL_SOCKET, option, _CREDENTIALS.size))
     process, user, _ = _CREDENTIALS.unpack(raw)
     return f"unix:pid={process},uid={user}"
+
+
+def user_of(connection: Any) -> str:
+    """Return the user at the other end, where the system tells."""
+    return peer_name(connection).rpartition(",")[2]
 
 
 def identity(path: Path) -> tuple[int, int] | None:

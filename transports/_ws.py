@@ -74,11 +74,11 @@ class WsPlace(TcpPlace):
         rest = await handshake.opened
         return _joined(early.transport, link(), rest, client=True)
 
-    def entrance(self, host: Host) -> asyncio.Protocol:
+    def entrance(self, host: Host, source: str) -> asyncio.Protocol:
         """Wait for the opening handshake."""
 
         def admit() -> Opener | None:
-            made = host.admit()
+            made = host.admit(source)
             return None if made is None else opener(made)
 
         def opener(made: WireSocket) -> Opener:
@@ -96,7 +96,7 @@ class WsPlace(TcpPlace):
             admit,
             host.entered,
         )
-        host.entering(handshake)
+        host.entering(handshake, source)
         return handshake
 
     def where(self, server: asyncio.Server) -> str:

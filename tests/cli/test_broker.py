@@ -90,10 +90,17 @@ def test_its_limits_are_the_library_s_by_default(monkeypatch: pytest.MonkeyPatch
 
 
 def test_its_limits_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("--no-management", "--max-connections", "7", "--no-route-timeout", "0")
+    words: tuple[str, ...] = (
+        "--no-management",
+        "--max-connections",
+        "7",
+        "--no-route-timeout",
+        "0",
+    )
+    words += ("--proxy", "10.0.0.5", "--proxy", "unix")
     options, listening = flags(*words, monkeypatch=monkeypatch)
     assert options == BrokerOptions(no_route_timeout=0.0, management=False)
-    assert listening == Listening(LinkOptions(max_connections=7))
+    assert listening == Listening(LinkOptions(max_connections=7, proxies=("10.0.0.5", "unix")))
 
 
 def test_who_may_connect_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:

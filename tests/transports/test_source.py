@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.transports._source import source_of
+from onward.transports._source import Places, Proxies, source_of
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,40 @@ from onward.transports._source import source_of
 )
 def test_source(peername: object, source: str) -> None:
     assert source_of(peername) == source
+
+
+@pytest.mark.parametrize(
+    ("peername", "known"),
+    [
+        (("10.1.2.3", 5000), True),
+        (("::ffff:10.1.2.3", 5000, 0, 0), True),
+        (("192.0.2.7", 5000), True),
+        (("192.0.2.8", 5000), False),
+        (("2001:db8::1", 5000, 0, 0), True),
+        (("2001:db9::1", 5000, 0, 0), False),
+        (("a name", 1), False),
+        ("", False),
+    ],
+)
+def test_proxies(peername: object, known: bool) -> None:
+    assert (peername in Proxies(("10.0.0.0/8", "192.0.2.7", "2001:db8::/32"))) is known
+    assert ("" in Proxies(("unix",))) is True
+
+
+def test_places_are_shared_by_source() -> None:
+    places = Places(10, None)
+    taken = [source for source in 20 * ["hog"] + 20 * ["other"] if taken_by(places, source)]
+    assert (taken.count("hog"), taken.count("other")) == (6, 3)
+    assert places.refusal("hog") == "6 connections of hog already"
+    assert taken_by(places, "")  # of a source that the system does not tell
+    assert places.refusal("") == "10 connections already"
+    for source in (*taken, ""):
+        places.give_up(source)
+    assert (places.taken, places._by_source) == (0, {})
+
+
+def taken_by(places: Places, source: str) -> bool:
+    free = not places.refusal(source)
+    if free:
+        places.take(source)
+    return free

@@ -177,3 +177,13 @@ async def test_it_comes_back_when_the_listener_does(nodes: Nodes, path: Path) ->
     await listening(c, path, "echo")
     await eventually(lambda: transport.statistics()[0].connects == 2)
     assert (await a.request([link, "echo"], b"again")).payload == b"again"
+
+
+async def test_places_are_shared_by_user(nodes: Nodes, path: Path) -> None:
+    a, _, c = nodes
+    listener = await listening(c, path, max_connections=5, max_connections_per_source=1)
+    await a.connect(listener.uri)
+    with pytest.raises(LinkDown):
+        await a.connect(listener.uri, reconnect=False)
+    assert listener.statistics().turned_away == 1
+    assert [*listener._worker._places._by_source] == [f"uid={os.getuid()}"]

@@ -17,10 +17,10 @@ from ...actors import Mailbox, Node, Worker
 from ...actors.broker import Broker
 from ...protocol import Address, NodeStopped, OnwardError
 from .._base import Listener
-from .._listening import close_server
+from .._listening import Arrival, close_server
 from .._log import SeldomLogger
 from .._options import format_endpoint
-from .._source import source_of
+from .._source import Proxies, source_of
 from ._link import Link
 from ._options import LinkOptions
 from ._places import Places
@@ -92,6 +92,8 @@ class RSocketListener(Listener):
         self._shared = Shared(node.loop, options)
         self._links: set[Link] = set()
         self._places = Places(options, node.loop.time)
+        self._proxies = Proxies(options.proxies)
+        self._by_proxy = 0
         self._accepted = 0
         self._turned_away = 0
         self._requests = 0
@@ -174,7 +176,7 @@ class RSocketListener(Listener):
 
     def _enter(self) -> asyncio.BaseProtocol:
         """Return what is to have a connection that has just come."""
-        return _Arrival(self._admit)
+        return Arrival(self._admit)
 
     def _admit(self, transport: asyncio.BaseTransport) -> asyncio.BaseProtocol | None:
         """Return what is to have a connection, or `None` if there is no place for it."""
@@ -182,6 +184,9 @@ class RSocketListener(Listener):
             self._turned_away += 1  # accepted just before it was closed
             return None
         places, source = self._places, self._source(transport)
+        if transport.get_extra_info("peername") in self._proxies:
+            self._by_proxy += 1
+            source = f"{source} #{self._by_proxy}"  # what it has in common with others says nothing
         refusal = places.refusal(source)
         if refusal:
             spare = places.spare(source)
@@ -279,28 +284,6 @@ class RSocketListener(Listener):
             closed=dict(self._closed),
             streams=sum(len(link.core.streams) for link in self._links),
         )
-
-
-class _Arrival(asyncio.Protocol):
-    """A connection that has just come: it gets its protocol once it is known where from.
-
-    Args:
-        admit: Returns what is to have the connection, or `None` to close it.
-    """
-
-    def __init__(
-        self, admit: Callable[[asyncio.BaseTransport], asyncio.BaseProtocol | None]
-    ) -> None:
-        self._admit = admit
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand the connection over, or close it."""
-        protocol = self._admit(transport)
-        if protocol is None:
-            transport.close()
-        else:
-            transport.set_protocol(protocol)
-            protocol.connection_made(transport)
 
 
 class TcpListener(RSocketListener):

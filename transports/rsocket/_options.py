@@ -7,6 +7,7 @@ from typing import Annotated
 
 from ...protocol.options import Count, Range, Seconds, check_options
 from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
+from .._source import Proxies
 from .._unix_file import FileMode
 from .._ws_options import WebSocketOptions
 
@@ -24,25 +25,32 @@ class LinkOptions:
         max_connections_per_source: Most of them that come from one source: an address, the /64
             network for IPv6, the user for a Unix socket. `None`: no more than there are places
             free, so that one source alone leaves half of them to others. One more is closed at
-            once, unless one of its own does nothing. Behind a proxy all have one source.
+            once, unless one of its own does nothing.
+        proxies: Networks from which proxies connect: addresses, or networks like `10.0.0.0/8`;
+            `unix` is all peers of a Unix socket. Each connection from there is a source by itself,
+            in whatever is shared by source: connections, bytes, and requests that wait. So it is
+            for the proxy to bound what one client takes.
         unused_timeout: After how many seconds a connection that is no destination and has sent no
             request gives up its place to one that finds none free.
         high_water: Bytes waiting for the peer's socket above which those who send to it
             are no longer read.
         low_water: Bytes below which they are read again.
-        max_pending: Bytes waiting above which the peer is closed as too slow; or, if it has read
-            some of them, has the requests CANCELED that it has made. Above half of it those are
-            not read that answer nobody else, if the peer reads.
+        max_pending: Bytes waiting above which a peer is closed as too slow that has read none of
+            them. One that reads may have more, if its source may (see `max_pending_total`). Above
+            half of it those are not read that answer nobody else, if the peer reads.
         max_pending_total: Most bytes waiting for the sockets of all peers of one listener, of those
             for which more than 64 KiB wait. No source (see `max_connections_per_source`) may have
-            more of them than are free: of one that has, the peer for which most wait is closed as
-            too slow. If another has more than its part (a part for each that has some, and one
-            for others), it is that one's.
+            more of them than are free: of one that has, the peer for which most wait has its
+            newest requests CANCELED, first one, then two, and so on, as long as more and more
+            waits. It is closed as too slow if it reads nothing, or if there is no room at all. If
+            another source has more than its part (a part for each that has some, and one for
+            others), it is that one's.
         stall_timeout: How long a peer that more than `high_water` bytes wait for may take to read
             `low_water` bytes, in seconds, before it is closed as too slow.
-        silent_after: After how many seconds a destination that has an answer to give and says
-            nothing at all is passed over, if others carry the tags; it is not closed before its
-            lifetime.
+        silent_after: After how many seconds a destination that says nothing at all is passed over,
+            if others carry the tags and it has an answer to give, or has not answered a KEEPALIVE
+            for half of the time; it is sent one when it could be given a request and has said
+            nothing for half of the time. It is not closed before its lifetime.
         credit_window: Most elements of one stream that a destination is asked to send ahead of
             the requester's socket. Fewer are asked for at first, and of large ones: about
             4 x `high_water` bytes. What it sends beyond that is relayed, as long as the requester
@@ -84,13 +92,14 @@ class LinkOptions:
 
     Raises:
         ValueError: A number has to be at least 1 or more than 0 and is not, or is more than a
-            frame can say, or the marks are not in the order `low_water`, `high_water`,
-            `max_pending`.
+            frame can say, one of `proxies` is no network, or the marks are not in the order
+            `low_water`, `high_water`, `max_pending`.
     """
 
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
     max_connections: Count = 10_000
     max_connections_per_source: Count | None = None
+    proxies: tuple[str, ...] = ()
     unused_timeout: Seconds = 10.0
     high_water: Count = 1024 * 1024
     low_water: Count = 256 * 1024
@@ -119,6 +128,10 @@ class LinkOptions:
             raise ValueError("low_water, high_water and max_pending must be in this order")
         if self.max_gathered < self.max_gather:
             raise ValueError("max_gathered must be at least max_gather")
+        try:
+            Proxies(self.proxies)
+        except ValueError as error:
+            raise ValueError(f"proxies: {error}") from None
         if self.connection.lease != self.lease:
             connection = replace(self.connection, lease=self.lease)
             object.__setattr__(self, "connection", connection)

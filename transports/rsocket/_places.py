@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .._source import Places as SharedPlaces
 from ._options import LinkOptions
 
 if TYPE_CHECKING:
@@ -13,39 +14,21 @@ if TYPE_CHECKING:
 __all__ = ["Places"]
 
 
-class Places:
+class Places(SharedPlaces):
     """How many connections there are, of which source, and which of them do nothing.
-
-    A source is what all connections of one peer have in common: see `source_of`.
 
     Args:
         options: `max_connections`, `max_connections_per_source` and `unused_timeout`.
         clock: Tells the time, in seconds.
-
-    Attributes:
-        taken: How many places are taken.
     """
 
     def __init__(self, options: LinkOptions, clock: Callable[[], float]) -> None:
+        super().__init__(options.max_connections, options.max_connections_per_source)
         self._options = options
         self._clock = clock
-        self._by_source: dict[str, int] = {}
         # Connections that had done nothing when they were last looked at, by source, with when
         # they were made; the oldest first.
         self._unused: dict[str, dict[Link, float]] = {}
-        self.taken = 0
-
-    def refusal(self, source: str) -> str:
-        """Return why there is no place for one more, or an empty text."""
-        options = self._options
-        if self.taken >= options.max_connections:
-            return f"{self.taken} connections already"
-        if not source:
-            return ""
-        own, most = self._by_source.get(source, 0), options.max_connections_per_source
-        # Those of one source alone leave half of the places to others.
-        full = own > options.max_connections - self.taken if most is None else own >= most
-        return f"{own} connections of {source} already" if full else ""
 
     def spare(self, source: str) -> Link | None:
         """Return a connection that has to give up its place for one more, if there is one.
@@ -66,20 +49,6 @@ class Places:
             if not link.session.used:
                 return link
         return None
-
-    def take(self, source: str) -> None:
-        """Take a place."""
-        self.taken += 1
-        self._by_source[source] = self._by_source.get(source, 0) + 1
-
-    def give_up(self, source: str) -> None:
-        """Give up a place."""
-        self.taken -= 1
-        left = self._by_source[source] - 1
-        if left:
-            self._by_source[source] = left
-        else:
-            del self._by_source[source]
 
     def begin(self, link: Link) -> None:
         """Note a connection that has done nothing yet."""

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ...actors import Node
 from ...actors.broker import Broker
-from .._unix_file import bind, check_path, peer_name, unbind
+from .._unix_file import bind, check_path, peer_name, unbind, user_of
 from ._link import Link
 from ._listener import RSocketListener
 from ._options import LinkOptions, UnixOptions
@@ -62,7 +62,7 @@ class UnixListener(RSocketListener):
 
     def _source(self, transport: asyncio.BaseTransport) -> str:
         """Return the user at the other end, where the system tells."""
-        return self._named(transport).rpartition(",")[2]
+        return user_of(transport.get_extra_info("socket"))
 
     def _first(self, source: str) -> asyncio.BaseProtocol | None:
         link = super()._first(source)

@@ -110,7 +110,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         if self._closing:
             data = self._link.take_later() + data  # it is read on, whatever has its turn later
         elif len(data) > TURN:
-            data = self._link.first_turn(data, self._reach(data), self.data_received)
+            data = self._link.first_turn(data, self._reach, self.data_received)
         if self._skip:
             skip = min(self._skip, len(data))
             self._skip -= skip

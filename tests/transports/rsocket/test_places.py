@@ -6,19 +6,24 @@ import asyncio
 
 import pytest
 
+from onward.actors.broker import BrokerOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
     KEEPALIVE,
     RR,
+    C,
+    N,
     Peer,
     World,
     asked_for,
     errors,
     frame,
     in_memory,
+    payload,
     push,
     request,
     setup,
+    stream_of,
     world,
 )
 
@@ -49,6 +54,39 @@ async def test_one_source_leaves_half_of_the_places_to_others() -> None:
             peer.eof()
         await w.loop.idle()
         assert len(await opened(w, 20, OTHER)) == 6
+
+
+@in_memory
+async def test_clients_behind_a_proxy_do_not_share_what_one_source_may_have() -> None:
+    options = LinkOptions(
+        max_connections=10, max_pending_total=10_000_000, proxies=("10.0.0.64/28", "10.0.0.9")
+    )
+    async with world(BrokerOptions(max_waiters=10), options) as w:
+        clients = await opened(w, 12)
+        assert len(clients) == 10
+        clients.pop().die()
+        await w.loop.idle()
+        destination = await w.destination()
+        # Requests that wait: nine of ten places, where one source would have six.
+        for number, client in enumerate(clients):
+            assert await client.ask(request(RR, 1, asked_for(f"none{number}"))) == []
+        assert w.broker.statistics().waiting == 9
+        # Bytes that wait: 8.1 of 10 MB, where one source would have half of them.
+        for client in clients:
+            client.stop_reading()
+            await client.ask(request(RR, 3, asked_for("a")))
+            (asked,) = await destination.received()
+            await destination.ask(payload(stream_of(asked), bytes(900_000), N | C))
+        assert not any(client.closed for client in clients)
+        for client in clients:
+            client.read_on()
+            client.die()
+        await w.settled_after(destination)
+
+
+def test_a_proxy_that_is_no_network() -> None:
+    with pytest.raises(ValueError, match=r"proxies: 10\.0\.0\.1/8 has host bits set"):
+        LinkOptions(proxies=("10.0.0.1/8",))
 
 
 @pytest.mark.parametrize("most", [1, 3, 10, 20])

@@ -1,0 +1,76 @@
+"""The places for connections of a listener for nodes, shared among those they come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.actors import Node
+from onward.protocol.ockam import PREAMBLE
+from onward.transports import StreamListener
+from tests.support.rsocket_peer import MemoryLoop, Peer, in_memory
+from tests.support.websocket_peer import handshake
+
+HOG, OTHER = "10.0.0.66", "10.0.0.7"
+
+
+def connected(node: Node, number: int, host: str) -> list[Peer]:
+    """Connect peers that say nothing, and return those that were taken."""
+    loop = node.loop
+    assert isinstance(loop, MemoryLoop)
+    (serves,) = loop.servers.values()
+    made = [Peer(serves, (host, port)) for port in range(number)]
+    return [peer for peer in made if not peer.closed]
+
+
+async def gone(node: Node, peers: list[Peer]) -> None:
+    """Lose connections, and let that be noticed."""
+    for peer in peers:
+        peer.die()
+    assert isinstance(node.loop, MemoryLoop)
+    await node.loop.idle()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+@in_memory
+async def test_one_source_leaves_half_of_the_places_to_others(scheme: str) -> None:
+    async with Node("c") as node:
+        listener = await node.listen(f"{scheme}://127.0.0.1:0", max_connections=10)
+        assert isinstance(listener, StreamListener)
+        hogs = connected(node, 20, HOG)
+        others = connected(node, 20, OTHER)
+        assert (len(hogs), len(others)) == (6, 3)
+        # A link has the place that its handshake had.
+        for peer in (*hogs, *others):
+            peer.send(handshake() if scheme == "ws" else PREAMBLE)
+        statistics = listener.statistics()
+        assert (len(statistics.links), statistics.handshakes) == (9, 0)
+        assert statistics.turned_away == 31
+        assert connected(node, 1, HOG) == []
+        others += connected(node, 5, "10.0.0.8")
+        assert len(others) == 4
+        # And gives it up when it ends.
+        await gone(node, hogs)
+        others += connected(node, 20, OTHER)
+        assert len(others) == 6
+        await gone(node, others)
+        places = listener._worker._places
+        assert (places.taken, places._by_source) == (0, {})
+
+
+@in_memory
+async def test_how_many_of_one_source_can_be_said() -> None:
+    async with Node("c") as node:
+        await node.listen("tcp://127.0.0.1:0", max_connections=10, max_connections_per_source=8)
+        assert len(connected(node, 20, HOG)) == 8
+        assert len(connected(node, 20, OTHER)) == 2
+
+
+@in_memory
+async def test_what_is_accepted_as_the_listener_closes_is_closed() -> None:
+    async with Node("c") as node:
+        listener = await node.listen("tcp://127.0.0.1:0")
+        loop = node.loop
+        assert isinstance(loop, MemoryLoop)
+        (serves,) = loop.servers.values()
+        await listener.close()
+        assert Peer(serves, (HOG, 1)).closed
