@@ -356,7 +356,7 @@ class MemoryTransport(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         assert high is not None
-        assert low is not None
+        low = high // 4 if low is None else low
         assert high >= low >= 0
         self._high, self._low = high, low
 

@@ -85,6 +85,11 @@ class ByteShares:
         else:
             self._by_source.pop(source, None)
 
+    @property
+    def full(self) -> bool:
+        """Whether all connections hold more than they may together, as far as is noted."""
+        return self.total > self._limit
+
     def exceeds(self, source: str) -> bool:
         """Whether a source holds more than is free, as far as is noted."""
         return self._by_source.get(source, 0) > self._limit - self.total

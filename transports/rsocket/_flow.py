@@ -38,6 +38,9 @@ written, and what waits for its socket is counted for all connections together."
 TURN: Final = 16 * 1024
 """Bytes of frames that one connection has handled before others have their turn."""
 
+_HEAD: Final = 16
+"""Bytes that the length of a frame is in, with or without a WebSocket's header."""
+
 
 class Flow(asyncio.Protocol, ABC):
     """A connection's socket, and the state machine it is read and written for.
@@ -80,7 +83,6 @@ class Flow(asyncio.Protocol, ABC):
         # No more than `low_water`, so that all is noted while writing is paused.
         self._much = min(BULK, options.low_water)
         self._half = options.max_pending // 2
-        self._most = options.max_pending
         self._seen = 0  # bytes that waited when it was last looked, while writing is paused
         self._read = 0  # bytes that the peer has read since writing was paused
         self._read_before = 0  # of them, those before its time began that is running
@@ -94,11 +96,13 @@ class Flow(asyncio.Protocol, ABC):
         self.peer_name = ""
         self.source = ""
         self.write_paused = False
-        self._most = self.options.max_pending
         self.flushing = False
         self._resting = False
-        # What was read and has its turn later, and what handles it.
+        # What was read and has its turns later from `_later_at` on, how many of some of its bytes
+        # belong to the frame that they begin in, and what handles it.
         self._later = b""
+        self._later_at = 0
+        self._reach: Callable[[bytes], int] | None = None
         self._handle: Callable[[bytes], object] | None = None
         self.in_turns = False
         self._timer: asyncio.TimerHandle | None = None
@@ -162,22 +166,36 @@ class Flow(asyncio.Protocol, ABC):
         self._seen = waiting
         if waiting > self._half:
             self._hold_back()
-        if waiting > self._most:
-            if not self._read or not self._give_up_requests():
-                self._too_slow("it does not read what it is sent")
-                return
-            # It is told of each of them.
-            self._most = waiting + self.options.high_water
+        if waiting > self.options.max_pending and not self._read:
+            self._too_slow("it does not read what it is sent")
+            return
         shares, source = self.shared.waiting, self.source
         shares.note(self, waiting if self._noted else 0)
-        if shares.exceeds(source) and shares.measure():
+        if not shares.exceeds(source):
+            return
+        if waiting > self.options.max_pending and not shares.full:
+            # It has had more than its own limit: no need to measure what others hold by now.
+            self._give_up_requests()
+        elif shares.measure():
             while shares.exceeds(source) and (most := shares.overdrawn(source)) is not None:
-                most.give_up_share()
+                if not most.give_up_share():
+                    break
 
-    def give_up_share(self) -> None:
-        """Close: for the source of this one too much waits, and most of that for this one."""
-        self.shared.waiting.give_up(self)
+    def give_up_share(self) -> bool:
+        """Let go of what waits for this peer, as its source has more than its share.
+
+        Returns:
+            Whether the connection was closed. If not, the peer reads, and all connections
+            together hold no more than they may: what waits for it becomes less as it reads.
+        """
+        shares = self.shared.waiting
+        self._note_read()
+        if self._read and not shares.full:
+            self._give_up_requests()
+            return False
+        shares.give_up(self)
         self._too_slow(f"too much waits for connections of {self.source or 'its source'}")
+        return True
 
     @property
     def waiting(self) -> int:
@@ -229,7 +247,6 @@ class Flow(asyncio.Protocol, ABC):
     def resume_writing(self) -> None:
         """Let those go on who waited for this socket."""
         self.write_paused = False
-        self._most = self.options.max_pending
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
@@ -316,32 +333,47 @@ class Flow(asyncio.Protocol, ABC):
     def _hold_back(self) -> None:
         """Hold back those that send to this peer alone: it has half of what may wait."""
 
-    def _give_up_requests(self) -> bool:
-        """End the peer's requests, as too much waits; say whether there was one."""
-        return False
+    def _give_up_requests(self) -> None:
+        """End the newest of the peer's requests, if more waits than when it was last asked."""
 
     # --- reading ------------------------------------------------------------------------------
 
-    def first_turn(self, data: bytes, whole: int, handle: Callable[[bytes], object]) -> bytes:
+    def first_turn(
+        self, data: bytes, reach: Callable[[bytes], int], handle: Callable[[bytes], object]
+    ) -> bytes:
         """Return as much of what was read as is handled now; the rest has its turns later.
 
         A peer that keeps sending small frames would have the loop to itself otherwise: what is
         read at once can be tens of thousands of frames. It is not read until all is handled.
 
         Args:
-            data: What was read, more than `TURN` bytes.
-            whole: How many of its bytes belong to the frame that it begins in, as far as is known.
+            data: What was read, more than `TURN` bytes; or a turn of it, which stays as it is.
+            reach: Returns how many of some bytes belong to the frame that they begin in, as far
+                as is known.
             handle: What handles it.
         """
         self._rest()
+        whole = max(TURN, reach(data))
         if whole >= len(data):
             return data
-        self._later, self._handle = data[TURN:], handle
-        return data[:TURN]
+        self._later, self._later_at, self._reach, self._handle = data, whole, reach, handle
+        return data[:whole]
+
+    def _next_turn(self, reach: Callable[[bytes], int]) -> bytes:
+        """Return as much of what was read as has the next turn, without a copy of the rest."""
+        later, at = self._later, self._later_at
+        if len(later) - at <= TURN:
+            return self.take_later()
+        stop = at + max(TURN, reach(later[at : at + _HEAD]))
+        if stop >= len(later):
+            return self.take_later()
+        self._later_at = stop
+        return later[at:stop]
 
     def take_later(self) -> bytes:
         """Return what has not had its turn yet; it is up to the caller then."""
-        later, self._later, self._handle = self._later, b"", None
+        later = self._later[self._later_at :]
+        self._later, self._later_at, self._reach, self._handle = b"", 0, None, None
         return later
 
     def _rest(self) -> None:
@@ -358,9 +390,10 @@ class Flow(asyncio.Protocol, ABC):
     def _rested(self) -> None:
         """Handle one more turn of what was read, or read on."""
         self._resting = False
-        handle = self._handle
-        if handle is not None and not self._blocked_by and self._transport is not None:
-            handle(self.take_later())
+        handle, reach, transport = self._handle, self._reach, self._transport
+        if handle and reach and transport is not None and not self._blocked_by:
+            # A transport that is closing looks for its end in all that there is.
+            handle(self.take_later() if transport.is_closing() else self._next_turn(reach))
         self._read_on()
 
     def _note_unfinished(self) -> None:

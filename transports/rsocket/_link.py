@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from ...actors.broker._leaving import closed_for
@@ -81,6 +82,7 @@ OVERDUE: Final = 2
 """Keepalive intervals of silence after which a destination is passed over."""
 
 _CONNECTION_CLOSED: Final = ConnectionState.CLOSED
+_CONNECTION_OPEN: Final = ConnectionState.OPEN
 _FNF: Final = int(FrameType.REQUEST_FNF)
 _SETUP: Final = int(FrameType.SETUP)
 _REASONS: Final[dict[type[RSocketError], str]] = {
@@ -146,8 +148,11 @@ class Link(Flow):
         self.multicast_held = 0
         self.window = min(FIRST_WINDOW, options.credit_window)
         self._back: HeldBack | None = None
-        self._gave_up = False
+        self._gives_up = 1  # requests, once more waits than
+        self._gave_up_at = options.max_pending_total
         self._owed: Stream | None = None  # an answer that is due, as far as one was looked for
+        self._quiet = options.silent_after / 2
+        self._asked_at = -inf  # when it was sent the last KEEPALIVE that it is to answer
         self._element = 1  # bytes of what this destination answers with, as far as it was seen
         self.form: Form | None = None
         self.leases: Leases | None = None
@@ -159,7 +164,7 @@ class Link(Flow):
         """Let the state machine read, and relay or handle what it lets through."""
         core = self.core
         if len(data) > TURN and not self.in_turns:
-            data = self.first_turn(data, core.reach(data), self.data_received)
+            data = self.first_turn(data, core.reach, self.data_received)
         now = self.now = self._now()
         for event in core.receive_data(data, now):
             if type(event) is not Frame:
@@ -200,7 +205,7 @@ class Link(Flow):
     def resume_writing(self) -> None:
         """Let those go on who waited for this socket, and pass on the credit held back."""
         super().resume_writing()
-        self._gave_up = False
+        self._gave_up_at = self.options.max_pending_total
         if self._back is not None:
             self._back.end()
             self._back = None
@@ -233,19 +238,24 @@ class Link(Flow):
             for stream in streams.values()
         )
 
-    def _give_up_requests(self) -> bool:
-        if self._gave_up:
-            return False
-        self._gave_up = True
-        text = f"more than {self.options.max_pending} bytes wait for the requester"
-        given_up = 0
-        for stream in list(self.core.streams.values()):
-            if not stream.requester and stream.kind != _FNF and stream.peer is not None:
+    def _give_up_requests(self) -> None:
+        waiting = self.waiting
+        if waiting < self._gave_up_at:
+            self._gave_up_at = waiting
+            self._gives_up = 1
+            return
+        if waiting < self._gave_up_at + self._much:
+            return  # The errors that tell it of those before are no reason for more.
+        # How much comes for a request cannot be known. Twice as many as before, as long as it reads
+        # less than comes: then it is a few steps from the first to the last.
+        newest = tuple(islice(filter(_asks, reversed(self.core.streams.values())), self._gives_up))
+        self._gave_up_at = waiting
+        self._gives_up *= 2
+        for stream in newest:
+            if stream.peer is not None:
                 asked: Asked = stream.peer
-                asked.give_up(text)
-                given_up += 1
-        self.core.counters["given_up"] += given_up
-        return given_up > 0
+                asked.give_up("too much waits for the requester")
+        self.core.counters["given_up"] += len(newest)
 
     # --- requests handed over -----------------------------------------------------------------
 
@@ -314,13 +324,20 @@ class Link(Flow):
         if self.write_paused or (leases is not None and not leases.taken.available(self.time())):
             return True
         now = self._now()
-        return now - self.now > self.options.silent_after and self._silent(now)
+        return now - self.now > self._quiet and self._silent(now)
 
     def _silent(self, now: float) -> bool:
         """Whether the peer may be dead, or its machine: it owes an answer, or a KEEPALIVE.
 
         It is not known to be before its lifetime is over. Until then others are preferred.
         """
+        asked = self._asked_at > self.now
+        if not asked:
+            self._ask_whether_alive(now)
+        if now - self.now <= self.options.silent_after:
+            return False
+        if asked and not self._blocked_by and now - self._asked_at > self._quiet:
+            return True
         setup = self.session.setup
         if setup is not None and now - self.now > OVERDUE * setup.keepalive / 1000:
             return True
@@ -332,6 +349,20 @@ class Link(Flow):
             return False
         exchange: StreamExchange | Branch = owed.peer
         return now - exchange.began > self.options.silent_after
+
+    def _ask_whether_alive(self, now: float) -> None:
+        """Send a KEEPALIVE, as most of what a destination is sent needs no answer in time.
+
+        "KEEPALIVE frames MAY be initiated by the server and sent upon application request with
+        the (R)espond flag set", and one with that flag has to be answered. It is the only one
+        until the peer says something.
+        """
+        core = self.core
+        if self._blocked_by or core.state is not _CONNECTION_OPEN:
+            return  # what it answers would not be read
+        self._asked_at = now
+        core.send_keepalive()
+        self.flush_soon()
 
     def _check_free(self) -> None:
         core = self.core
@@ -374,6 +405,11 @@ class Link(Flow):
         self._on_closed(self)
         self.session.end()
         self.worker.detach()
+
+
+def _asks(stream: Stream) -> bool:
+    """Whether the peer waits for an answer on a stream."""
+    return not stream.requester and stream.kind != _FNF and stream.peer is not None
 
 
 def _owes(stream: Stream) -> bool:

@@ -303,7 +303,7 @@ async def test_warnings_of_a_kind_are_counted_after_the_first(
             assert turned_away(w)
         warned = [record.getMessage() for record in caplog.records]
         assert len(warned) == 1
-        assert "1 connections already" in warned[0]
+        assert "1 connection already" in warned[0]
         first.send(frame(0, KEEPALIVE, 0, bytes(8)))
         await asyncio.sleep(61)
         assert turned_away(w)

@@ -512,8 +512,9 @@ async def test_a_push_that_cannot_be_read_is_counted_and_changes_nothing(broken:
 
 
 @in_memory
-async def test_a_push_without_metadata_is_ignored() -> None:
+async def test_a_push_without_the_flag_that_it_has_metadata_is_relayed_with_it() -> None:
     async with world() as w:
-        peer = await w.destination()
-        assert await peer.ask(frame(0, 0x0C, 0, b"x")) == []
-        assert w.listener.statistics().dropped == {"push_without_metadata": 1}
+        requester, destination = await w.pair()
+        assert await requester.ask(frame(0, 0x0C, 0, ASKED)) == []
+        assert await destination.received() == [frame(0, 0x0C, 0x100, ASKED)]
+        await w.settled()

@@ -10,6 +10,7 @@ from onward.actors.broker import BrokerOptions
 from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
+    CHANNEL,
     FNF,
     KEEPALIVE,
     MULTICAST,
@@ -35,6 +36,7 @@ from tests.support.rsocket_peer import (
 
 ASKED = asked_for("a")
 ALIVE = frame(0, KEEPALIVE, 0, bytes(8))
+ALIVE_IS_IT = frame(0, KEEPALIVE, 0x80, bytes(8))
 
 
 async def destination(w: World, *, keepalive: int = 20_000, lifetime: int = 90_000) -> Peer:
@@ -83,10 +85,12 @@ async def test_the_only_one_is_asked_all_the_same() -> None:
         await w.settled_after(requester)
 
 
-@pytest.mark.parametrize("kind", [STREAM, None])
+@pytest.mark.parametrize("kind", [STREAM, CHANNEL, None])
 @in_memory
-async def test_one_that_owes_nothing_may_be_silent(kind: int | None) -> None:
-    """Also with a stream that it has nothing to say on: that is no sign of anything."""
+async def test_one_that_owes_nothing_may_be_silent_but_answers_a_keepalive(
+    kind: int | None,
+) -> None:
+    """A stream that it has nothing to say on is no sign of anything."""
     async with world(options=LinkOptions(silent_after=5)) as w:
         quiet, other = await destination(w), await destination(w)
         requester = await w.requester()
@@ -96,7 +100,27 @@ async def test_one_that_owes_nothing_may_be_silent(kind: int | None) -> None:
             await other.received()
         await asyncio.sleep(30)
         await other.ask(ALIVE)
-        assert await share(requester, [quiet, other], 11) == [10, 10]
+        # It is asked once, however many requests there are, and has time to answer.
+        await requester.ask(request(FNF, 11, ASKED), request(FNF, 13, ASKED))
+        assert (await quiet.received()).count(ALIVE_IS_IT) == 1
+        assert ALIVE_IS_IT not in await other.received()
+        await asyncio.sleep(2.4)
+        assert await share(requester, [quiet, other], 101) == [10, 10]
+        await asyncio.sleep(0.2)
+        await other.ask(ALIVE)
+        assert await share(requester, [quiet, other], 201) == [0, 20]
+        # With its first byte it has its turn again, and is asked anew once it is silent.
+        await quiet.ask(ALIVE)
+        assert await share(requester, [quiet, other], 301) == [10, 10]
+        for number in range(4):
+            await asyncio.sleep(3)
+            await other.ask(ALIVE)
+            await requester.ask(request(FNF, 401 + 4 * number, ASKED))
+            await requester.ask(request(FNF, 403 + 4 * number, ASKED))
+            assert (await quiet.received()).count(ALIVE_IS_IT) == 1
+            await other.received()
+            await quiet.ask(ALIVE)
+        assert await share(requester, [quiet, other], 501) == [10, 10]
         requester.die()
         await w.settled_after(quiet)
 

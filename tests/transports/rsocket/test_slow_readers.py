@@ -121,33 +121,91 @@ async def test_many_large_answers_at_once() -> None:
         await w.settled()
 
 
-@in_memory
-async def test_one_that_answers_others_too_is_never_held_back() -> None:
-    async with world(options=ROOMY) as w:
+async def answers_of(size: int, count: int, options: LinkOptions) -> tuple[list[bytes], int]:
+    """Have a destination answer a slow reader as fast as it can, and another one meanwhile.
+
+    Returns:
+        What the slow one got, with errors, and the most bytes that waited for it.
+    """
+    async with world(options=options) as w:
         slow, destination = await w.pair()
-        other = await w.requester()
+        other = await w.requester("10.0.0.9")
         await other.ask(request(CHANNEL, 1, ASKED, n=1000))
-        asked = (request(RR, 1 + 2 * number, ASKED) for number in range(40))
-        await slow.ask(*asked, request(STREAM, 101, asked_for("b"), n=1))
+        await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(count)))
         await destination.received()
         slow.stop_reading()
-        for number in range(40):
-            destination.send(payload(4 + 2 * number, bytes(10_000), N | C))
-            slow.transport.drain(100)
+        most = 0
+        for number in range(count):
+            destination.send(payload(4 + 2 * number, bytes(size), N | C))
+            slow.transport.drain(size // 100)
             await destination.ask(payload(2, b"x"))
             assert elements(await other.received()) == [b"x"]
             assert destination.transport.reading
-        # It keeps its connection; its requests do not all come to a good end.
-        assert not slow.closed
-        assert slow.link.waiting <= ROOMY.max_pending + 11_000
-        assert w.listener.statistics().dropped["given_up"] > 10
-        slow.read_on()
-        got = await slow.received()
-        assert {code for _, code, _ in errors(got)} == {CANCELED}
-        assert len(got) == 41
+            most = max(most, slow.link.waiting)
+        got = list[bytes]()
+        while len(got) < count:
+            got += await reads(slow, size // 2, every=1, times=1)
+            assert not slow.closed
         await other.ask(payload(1, b"", C))
         await destination.ask(payload(2, b"", C))
+        assert w.listener.statistics().dropped.get("given_up", 0) == len(errors(got))
         await w.settled_after(other)
+    return got, most
+
+
+@in_memory
+async def test_answers_of_a_destination_that_answers_others_too() -> None:
+    """Three times `max_pending` arrives whole, and the other one has not waited for it."""
+    got, most = await answers_of(10_000_000, 20, LinkOptions())
+    assert not errors(got)
+    assert {stream_of(raw) for raw in got} == set(range(1, 41, 2))
+    assert most > 3 * 50 * 1024 * 1024
+
+
+@in_memory
+async def test_above_the_share_of_its_source_a_slow_reader_loses_its_newest_requests() -> None:
+    options = LinkOptions(
+        high_water=20_000, low_water=2000, max_pending=200_000, max_pending_total=600_000
+    )
+    got, most = await answers_of(10_000, 40, options)
+    # One, then two, then the rest of those that are not answered yet.
+    lost = {stream for stream, code, _ in errors(got) if code == CANCELED}
+    assert lost == set(range(1 + 2 * 34, 80, 2))
+    assert {stream_of(raw) for raw in got} == set(range(1, 80, 2))
+    assert 300_000 < most < 600_000
+
+
+@in_memory
+async def test_a_slow_reader_is_closed_where_there_is_no_room_at_all() -> None:
+    options = LinkOptions(
+        high_water=20_000, low_water=2000, max_pending=200_000, max_pending_total=600_000
+    )
+    async with world(options=options) as w:
+        slow, destination = await w.pair()
+        await slow.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(9)))
+        await destination.received()
+        slow.stop_reading()
+        for number, closed in enumerate((False, False, False, True)):
+            await asyncio.sleep(AGAIN)
+            destination.link.read_again()
+            await destination.ask(payload(2 + 2 * number, bytes(190_000), N | C))
+            slow.transport.drain(100)
+            assert slow.closed is closed
+        await w.settled_after(destination)
+
+
+@in_memory
+async def test_one_that_reads_nothing_is_closed_above_what_may_wait() -> None:
+    async with world(options=ROOMY) as w:
+        dead, destination = await w.pair()
+        await dead.ask(*(request(RR, 1 + 2 * number, ASKED) for number in range(9)))
+        await destination.received()
+        dead.stop_reading()
+        await destination.ask(payload(2, bytes(150_000), N | C))
+        destination.link.read_again()
+        await destination.ask(payload(4, bytes(60_000), N | C))
+        assert dead.closed
+        await w.settled_after(destination)
 
 
 @in_memory

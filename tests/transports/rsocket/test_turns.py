@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from onward.transports.rsocket import LinkOptions
@@ -151,4 +153,51 @@ async def test_turns_wait_while_the_requester_is_not_read_and_go_on_in_order() -
         came = elements(await destination.received())
         assert [int(each[:6]) for each in came] == list(range(1, 902))
         requester.die()
+        await w.settled()
+
+
+class Sliced(bytes):
+    """Bytes that count what is copied out of them."""
+
+    copied = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, slice):
+            return super().__getitem__(cast(int, at))
+        found = super().__getitem__(cast("slice[int, int, int]", at))
+        Sliced.copied += len(found)
+        return Sliced(found)
+
+
+@in_memory
+async def test_what_has_its_turns_later_is_copied_once() -> None:
+    async with world() as w:
+        requester, destination = await w.pair()
+        sizes = [3 * TURN, *[10] * 2000, 2 * TURN, TURN + 1, *[100] * 1000, 5 * TURN]
+        asked = [request(FNF, 1 + 2 * at, ASKED, bytes(size)) for at, size in enumerate(sizes)]
+        data = Sliced(b"".join(asked))
+        Sliced.copied = 0
+        requester.transport.unread.append(data)
+        requester.transport.feed()
+        assert [len(raw) for raw in await destination.received()] == [len(raw) for raw in asked]
+        # Once for its turn, and what is small: the metadata of each request.
+        assert Sliced.copied < 2 * len(data)
+        await w.settled()
+
+
+@in_memory
+async def test_a_read_may_be_cut_anywhere_in_a_frame() -> None:
+    """A turn ends where `TURN` says, whatever is there, also within the length of a frame."""
+    async with world() as w:
+        requester, destination = await w.pair()
+        after = [request(FNF, 3, ASKED, bytes(2 * TURN)), request(FNF, 5, ASKED, bytes(TURN))]
+        size = len(request(FNF, 1, ASKED))
+        for number, left in enumerate((*range(12), 60, TURN - size)):
+            first = request(FNF, 1, ASKED, bytes(TURN - size - left))
+            frames = [
+                raw[:3] + (6 * number + 1 + 2 * at).to_bytes(4) + raw[7:]
+                for at, raw in enumerate((first, *after))
+            ]
+            requester.send(*frames)
+            assert [len(raw) for raw in await destination.received()] == [len(r) for r in frames]
         await w.settled()
