@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from ..actors._room import Line, Room
-from ..protocol import MailboxFull, Message, OnwardError, UnknownAddress
+from ..protocol import Address, MailboxFull, Message, OnwardError, UnknownAddress, counted
 
 if TYPE_CHECKING:
-    from ..actors import Node
+    from ..actors import Node, Worker
     from ..actors._cell import Cell
     from ..actors._mailbox import Intake
 
@@ -67,7 +68,8 @@ class Arrivals:
         self._max_bytes = max_bytes
         self._fewer = fewer
         self._lines: dict[Intake, _LinkLine] = {}
-        self._given_up: dict[Intake, int] = {}  # and what its worker had handled then
+        # Which worker, and what it had handled then. One that has stopped is not kept alive.
+        self._given_up: dict[Address, tuple[weakref.ref[Worker], int]] = {}
 
     def keep(self, room: Room) -> None:
         """Keep a message until there is room; it becomes a dead letter if that may not be."""
@@ -77,7 +79,8 @@ class Arrivals:
             self.node.lose(message, intake.full())
             return
         if self.count >= self._limit or self.bytes > self._max_bytes:
-            self.node.lose(message, MailboxFull(intake.address, f"{self.count} messages are kept"))
+            kept = f"a link keeps {counted(self.count, 'message')}"
+            self.node.lose(message, MailboxFull(intake.address, kept))
             return
         intake.refused -= 1  # it is not refused, after all
         self.count += 1
@@ -113,16 +116,18 @@ class Arrivals:
         intake = line.intake
         if len(self._given_up) >= MAX_GIVEN_UP:
             del self._given_up[next(iter(self._given_up))]
-        self._given_up[intake] = cast("Cell", intake).handled
+        cell = cast("Cell", intake)
+        self._given_up[cell.address] = weakref.ref(cell.worker), cell.handled
         line.give_up(intake.full())
 
     def _is_given_up(self, intake: Intake) -> bool:
-        handled = self._given_up.get(intake)
-        if handled is None:
+        noted = self._given_up.get(intake.address)
+        if noted is None:
             return False
-        if handled == cast("Cell", intake).handled:
+        cell = cast("Cell", intake)
+        if noted[0]() is cell.worker and noted[1] == cell.handled:
             return True
-        del self._given_up[intake]
+        del self._given_up[intake.address]
         return False
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..protocol import LinkDown
+from ..protocol import LinkDown, counted
 
 if TYPE_CHECKING:
     from ..actors import Mailbox, Node
@@ -54,7 +54,7 @@ class DialledLinks(Generic[L]):
         """
         with self.lock:
             if len(self._links) >= most:
-                raise LinkDown(link.peer, f"there are {most} links")
+                raise LinkDown(link.peer, f"{counted(most, 'link')} already")
             self._node.spawn(lambda: link, mailbox=mailbox)
             self._links[link] = None
             self.by_peer.setdefault(link.peer, link)

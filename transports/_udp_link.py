@@ -12,6 +12,7 @@ import logging
 import random
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -144,9 +145,10 @@ class UdpLink(Link):
         body = encode_message(message)
         datagrams = split_message(body, self._number, limit, offsets=self.options.offsets)
         self._number = (self._number + 1) % _NUMBERS
+        wait = udp_socket.send(datagrams, self._where)
         self._sent += 1
         self._bytes_out += len(body)
-        return udp_socket.send(datagrams, self._where)
+        return wait
 
     def keep(self, message: Message) -> Awaitable[None] | None:
         """Do something with a message while it cannot be sent."""
@@ -236,7 +238,7 @@ class UdpLink(Link):
         if timeout is None:
             return
         now = self.taken + self.arrived + self._sent + self._heartbeats
-        if now == before:
+        if now == before and not self.kept:
             self.retire(f"no message for {timeout:g} s")
             return
         self._idle_timer = self.node.loop.call_later(timeout, self._watch_idleness, now)
@@ -372,7 +374,8 @@ class DialledUdpLink(UdpLink):
         if heartbeat is None:
             return
         if self._socket is not None and self._sent == before:
-            self._send(self._socket, HEARTBEAT)
+            with suppress(LinkDown):
+                self._send(self._socket, HEARTBEAT)
         self._heart = self.node.loop.call_later(heartbeat, self._beat, self._sent)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from ..protocol import Address, NodeStopped, OnwardError
+from ..protocol import Address, NodeStopped, OnwardError, counted
 from ._link_statistics import LinkStatistics
 from ._listening import ListeningWorker, WorkerListener
 from ._log import SeldomLogger
@@ -139,7 +139,7 @@ class UdpListenerWorker(ListeningWorker):
         if len(self._links) < self._options.max_peers:
             return True
         if not self._unproven:
-            self._turn_away(f"there are {len(self._links)} peers already")
+            self._turn_away(f"{counted(len(self._links), 'peer')} already")
             return False
         self._evicted += 1
         next(iter(self._unproven)).retire("another peer needed the place")

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from ..protocol import LinkDown
 from ..protocol.ockam import Assembler
 
 if TYPE_CHECKING:
@@ -83,11 +84,15 @@ class UdpSocket(asyncio.DatagramProtocol):
 
         Returns:
             What to await before sending more if too many wait for the system, or `None`.
+
+        Raises:
+            LinkDown: The socket is closed.
         """
         transport = self._transport
-        if transport is not None and not transport.is_closing():
-            for each in datagrams:
-                transport.sendto(each, peer)
+        if transport is None or transport.is_closing():
+            raise LinkDown(str(peer[0]), "the socket is closed")
+        for each in datagrams:
+            transport.sendto(each, peer)
         return None if self._drained is None else asyncio.shield(self._drained)
 
     def close(self) -> None:

@@ -281,6 +281,51 @@ async def test_peers_that_claim_to_be_many_take_the_places_of_one_another(nodes:
         assert figures.closed == {"another peer needed the place": 3}
 
 
+async def test_what_a_peer_sent_that_gives_up_its_place_is_counted(nodes: Nodes) -> None:
+    _, _, c = nodes
+    stuck = Stuck()
+    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(1))
+    listener = await listening(c, "stuck", max_peers=1)
+    with peers(listener, 2) as (first, second):
+        for _ in range(10):
+            first.send("stuck")
+        await eventually(lambda: [each.received for each in listener.statistics().links] == [10])
+        held = listener.statistics().links[0].held
+        second.send("nobody")
+        await eventually(lambda: c.dead_letters.by_reason.get("mailbox full") == held)
+        assert listener.statistics().evicted == 1
+        stuck.go_on.set()
+        await eventually(lambda: len(stuck.messages) == 10 - held)
+
+
+@virtual_time
+async def test_a_link_is_not_idle_while_what_came_over_it_waits() -> None:
+    async with Node("c") as c:
+        stuck = Stuck()
+        await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(1))
+        listener = await listening(c, "stuck", idle_timeout=10.0, stall_timeout=100.0)
+        with peers(listener, 1) as (peer,):
+            for _ in range(10):
+                peer.send("stuck")
+            await asyncio.sleep(1)
+            await asyncio.sleep(90)
+            stuck.go_on.set()
+            await asyncio.sleep(30)
+            assert len(stuck.messages) == 10
+            assert listener.statistics().closed == {"no message for 10 s": 1}
+
+
+async def test_what_is_sent_over_a_socket_that_was_lost_is_a_dead_letter(nodes: Nodes) -> None:
+    a, *_ = nodes
+    link = await a.connect("udp://127.0.0.1:9")
+    (udp_socket,) = udp_of(a)._sockets.values()
+    udp_socket.close()
+    a.send([link, "x"], b"")
+    await eventually(lambda: a.dead_letters.total)
+    assert dict(a.dead_letters.by_reason) == {"link down": 1}
+    assert link_of(a).sent == 0
+
+
 async def test_peers_that_have_answered_stay(nodes: Nodes) -> None:
     _, _, c = nodes
     recorder, private = await Recorder.on(c, "c1"), await Recorder.on(c, "private")
@@ -401,7 +446,7 @@ async def test_links_have_a_limit(nodes: Nodes) -> None:
     a, *_ = nodes
     udp_of(a).max_dialled = 1
     await a.connect("udp://127.0.0.1:1")
-    with pytest.raises(LinkDown, match="there are 1 links"):
+    with pytest.raises(LinkDown, match="1 link already"):
         a.send("2#127.0.0.1:2 => x", b"")
 
 
@@ -504,7 +549,8 @@ class Slow(asyncio.DatagramTransport):
 async def test_who_sends_waits_while_the_system_takes_nothing() -> None:
     loop = asyncio.get_running_loop()
     udp_socket = UdpSocket(UdpOptions(), loop, _nobody)
-    assert udp_socket.send([b"lost"], ()) is None
+    with pytest.raises(LinkDown, match="the socket is closed"):
+        udp_socket.send([b"lost"], ("127.0.0.1", 9))
     assert udp_socket.pending == 0
     udp_socket.close()
     udp_socket.resume_writing()
