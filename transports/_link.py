@@ -30,6 +30,7 @@ from ..protocol import (
     Route,
     RouteTooLong,
     check_bytes,
+    counted,
 )
 from ._arrivals import Arrivals
 from ._gate import MAX_RETURNS, Gate
@@ -50,7 +51,8 @@ included. A message that goes to and fro between two nodes more often is a dead 
 
 MAX_WORK: Final = 256 * 1024 * 1024
 """Most bytes that a message from outside may have moved: those of its payload, once for each
-address of its onward route. One that would be more is a dead letter."""
+address of its onward route. One that would be more is a dead letter. What workers make of the
+payload on its way is not counted."""
 
 LIGHT: Final = MAX_WORK // MAX_ROUTE_LENGTH
 """Bytes of a payload that are never too much work, whatever the route."""
@@ -72,8 +74,15 @@ SWEEP: Final = 64
 at this many, and then whenever there are twice as many as were left."""
 
 
+_NO_STAMP: Final = Context()
+"""In the place of a stamp, before there is one: no message has it."""
+
 LINK_MAILBOX: Final = Mailbox(overflow=Overflow.WAIT, max_bytes=32 * 1024 * 1024)
 """The mailbox of a link, unless its options say otherwise."""
+
+
+def _work(size: int, addresses: int) -> str:
+    return f"{counted(size, 'byte')} for {counted(addresses, 'address')}"
 
 
 class TooMuchWork(NotDelivered):
@@ -303,27 +312,26 @@ class Link(Worker):
         node, gate, contexts = self.node, self._gate, self._contexts
         carry, let_in = node.carry, node.let_in
         admitted: Route | None = None
-        stamp: Context | None = None
+        stamp = _NO_STAMP
         given = 0
         for message in messages:
             onward = message[0]
             try:
                 if onward is not admitted:
                     admitted = None
-                    if onward is not gate.admitted and not gate.admits(onward):
+                    if onward != gate.admitted and not gate.admits(onward):
                         self._refuse(message)
                         continue
                     admitted, given = gate.admitted, gate.given
-                    stamp = contexts.get(given)
+                    stamp = contexts.get(given, _NO_STAMP)
                 # Usually the reader has stamped the message with the context that it gets here.
                 if (
                     message[4] is not stamp
-                    or stamp is None
                     or len(message[1]) > MAX_CROSSINGS
                     or len(message[2]) > LIGHT
                 ):
                     message = self._checked(message)
-                    stamp = contexts.get(given)
+                    stamp = contexts.get(given, _NO_STAMP)
                 if given > 0:
                     let_in(message)
                 else:
@@ -334,7 +342,8 @@ class Link(Worker):
                 self.node.lose(message, error)
             except Exception as error:  # noqa: BLE001 - of a rule: user code
                 self._lose_in_doubt(message, error)
-        if self._placed.inside > self._max_inside:
+        cell = self._cell
+        if cell is not None and cell.inside > self._max_inside:
             self._look_at_kept()
 
     @property
@@ -422,7 +431,7 @@ class Link(Worker):
             if back.count(back[0]) > MAX_CROSSINGS:
                 raise TooMuchWork(onward[0], f"{MAX_CROSSINGS} times over one link")
         if len(payload) * len(onward) > MAX_WORK:
-            raise TooMuchWork(onward[0], f"{len(payload)} bytes for {len(onward)} addresses")
+            raise TooMuchWork(onward[0], _work(len(payload), len(onward)))
         given = self._gate.given
         stamp = self._contexts.get(given)
         if stamp is None:

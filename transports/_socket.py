@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from ..protocol import BadPreamble
@@ -33,13 +34,14 @@ _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _OF_TLS: Final = frozenset({0x15, 0x16})
 
 
-SLICE: Final = 64 * 1024
-"""Bytes of a read that are taken apart at a time."""
+SLICE: Final = 16 * 1024
+"""Bytes of a read that are taken apart at a time. Those of long routes take some milliseconds."""
 
 TURN: Final = 256
 TURN_BYTES: Final = 1024 * 1024
 """Messages, and bytes read, after which a connection lets others have their turn: it is read again
-in the next pass of the loop. A loop may read a socket many times in one pass."""
+in the next pass of the loop. A loop may read a socket many times in one pass. Heartbeats and
+messages that cannot be used count too, and those with long routes as many: see `effort`."""
 
 
 class Unfinished:
@@ -110,8 +112,10 @@ class WireSocket(asyncio.Protocol):
         "_owner",
         "_paused",
         "_reason",
+        "_then",
         "_transport",
         "_turn_bytes",
+        "_turn_due",
         "_turn_left",
         "_unfinished",
         "_unfinished_all",
@@ -160,6 +164,9 @@ class WireSocket(asyncio.Protocol):
         self._paused = False
         # What was read and has its turn in a later pass; `None`: the socket is read.
         self._behind: bytes | None = None
+        # What is to be done once that has had its turns: the peer has closed, or it is all over.
+        self._then: list[Callable[[], None]] = []
+        self._turn_due = False
         self._turn_left = TURN
         self._turn_bytes = TURN_BYTES
         # How many messages had been taken at the last write, and those certainly written.
@@ -304,7 +311,7 @@ class WireSocket(asyncio.Protocol):
         self._held = False
         self._frame_began = self._loop.time()  # the peer could not finish it before
         if self._behind is not None:
-            self._loop.call_soon(self._next_turn)
+            self._next_turn_soon()
         self._look_at_reading()
 
     def _look_at_reading(self) -> None:
@@ -335,34 +342,65 @@ class WireSocket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read messages, a turn of them; the first error closes the socket."""
-        self.bytes_in += len(data)
+        size = len(data)
+        self.bytes_in += size
         if self._behind is not None:  # read before the transport knew that it is paused
             self._behind += data
             if self._ending:
                 self._take_rest()  # it may be read although it is held
-        else:
-            self._take_turn(data)
-            if self._behind is not None:
-                self._look_at_reading()
+            return
+        if size <= SLICE and not self._held:  # as most reads are: `_take_turn` without its loop
+            self._take(data)
+            if self._turn_left > 0 and self._turn_bytes > 0:
+                return
+            data = b""
+        self._take_turn(data)
+        if self._behind is not None:
+            self._look_at_reading()
 
     def _take_turn(self, data: bytes) -> None:
         """Take as much of what was read as makes a turn; the rest has its own later."""
         at = 0
-        while at < len(data) and self._turn_left > 0 and self._turn_bytes > 0 and not self._held:
+        while at < len(data) and self._turn_left > 0 and self._turn_bytes > 0:
+            if self._held and not self._then:
+                break
             self._take(data[at : at + SLICE] if len(data) > SLICE else data)
             at += SLICE
         if at < len(data) or self._turn_left <= 0 or self._turn_bytes <= 0:
             self._behind = data[at:]
+            self._next_turn_soon()
+
+    def _next_turn_soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
             self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
+        self._turn_due = False
         behind = self._behind
-        if behind is None or self._held:
+        if behind is None or (self._held and not self._then):
             return  # when it is released
         self._turn_left, self._turn_bytes = TURN, TURN_BYTES
         self._behind = None
-        self._take_turn(behind)
-        self._look_at_reading()
+        try:
+            if not self._aborted:
+                self._take_turn(behind)
+        except BaseException:
+            # As of `data_received`: what came behind could be anything.
+            self.abort("what was read could not be handled")
+            raise
+        finally:
+            while self._behind is None and self._then:
+                self._then.pop(0)()
+            self._look_at_reading()
+
+    def _after_rest(self, then: Callable[[], None]) -> None:
+        """Do what ends the connection once all that was read has had its turns, held or not."""
+        if self._behind is None:
+            then()
+            return
+        self._then.append(then)
+        self._next_turn_soon()
 
     def _take_rest(self) -> None:
         """Take all that was read: nothing more comes."""
@@ -372,9 +410,9 @@ class WireSocket(asyncio.Protocol):
 
     def _take(self, data: bytes) -> None:
         wire = self.wire
-        greeted = wire.greeted
+        greeted, before = wire.greeted, wire.effort
         messages = wire.receive_data(data, self._owner.stamp)
-        self._turn_left -= len(messages)
+        self._turn_left -= wire.effort - before
         self._turn_bytes -= len(data)
         if not greeted and wire.greeted:
             self._clear_deadline()
@@ -392,15 +430,19 @@ class WireSocket(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Close too: a connection that goes one way only carries no answers."""
-        self._take_rest()
+        self._after_rest(self._on_eof)
+
+    def _on_eof(self) -> None:
         self.flush()
         self.wire.receive_eof()
         self._reason = self._reason or str(self.wire.error or "the peer closed the connection")
         self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the link."""
-        self._take_rest()
+        """Tell the link, once it has all that was read."""
+        self._after_rest(partial(self._on_lost, exc))
+
+    def _on_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
         if self._frame_timer is not None:
             self._frame_timer.cancel()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
+import weakref
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
@@ -272,6 +275,25 @@ async def test_of_those_given_up_some_are_forgotten(
     assert link.kept > 0
     for each in stuck:
         each.go_on.set()
+
+
+@virtual_time
+async def test_a_link_keeps_no_worker_that_stopped_while_its_messages_waited(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL, "onward.actors")  # records keep frames alive
+    async with Node() as node:
+        link = await loose(node, stall_timeout=5.0)
+        kept: list[weakref.ref[Stuck]] = []
+        for given_up in (False, True):
+            kept.append(weakref.ref(await stuck_on(node, limit=1)))
+            link.arrive(to("stuck", *[b""] * 4))
+            await asyncio.sleep(6 if given_up else 1)
+            assert link.kept == (0 if given_up else 2)
+            await node.stop_worker("stuck", timeout=1)
+        assert link.kept == 0
+        gc.collect()
+        assert [each() for each in kept] == [None, None]
 
 
 async def test_what_is_held_has_a_limit_in_bytes(node: Node) -> None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from onward.actors import Listener, Mailbox, Node, Refused, Worker
+from onward.actors import GivenUp, Listener, Mailbox, Node, NodeLimits, Refused, Worker
 from onward.actors.access import Access, from_source, local_only
 from onward.protocol import (
     ERROR_SOURCE,
@@ -21,6 +21,7 @@ from onward.protocol import (
     route,
 )
 from tests.support.transports import Recorder, Stuck, eventually
+from tests.support.virtual import virtual_time
 from tests.support.workers import Forwarder
 
 Nodes: TypeAlias = tuple[Node, Node, Node]
@@ -232,3 +233,32 @@ async def test_only_one_link_may_send(nodes: Nodes, uri: Uri) -> None:
     assert message.source == link
     assert message.onward_route == route("inner")
     assert c.statistics().denied == 1
+
+
+@virtual_time
+async def test_which_answers_that_are_lost_another_node_is_told_of() -> None:
+    class Answers(Worker):
+        def handle_message(self, message: Message) -> None:
+            self.reply(message, bytes(2000) if message.payload == b"large" else b"small")
+
+    class Through(Worker):
+        """Passes on; answers are to go by a worker that there is not."""
+
+        def handle_message(self, message: Message) -> None:
+            self.forward(message, address("gone"))
+
+    async with Node() as a, Node(error_replies=True, limits=NodeLimits(payload=1000)) as c:
+        await c.start(Answers, address="answers")
+        await c.start(Through, address="through")
+        listener = await c.listen(
+            "memory://lost-answers", expose=["answers", "through"], error_replies=True
+        )
+        link = await a.connect(listener.uri)
+        began = a.loop.time()
+        with pytest.raises(GivenUp, match="payload too big"):
+            await a.request([link, "answers"], b"large")
+        assert a.loop.time() == began
+        with pytest.raises(RequestTimeout):
+            await a.request([link, "through", "answers"], b"", timeout=5)
+        assert reasons(c) == {"payload too big": 1, "no such worker": 1}
+        assert c.statistics().error_replies == 1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from onward.protocol import Address, Context, Message, address, route
-from onward.protocol.ockam import PREAMBLE, encode_message
+from onward.protocol.ockam import HEARTBEAT, PREAMBLE, encode_message
 from onward.transports import StreamOptions
 from onward.transports._socket import Unfinished, WireSocket
 from tests.support.virtual import virtual_time
@@ -371,16 +372,68 @@ async def test_the_rest_of_a_large_read_stays_bytes_while_the_link_is_held() -> 
     assert not owner.closed
 
 
+def wire(message: Message) -> bytes:
+    body = encode_message(message)
+    return len(body).to_bytes(4) + body
+
+
 @virtual_time
-async def test_the_rest_of_a_large_read_is_taken_when_the_peer_closes() -> None:
+async def test_what_takes_long_to_read_has_shorter_turns() -> None:
+    owner, wire_socket, line = connected()
+    wire_socket.data_received(wire(Message((address("x"),) * 64, (), b"")) * 500)
+    assert 0 < len(owner.messages) < 100
+    assert not line.reading
+    await asyncio.sleep(0.001)
+    assert len(owner.messages) == 500
+    assert line.reading
+
+
+@virtual_time
+async def test_heartbeats_have_turns_as_other_messages() -> None:
+    owner, wire_socket, line = connected()
+    wire_socket.data_received(wire(HEARTBEAT) * 10_000 + frame(0))
+    assert not line.reading
+    assert not owner.messages
+    await asyncio.sleep(0.001)
+    assert len(owner.messages) == 1
+
+
+@virtual_time
+async def test_the_rest_of_a_large_read_is_taken_in_turns_when_the_peer_closes() -> None:
     for cut in (False, True):
-        owner, wire_socket, _ = held()
+        owner, wire_socket, line = held()
         wire_socket.data_received(frame(0) * ONE_READ)
         if cut:
             wire_socket.connection_lost(None)
         else:
             wire_socket.eof_received()
-        assert len(owner.messages) == ONE_READ
+            line.close()  # as the loop does
+        seen = [len(owner.messages)]
+        while not owner.closed:
+            await asyncio.sleep(0)
+            seen.append(len(owner.messages))
+        assert seen[-1] == ONE_READ
+        assert max(later - before for before, later in pairwise(seen)) < ONE_READ / 10
+
+
+@virtual_time
+async def test_a_fault_in_a_later_turn_ends_the_connection_and_nothing_else() -> None:
+    faults: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+    for end in (False, True):
+        owner, wire_socket, line = connected()
+        wire_socket.data_received(frame(0) * ONE_READ)
+
+        def deliver(messages: Sequence[Message]) -> None:
+            raise ZeroDivisionError(len(messages))
+
+        owner.deliver = deliver  # type: ignore[method-assign]
+        if end:
+            wire_socket.eof_received()
+            line.close()
+        await asyncio.sleep(0.1)
+        assert len(owner.closed) == 1
+    assert [type(each["exception"]) for each in faults] == [ZeroDivisionError] * 2
 
 
 @virtual_time

@@ -16,6 +16,7 @@ from ...protocol import (
     OnwardError,
     UnknownAddress,
     WorkerStopped,
+    counted,
 )
 from .._base import Transport
 from .._listening import Listeners, WorkerListener
@@ -149,7 +150,7 @@ class SimulatedTransport(Transport):
         self, host: str, expose: frozenset[Address], faults: Faults | None = None
     ) -> DiallingLink:
         if len(self._place.links) >= self.network.options.max_links:
-            raise LinkDown(host, f"there are {self.network.options.max_links} links")
+            raise LinkDown(host, f"{counted(self.network.options.max_links, 'link')} already")
         for each in [host for host, link in self._resolved.items() if link.over]:
             del self._resolved[each]
         return DiallingLink(self._place, host, expose, faults)

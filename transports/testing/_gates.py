@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...actors import Worker
+from ...actors.testing import Probe
 from ...protocol import MAX_ROUTE_LENGTH, DeliveryError, Message, RequestTimeout, route
 from ._case import Case, case
 from ._stage import Relay, Stage, expect
@@ -40,6 +41,27 @@ async def what_connects_exposes_nothing(stage: Stage) -> None:
     c.send([far, "inner"], b"let me in")
     await stage.refused(a, 1, "not exposed")
     expect(not inner.messages, "a message came to a worker that is not exposed")
+
+
+@case(GATES)
+async def what_is_allowed_behind(stage: Stage) -> None:
+    """What came over a link may go on to what is allowed there or exposed, at both ends."""
+    a, c = stage.a, stage.c
+    allowed: list[Probe] = []
+    for node in (a, c):
+        await node.start(Relay, address="relay")
+        allowed.append(await stage.probe(node, "allowed"))
+        await stage.probe(node, "inner")
+    listener = await stage.listen(c, "relay", allow=["allow*"])
+    there = await stage.connect(a, listener.uri, "relay", allow=["allow*"])
+    a.send([there, "relay", "allowed"], b"", return_route="elsewhere")
+    back = (await stage.next(allowed[1])).return_route[1]
+    c.send([back, "relay", "allowed"], b"")
+    await stage.next(allowed[0])
+    for sender, link, far in ((a, there, c), (c, back, a)):
+        sender.send([link, "relay", "inner"], b"let me in")
+        sender.send([link, "allowed"], b"by the front door")
+        await stage.refused(far, 2, "not exposed")
 
 
 @case(GATES)

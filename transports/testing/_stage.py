@@ -6,7 +6,7 @@ import asyncio
 import gc
 import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
@@ -172,10 +172,13 @@ class Stage:
         options = {**self.claims.listen_options, **more}
         return await node.listen(at or self.place(), expose=expose, **options)
 
-    async def connect(self, node: Node, uri: str, *expose: AddressLike) -> Address:
+    async def connect(
+        self, node: Node, uri: str, *expose: AddressLike, allow: Iterable[AddressLike] = ()
+    ) -> Address:
         """Connect; it may take as long as anything."""
+        options = self.claims.connect_options
         async with asyncio.timeout(self.claims.patience):
-            return await node.connect(uri, expose=expose, **self.claims.connect_options)
+            return await node.connect(uri, expose=expose, allow=allow, **options)
 
     async def link(self, *expose: AddressLike) -> Address:
         """Have `c` listen and `a` connect."""

@@ -264,6 +264,33 @@ def test_one_with_one_exposure_for_all() -> None:
     named("two_links_of_a_node", "not the dead letters", ExposesForAll, HASTY)
 
 
+class ForgetsWhatIsAllowed(PlainTransport):
+    """Makes a set of its own of what is exposed at the end that connects."""
+
+    async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
+        return await super().connect(uri, expose=frozenset(expose), **options)
+
+
+def test_one_that_hands_on_expose_without_allow() -> None:
+    text = "0 of 1 message came to 0#allowed"
+    named("what_is_allowed_behind", text, ForgetsWhatIsAllowed, HASTY)
+
+
+class LetsGoOnAnywhere(PlainLink):
+    """Gives away what comes as if it were of this node."""
+
+    def came(self, message: Message) -> None:
+        if self._gate.admits(message.onward_route):
+            self.node.carry(message._replace(return_route=(self.address, *message.return_route)))
+        else:
+            super().came(message)
+
+
+def test_one_whose_messages_may_go_anywhere() -> None:
+    text = "not the dead letters {'not exposed': 2} but {'not exposed': 1}"
+    named("what_is_allowed_behind", text, with_links(LetsGoOnAnywhere), HASTY)
+
+
 class ListenerOfAll(PlainListener):
     async def close(self) -> None:
         for each in list(self.node.statistics().workers):
