@@ -5,6 +5,11 @@
 All connect to 127.0.0.1 only, and each from an address of its own, as peers of different places
 do. An attack ends with its process, and by itself when the victim is gone for good. That the victim
 closes connections is part of it.
+
+What an attack sends is bounded by a number of messages and bytes for each round, or it is a flood
+for a number of seconds, which the sockets' own back-pressure limits: it sends as fast as the victim
+reads, and no faster. Which of both is said where its numbers are. So the attackers' own share of
+two cores is small.
 """
 
 from __future__ import annotations
@@ -15,13 +20,16 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import Final
 
 from _wire import (
+    PAYLOAD_NEXT,
     PAYLOAD_NEXT_COMPLETE,
+    REQUEST_N,
     STREAM_ID,
+    TYPE,
     Interaction,
     Routing,
     frame,
@@ -31,8 +39,8 @@ from _wire import (
     stamp,
 )
 
-from onward.protocol import Address, Message
-from onward.protocol.ockam import PREAMBLE, encode_message
+from onward.protocol import MAX_ROUTE_LENGTH, Address, Message
+from onward.protocol.ockam import PREAMBLE, decode_message, encode_message
 
 __all__ = ["ATTACKS", "REACHED"]
 
@@ -43,9 +51,33 @@ TIMEOUT: Final = 5.0
 """Seconds in which nothing can be sent after which a round is over."""
 HOLD: Final = 5.0
 """Seconds for which what was taken is held."""
+KIB: Final = 1024
 MIB: Final = 1024 * 1024
+FRAGMENT: Final = 64 * KIB
+"""Bytes of data in a fragment."""
+CASTS: Final = 30
+"""Destinations of a multicast that do not read. A round is 15 MB, twice: once whole, once not."""
+CHANNELS: Final = 8
+"""Channels at a time to those of them that do; a flood, limited by the credit for each channel."""
+ELEMENTS: Final = (8, 8, 8, 8 * KIB)
+"""Bytes of their elements, in turn."""
+BEGUN: Final = 2000
+"""Requests that a connection begins and does not end, of 1 KiB; a round is eight connections."""
+DRIPS: Final = 11
+"""Peers of each kind that read too little: 1 byte a second the first, 1 KiB the last."""
+BALLS: Final = 4
+"""Messages to and fro at a time. Each is sent when its answer has come, so the victim sets the
+rate; from 1 KiB to `BALL` it grows by half each time, and a round is `THROWS` of them."""
+BALL: Final = 4 * MIB
+THROWS: Final = 400
+CIRCLED: Final = 200
+"""Messages of 16 KiB that each of eight peers sends in circles; a round is 25 MiB."""
 REACHED: Final = "reached"
 """What the attack that has the node connect out prints for each connection that came."""
+FOLLOWS: Final = 0x80
+"""The flag of a frame that is not the last of its fragments."""
+MUCH: Final = 0x7FFF_FFFF
+"""The most credit that can be given."""
 
 
 class Target:
@@ -62,15 +94,24 @@ class Target:
         self._broker = broker
         self._source = (f"127.0.0.{source}", 0)
 
-    def to_node(self, stack: ExitStack) -> socket.socket:
+    def to_node(self, stack: ExitStack, window: int = 0) -> socket.socket:
         """Open a connection to the node."""
-        opened = self._open(self._node, stack)
+        opened = self._open(self._node, stack, window)
         opened.sendall(PREAMBLE)
         return opened
 
-    def to_broker(self, stack: ExitStack, name: str = "", *, say: bool = True) -> socket.socket:
-        """Open a connection to the broker, as a destination with a name of its own or another."""
-        opened = self._open(self._broker, stack)
+    def to_broker(
+        self, stack: ExitStack, name: str = "", *, say: bool = True, window: int = 0
+    ) -> socket.socket:
+        """Open a connection to the broker, as a destination with a name of its own or another.
+
+        Args:
+            stack: Closes it.
+            name: The service.
+            say: Whether to send SETUP.
+            window: Bytes that the system takes in before they are read; as it likes by default.
+        """
+        opened = self._open(self._broker, stack, window)
         if say:
             opened.sendall(setup_frame(name or "hostile"))
         return opened
@@ -79,15 +120,22 @@ class Target:
         """Open a connection to the node and say nothing."""
         return self._open(self._node, stack)
 
-    def _open(self, port: int, stack: ExitStack) -> socket.socket:
-        made = socket.create_connection((HOST, port), TIMEOUT, self._source)
+    def _open(self, port: int, stack: ExitStack, window: int = 0) -> socket.socket:
+        made = socket.socket()
         stack.callback(made.close)
+        made.settimeout(TIMEOUT)
+        if window:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        made.bind(self._source)
+        made.connect((HOST, port))
         return made
 
 
-def message(onward: list[Address], payload: bytes) -> bytes:
+def message(
+    onward: list[Address], payload: bytes, back: tuple[Address, ...] = (Address(0, b"hostile"),)
+) -> bytes:
     """Return a message of the node's wire with its length before it."""
-    body = encode_message(Message(tuple(onward), (Address(0, b"hostile"),), payload))
+    body = encode_message(Message(tuple(onward), back, payload))
     return len(body).to_bytes(4) + body
 
 
@@ -96,6 +144,24 @@ def asked(service: str, count: int, data: bytes = b"", first: int = 1) -> bytes:
     template = request_frame(service, data)
     ids = b"".join((first + 2 * at).to_bytes(4) for at in range(count))
     return bytes(stamp(template, ids, STREAM_ID))
+
+
+def numbered(written: bytes, stream_id: int) -> bytes:
+    """Return a frame as one of this stream."""
+    changed = bytearray(written)
+    changed[STREAM_ID.start : STREAM_ID.stop] = stream_id.to_bytes(4)
+    return bytes(changed)
+
+
+def in_fragments(service: str, data: bytes, stream_id: int, kind: int) -> Iterator[bytes]:
+    """Return a multicast in fragments, all but the last one with F."""
+    pieces = [data[at : at + FRAGMENT] for at in range(0, len(data), FRAGMENT)]
+    first = bytearray(request_frame(service, pieces[0], Interaction(kind), Routing.MULTICAST))
+    first[STREAM_ID.stop : STREAM_ID.stop + 2] = (kind | FOLLOWS).to_bytes(2)
+    yield numbered(bytes(first), stream_id)
+    for piece in pieces[1:-1]:
+        yield frame(stream_id, PAYLOAD_NEXT | FOLLOWS, piece)
+    yield frame(stream_id, PAYLOAD_NEXT, pieces[-1])
 
 
 @contextlib.contextmanager
@@ -148,17 +214,204 @@ def connect_out(target: Target) -> None:
 
 
 def multicast(target: Target) -> None:
-    """Send 15 MB to ten destinations that do not read."""
+    """Send 15 MB to destinations that do not read, as one frame and in fragments."""
     with ExitStack() as stack:
-        for _ in range(10):
+        for _ in range(CASTS):
             target.to_broker(stack, "hostile-cast")
         time.sleep(PAUSE)
-        requester = target.to_broker(stack)
-        kind, routing = Interaction.FIRE_AND_FORGET, Routing.MULTICAST
-        large = bytearray(request_frame("hostile-cast", bytes(15 * MIB), kind, routing))
-        large[STREAM_ID.start : STREAM_ID.stop] = (1).to_bytes(4)
-        send_as_long_as_it_takes(requester, bytes(large))
+        whole, parted = target.to_broker(stack), target.to_broker(stack)
+        kind, large = Interaction.FIRE_AND_FORGET, bytes(15 * MIB)
+        in_one = numbered(request_frame("hostile-cast", large, kind, Routing.MULTICAST), 1)
+        send_as_long_as_it_takes(whole, in_one)
+        for piece in in_fragments("hostile-cast", large, 1, kind):
+            send_as_long_as_it_takes(parted, piece)
         time.sleep(HOLD)
+
+
+def channels(target: Target) -> None:
+    """Send many elements in channels to many destinations, half of which do not read."""
+    with ExitStack() as stack:
+        for at in range(CASTS):
+            destination = target.to_broker(stack, "hostile-channel")
+            # More than it can have: on streams that are not there credit says nothing.
+            stack.enter_context(credited(destination, reads=at % 2 > 0))
+        time.sleep(PAUSE)
+        requester = target.to_broker(stack)
+        for at in range(CHANNELS):
+            kind, routing = Interaction.CHANNEL, Routing.MULTICAST
+            opened = request_frame("hostile-channel", b"x", kind, routing, elements=1)
+            requester.sendall(numbered(opened, 1 + 2 * at))
+        rest, deadline = b"", time.monotonic() + 2 * HOLD
+        with contextlib.suppress(OSError):
+            while time.monotonic() < deadline:
+                read = requester.recv(MIB)
+                if not read:
+                    return
+                rest += read
+                end = 0
+                for sort, stream_id, begin, end in frames_of(rest):  # noqa: B007 - the last end
+                    if sort & TYPE == REQUEST_N:
+                        wanted = min(int.from_bytes(rest[begin : begin + 4]), 256)
+                        requester.sendall(elements_of(stream_id, wanted))
+                rest = rest[end:]
+
+
+def elements_of(stream_id: int, count: int) -> bytes:
+    """Return so many elements of a channel."""
+    sizes = (ELEMENTS[at % len(ELEMENTS)] for at in range(count))
+    return b"".join(frame(stream_id, PAYLOAD_NEXT, bytes(size)) for size in sizes)
+
+
+@contextlib.contextmanager
+def credited(connection: socket.socket, *, reads: bool) -> Generator[None]:
+    """Give all credit for what is opened, on another thread, and read on or stop then."""
+
+    def read() -> None:
+        rest, opened = b"", 0
+        with contextlib.suppress(OSError):
+            while data := connection.recv(MIB):
+                if opened == CHANNELS:
+                    if reads:
+                        continue
+                    return
+                rest, end = rest + data, 0
+                for kind, stream_id, _, end in frames_of(rest):  # noqa: B007 - the last end
+                    if kind & TYPE == Interaction.CHANNEL & TYPE:
+                        opened += 1
+                        connection.sendall(frame(stream_id, REQUEST_N, MUCH.to_bytes(4)))
+                rest = rest[end:]
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        thread.join(TIMEOUT)
+
+
+def unfinished(target: Target) -> None:
+    """Begin requests and messages, and do not end them."""
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(read_by_another(target.to_broker(stack, "hostile-begun")))
+        time.sleep(PAUSE)
+        for routing in (Routing.UNICAST, Routing.MULTICAST) * 4:
+            peer = target.to_broker(stack)
+            stack.enter_context(read_by_another(peer))
+            begun = bytearray(request_frame("hostile-begun", bytes(KIB), routing=routing))
+            begun[STREAM_ID.stop : STREAM_ID.stop + 2] = (Interaction.RESPONSE | FOLLOWS).to_bytes(
+                2
+            )
+            ids = b"".join((1 + 2 * at).to_bytes(4) for at in range(BEGUN))
+            send_as_long_as_it_takes(peer, bytes(stamp(bytes(begun), ids, STREAM_ID)))
+        for _ in range(4):
+            node, broker = target.to_node(stack), target.to_broker(stack)
+            send_as_long_as_it_takes(node, message([Address(0, b"echo")], bytes(8 * MIB))[:-1])
+            send_as_long_as_it_takes(broker, request_frame("hostile-begun", bytes(8 * MIB))[:-1])
+        time.sleep(2 * HOLD)
+
+
+def drips(target: Target) -> None:
+    """Read between 1 byte and 1 KiB a second: peers of the echo, requesters and destinations."""
+    with ExitStack() as stack:
+        window = 4 * KIB
+        answering = target.to_broker(stack, "hostile-drip")
+        echoed = [target.to_node(stack, window) for _ in range(DRIPS)]
+        requesters = [target.to_broker(stack, window=window) for _ in range(DRIPS)]
+        destinations = [
+            target.to_broker(stack, f"hostile-drip-{at}", window=window) for at in range(DRIPS)
+        ]
+        time.sleep(PAUSE)
+        for peer in echoed:
+            peer.setblocking(False)
+            with contextlib.suppress(OSError):
+                peer.send(message([Address(0, b"echo")], bytes(32 * KIB)) * 50)
+        for peer in requesters:
+            send_as_long_as_it_takes(peer, asked("hostile-drip", 20))
+        sending = target.to_broker(stack)
+        stack.enter_context(read_by_another(sending))
+        for at in range(DRIPS):
+            data = asked(f"hostile-drip-{at}", 30, bytes(32 * KIB), 1 + 100 * at)
+            send_as_long_as_it_takes(sending, data)
+        stack.enter_context(answered(answering, bytes(256 * KIB)))
+        for _ in range(int(4 * HOLD)):
+            for peers in (echoed, requesters, destinations):
+                for at, peer in enumerate(peers):
+                    peer.setblocking(False)
+                    with contextlib.suppress(OSError):
+                        peer.recv(1 << at)
+            time.sleep(1)
+
+
+@contextlib.contextmanager
+def answered(destination: socket.socket, data: bytes) -> Generator[None]:
+    """Answer each request with this, on another thread."""
+
+    def answer() -> None:
+        rest = b""
+        with contextlib.suppress(OSError):
+            while read := destination.recv(MIB):
+                rest, end = rest + read, 0
+                for _, stream_id, _, end in frames_of(rest):  # noqa: B007 - the last end
+                    if stream_id:
+                        destination.sendall(frame(stream_id, PAYLOAD_NEXT_COMPLETE, data))
+                rest = rest[end:]
+
+    destination.settimeout(4 * HOLD)
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            destination.shutdown(socket.SHUT_RDWR)
+        thread.join(TIMEOUT)
+
+
+def to_and_fro(target: Target) -> None:
+    """Be a second node between which and the victim messages of long routes go, and grow."""
+    relays = [Address(0, b"relay"), Address(0, b"forward")] * 15
+    onward, back = [*relays, Address(0, b"echo")], (Address(0, b"ball"),) * 32
+    with ExitStack() as stack:
+        connection = target.to_node(stack)
+        exactly(connection, len(PREAMBLE))  # the victim's own
+        for _ in range(BALLS):
+            connection.sendall(message(onward, bytes(KIB), back))
+        for _ in range(THROWS):
+            size = int.from_bytes(exactly(connection, 4))
+            payload = decode_message(exactly(connection, size)).payload
+            grown = KIB if len(payload) > BALL else len(payload) * 3 // 2
+            connection.sendall(message(onward, bytes(grown), back))
+
+
+def exactly(connection: socket.socket, count: int) -> bytes:
+    """Read so many bytes."""
+    read = bytearray()
+    while len(read) < count:
+        more = connection.recv(count - len(read))
+        if not more:
+            raise ConnectionError("closed by the victim")
+        read += more
+    return bytes(read)
+
+
+def circles(target: Target) -> None:
+    """Send messages in circles through an exposed relay and a forwarder that it may send to."""
+    with ExitStack() as stack:
+        circle = [Address(0, b"relay"), Address(0, b"forward")] * 31
+        data = message([*circle, Address(0, b"echo")], bytes(16 * KIB), ()) * CIRCLED
+        peers = [target.to_node(stack) for _ in range(8)]
+        for peer in peers[::2]:
+            stack.enter_context(read_by_another(peer))
+        threads = [
+            threading.Thread(target=send_as_long_as_it_takes, args=(peer, data)) for peer in peers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 def echo(target: Target) -> None:
@@ -224,6 +477,23 @@ def flood_node(target: Target) -> None:
                     connection.sendall(data)
 
 
+def long_routes(target: Target) -> None:
+    """Keep sending messages whose routes take longest to read; every other one is unusable."""
+    with ExitStack() as stack:
+        connection = target.to_node(stack)
+        routes = [[Address(0, b"%d" % at)] * MAX_ROUTE_LENGTH for at in range(2)]
+        usable = b"".join(message(route, b"", tuple(route)) for route in routes)
+        longer = encode_message(Message(tuple(routes[0]), (), b""))
+        header = longer[:2] + bytes([longer[2] + 1]) + longer[3:7]  # one address more
+        unusable = header + longer[3:]
+        data = (usable + len(unusable).to_bytes(4) + unusable) * 500
+        with read_by_another(connection):
+            deadline = time.monotonic() + HOLD
+            with contextlib.suppress(OSError):
+                while time.monotonic() < deadline:
+                    connection.sendall(data)
+
+
 def management(target: Target) -> None:
     """Fill the table, and keep asking for it."""
     with ExitStack() as stack:
@@ -266,10 +536,16 @@ def idle(target: Target) -> None:
 ATTACKS: Final[dict[str, Callable[[Target], None]]] = {
     "connect-out": connect_out,
     "multicast": multicast,
+    "channels": channels,
+    "unfinished": unfinished,
+    "drips": drips,
+    "to-and-fro": to_and_fro,
+    "circles": circles,
     "echo": echo,
     "answers": answers,
     "flood-broker": flood_broker,
     "flood-node": flood_node,
+    "long-routes": long_routes,
     "management": management,
     "waiting": waiting,
     "idle": idle,

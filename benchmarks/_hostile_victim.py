@@ -12,8 +12,11 @@ import json
 import sys
 from typing import Any
 
+from _loop_lag import LoopLag
+
 from onward.actors import Node, Worker, new_event_loop
 from onward.actors.broker import Broker
+from onward.actors.workers import Forwarder
 from onward.protocol import Message
 from onward.transports.rsocket import RSocketListener
 
@@ -56,18 +59,23 @@ def held(node: Node, broker: Broker, listener: RSocketListener) -> dict[str, Any
 async def serve() -> None:
     """Serve until standard input ends."""
     loop = asyncio.get_running_loop()
+    lag = LoopLag(loop)
     ended = loop.create_future()
     async with Node("victim") as node:
         await node.start(Echo, address="echo")
         await node.start(Relay, address="relay")
-        plain = await node.listen("tcp://127.0.0.1:0", expose=["echo", "relay"])
+        await node.start(Forwarder, address="forward")
+        plain = await node.listen("tcp://127.0.0.1:0", expose=["echo", "relay"], allow=["forward"])
         broker = await Broker.attach(node)
         listener = await node.listen("rsocket+tcp://127.0.0.1:0", broker=broker)
         assert isinstance(listener, RSocketListener)
 
         def answer() -> None:
             if sys.stdin.readline():
-                print(json.dumps(held(node, broker, listener)), flush=True)
+                # The lag first: to collect garbage holds the loop too, and is not the attack's.
+                said = {"lag": lag.taken(), **held(node, broker, listener)}
+                print(json.dumps(said), flush=True)
+                lag.begin()
             elif not ended.done():
                 ended.set_result(None)
 
@@ -75,6 +83,7 @@ async def serve() -> None:
         print(json.dumps({"node": plain.uri, "broker": listener.uri}), flush=True)
         await ended
         loop.remove_reader(sys.stdin.fileno())
+        lag.stop()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """A node and a broker under attack, with honest clients beside: are those served, does it end well?
 
-In processes of their own, and all at once: messages that have the node connect out, 15 MB to ten
-destinations that do not read, peers of an echo and requesters that do not read, floods from one
-connection to the node and to the broker, questions to the management about a table full of routes,
-requests that take the places of those that wait, and connections that say no more than SETUP, or
-nothing. Everything is on this machine, over 127.0.0.1.
+In processes of their own, and all at once: messages that have the node connect out, 15 MB to 30
+destinations that do not read, whole and in fragments, channels to as many, fragments that are begun
+and kept, peers of an echo, requesters and destinations that do not read or read a few bytes a
+second, messages that go in circles or to and fro over long routes and grow, floods from one
+connection to the node, also of routes that take long to read, and to the broker, questions to the
+management about a table full of routes, requests that take the places of those that wait, and
+connections that say no more than SETUP, or nothing. Everything is on this machine, over 127.0.0.1.
 
 Honest clients send a request to the node and one to the broker every 50 ms, the latter to a
 destination of their own. Held, and the exit status is 1 if one is not:
@@ -16,6 +18,9 @@ destination of their own. Held, and the exit status is 1 if one is not:
 - Nothing that was exposed connects out for a peer.
 - When the attackers have gone, so have their descriptors, routes, streams, waiting requests,
   workers and tasks.
+
+How late the attacked loop, and that of the honest clients, came to what was due is printed beside:
+by the clock, and in CPU time of its own thread. What the former has more is the machine's part.
 
     python benchmarks/hostile.py --minutes 10
 """
@@ -36,6 +41,7 @@ from typing import Any, Final
 
 from _hostile_attacks import ATTACKS, REACHED
 from _idle import resident_bytes
+from _loop_lag import LAGS, LoopLag
 from _report import Report
 from _rivals import raise_file_limit
 from _soakpeer import Peer, dial
@@ -279,9 +285,10 @@ async def run(minutes: float, names: list[str]) -> Report:
                     victim.watch(over),
                 )
             ]
+            lag = LoopLag(asyncio.get_running_loop())
             attackers = [await attack(name, victim) for name in names]
             await asyncio.sleep(minutes * 60)
-            during = await victim.held()
+            during, ours = await victim.held(), lag.taken()
             reached = await _end(attackers)
             over.set()
             await asyncio.gather(*asking)
@@ -294,6 +301,10 @@ async def run(minutes: float, names: list[str]) -> Report:
     report = Report("hostile")
     for honest in (to_node, to_broker):
         honest.report(report)
+    for each in LAGS:
+        report.figure(f"the attacked loop: {each}", during["lag"][each], "ms")
+    for each in LAGS:
+        report.figure(f"the honest clients' loop: {each}", ours[each], "ms")
     summarize(report, before, during, after)
     mebibyte = 1024 * 1024
     report.target("memory, highest", victim.highest / mebibyte, "MiB", at_most=HIGHEST)

@@ -8,12 +8,14 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 hostile: Any = import_module("hostile")
 attacks: Any = import_module("_hostile_attacks")
 reports: Any = import_module("_report")
+lags: Any = import_module("_loop_lag")
 
 BENCHMARKS = Path(hostile.__file__).parent
 NOTHING: dict[str, Any] = {"closed": {}, "turned away": 0, "dead letters": {}}
@@ -70,6 +72,19 @@ def test_what_is_left_is_seen(what: str) -> None:
     report = reports.Report("hostile")
     hostile.summarize(report, before, before, {**before, what: 4})
     assert missed(report) == [f"{what}, left"]
+
+
+def test_the_part_of_a_lag_that_the_loop_computed_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, computed = iter([10.0, 10.11, 20.0]), iter([1.0, 1.04, 2.0])
+    monkeypatch.setattr(lags.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(lags.time, "thread_time", lambda: next(computed))
+    loop = Mock()
+    lag = lags.LoopLag(loop)
+    _, look = loop.call_later.call_args.args
+    look()
+    assert [round(each) for each in lag.taken().values()] == [100, 100, 40, 40]
 
 
 @pytest.mark.slow
