@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..protocol import counted
 from ..protocol.eventlog import EventLogError
 from ._arguments import positive, seconds, word
 from ._show import printable
@@ -220,8 +221,9 @@ def told(figures: Mapping[str, Any]) -> str:
     recorder, writer = figures["recorder"], figures["writer"]
     parts = [
         (
-            f"event log: {int(recorder['hops'])} hops, {int(recorder['flows'])} flows, "
-            f"{int(recorder['events'])} events"
+            f"event log: {counted(int(recorder['hops']), 'hop')}, "
+            f"{counted(int(recorder['flows']), 'flow')}, "
+            f"{counted(int(recorder['events']), 'event')}"
         )
     ]
     reasons = {reason: int(count) for reason, count in recorder["dropped"].items()}

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from ..protocol import counted
 from ..protocol.broker import format_id, format_tag
 from ..protocol.eventlog import (
     EventLogError,
@@ -214,9 +215,11 @@ def _line(fields: dict[str, object], record: Record) -> str:
     if fields["asked"]:
         words.append(f"[{fields['asked']}]")
     if isinstance(record, Flow):
-        words.append(f"{record.frames} frames, {record.bytes} bytes in {record.window_ms} ms")
+        frames = counted(record.frames, "frame")
+        words.append(f"{frames}, {counted(record.bytes, 'byte')} in {record.window_ms} ms")
     else:
-        words.append(f"{record.latency_us} us, {record.bytes} bytes, trace {fields['trace']}")
+        size = counted(record.bytes, "byte")
+        words.append(f"{record.latency_us} us, {size}, trace {fields['trace']}")
     return " ".join(words)
 
 
@@ -297,8 +300,9 @@ def _check_fields(folder: Path, check: Check) -> dict[str, object]:
 
 def _check_text(folder: Path, check: Check) -> str:
     what = (
-        f"{printable(folder.name)}: {check.segments} segments of {len(check.epochs)} epochs: "
-        f"{check.hops} hops, {check.flows} flows, {check.events} events; "
+        f"{printable(folder.name)}: {counted(check.segments, 'segment')} of "
+        f"{counted(len(check.epochs), 'epoch')}: {counted(check.hops, 'hop')}, "
+        f"{counted(check.flows, 'flow')}, {counted(check.events, 'event')}; "
         f"{check.missing} not recorded"
     )
     lines = [what, *(f"  note: {printable(note)}" for note in check.notes)]

@@ -16,6 +16,7 @@ from ..protocol import (
     Message,
     RequestTimeout,
     Route,
+    counted,
     format_route,
 )
 from ..protocol.broker import parse_address_query
@@ -148,8 +149,9 @@ def _request_through(arguments: argparse.Namespace) -> None:
         asked = request_through(arguments.broker, destination, payload, timeout)
         answer = await stop.unless(asked)
         if arguments.verbose:
-            print(f"sent      {printable(destination)}  {len(payload)} bytes", file=sys.stderr)
-            print(f"answered  {len(answer)} bytes", file=sys.stderr)
+            sent = counted(len(payload), "byte")
+            print(f"sent      {printable(destination)}  {sent}", file=sys.stderr)
+            print(f"answered  {counted(len(answer), 'byte')}", file=sys.stderr)
         _print_answer(arguments.form, answer)
 
     with no_log("onward"):

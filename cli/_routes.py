@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from ..protocol import counted
 from ..protocol.broker import SnapshotError, parse_routes
 from ._arguments import Commands, seconds
 from ._broker import add_broker
@@ -123,7 +124,7 @@ def _save(uri: str, timeout: float, path: Path) -> None:
             routes = list(parse_routes(await stop.unless(read())))
         except SnapshotError as error:
             raise CommandError(f"{uri} tells what is no table: {error}") from error
-        print(f"{save_routes(path, routes)} routes saved to {path}", flush=True)
+        print(f"{counted(save_routes(path, routes), 'route')} saved to {path}", flush=True)
 
     run(save)
 

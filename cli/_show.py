@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..protocol import Message, Route, format_route
+from ..protocol import Message, Route, counted, format_route
 
 __all__ = ["describe", "describe_message", "printable", "table"]
 
 
 def describe(onward: Route, back: Route, payload: bytes) -> str:
     """Write both routes of a message, and the size of its payload, on one line."""
-    return f"onward {_route(onward)}  return {_route(back)}  {len(payload)} bytes"
+    return f"onward {_route(onward)}  return {_route(back)}  {counted(len(payload), 'byte')}"
 
 
 def describe_message(message: Message) -> str:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ..protocol import counted
 from ..protocol.broker import (
     SnapshotError,
     SnapshotRoute,
@@ -45,9 +46,8 @@ def load_routes(path: Path, max_routes: int | None = None) -> list[SnapshotRoute
     try:
         snapshot = read_snapshot(path.read_bytes())
         if max_routes is not None and len(snapshot) > max_routes:
-            raise CommandError(
-                f"{path}: it has {len(snapshot)} routes, and there is room for {max_routes}"
-            )
+            has = counted(len(snapshot), "route")
+            raise CommandError(f"{path}: it has {has}, and there is room for {max_routes}")
         return list(snapshot.checked())
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from error

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..actors.tracing import Trace, TraceGap, TraceHop
 from ..actors.tracing._trace import another_name
-from ..protocol import Address, HopOutcome, Route
+from ..protocol import Address, HopOutcome, Route, counted
 from ._show import printable
 
 __all__ = ["SILENT", "Step", "TracePicture", "brief", "brief_route", "picture_of", "text_of"]
@@ -144,7 +144,7 @@ class _Rows:
         rows = self._passed(None, source)
         if rows:
             source = self._silent
-        label = f"answer, {len(trace.answer.payload)} bytes"
+        label = f"answer, {counted(len(trace.answer.payload), 'byte')}"
         return [*rows, Step(0, source or None, label, trace.took)]
 
 

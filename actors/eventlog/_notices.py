@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ...protocol import counted
 from ...protocol.eventlog import OPEN, SEALED, segment_name
 from ._files import Files
 from ._options import LogOptions
@@ -159,7 +160,7 @@ class Notices:
         what = f"the run before (epoch {epoch}) ended without closing; "
         if aside:
             return f"{what}its last segment could not be read, and is now {aside}"
-        return f"{what}{lost} bytes cut; {self._not_there()}"
+        return f"{what}{counted(lost, 'byte')} cut; {self._not_there()}"
 
     def _of_more(self, epoch: int) -> str:
         return (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ...protocol import TAGS
+from ...protocol import TAGS, counted
 from ...protocol.options import check_value
 from .._clock import clock_of
 from .._errors import LimitReached
@@ -191,7 +191,7 @@ class EventLog(Worker):
         if trouble is not None:
             lost = sum(recorder.statistics().dropped.values())
             text = "the event log %s has ended without all that it was to write: %s%s"
-            figure = f"; {lost} records count as lost since the start" if lost else ""
+            figure = f"; lost since the start: {counted(lost, 'record')}" if lost else ""
             _logger.warning(text, self.options.name, trouble, figure)
 
     def _left(self) -> float:

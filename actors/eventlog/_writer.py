@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Final, NamedTuple
 
+from ...protocol import counted
 from ...protocol.eventlog import (
     MAX_BLOCK,
     SegmentFooter,
@@ -276,7 +277,9 @@ class LogWriter:
         self._queue.put(None)
         thread.join(timeout)
         if thread.is_alive():
-            self._unclosed = f"the disk does not answer: {self.pending} bytes are not written"
+            self._unclosed = (
+                f"the disk does not answer: {counted(self.pending, 'byte')} not written"
+            )
 
     # --- on the thread --------------------------------------------------------------------
 

@@ -164,7 +164,7 @@ async def test_a_node_without_one_says_nothing_of_it(tmp_path: Path) -> None:
     assert total(node) == ""
     async with Node() as node:
         await attach(node, parsed("--event-log", str(tmp_path)))
-    assert total(node) == "; event log: 0 hops, 0 flows, 1 events; 0 lost"
+    assert total(node) == "; event log: 0 hops, 0 flows, 1 event; 0 lost"
 
 
 @pytest.mark.parametrize("command", ["broker", "node"])

@@ -243,7 +243,7 @@ def test_what_went_through_a_broker_can_be_seen(
 ) -> None:
     words = ["request", "service=orders", "6f", "--hex", "--verbose", "--broker", shop]
     assert main(words) == Status.OK
-    told = "sent      service=orders  1 bytes\nanswered  5 bytes\n"
+    told = "sent      service=orders  1 byte\nanswered  5 bytes\n"
     assert capsys.readouterr() == (b"for o".hex() + "\n", told)
 
 

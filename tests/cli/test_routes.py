@@ -242,7 +242,7 @@ def test_it_saves_the_table(
 ) -> None:
     file = tmp_path / name
     assert main(["routes", "--broker", broker, "--save", str(file)]) == Status.OK
-    assert capsys.readouterr().out == f"1 routes saved to {file}\n"
+    assert capsys.readouterr().out == f"1 route saved to {file}\n"
     # Without the broker's own service, and nothing is left beside it.
     (route,) = load_routes(file)
     assert route.service == "store"

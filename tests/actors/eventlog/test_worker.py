@@ -295,7 +295,7 @@ async def test_a_log_that_ends_on_a_failing_disk_says_how_much_is_lost(
         log.recorder.event(EventName.DOWN)
     lost = sum(log.statistics().recorder.dropped.values())
     assert lost >= 2
-    assert f"; {lost} records count as lost since the start" in caplog.text
+    assert f"; lost since the start: {lost} records" in caplog.text
 
 
 async def test_a_log_can_be_ended_by_itself(tmp_path: Path) -> None:
