@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..protocol import MailboxFull, Message, OnwardError, UnknownAddress
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ._cell import Cell
     from ._mailbox import Intake
     from ._thread import OwnThread
+    from ._worker import Worker
 
 __all__ = [
     "Line",
@@ -214,7 +216,8 @@ def wait_on_thread(room: Room, thread: OwnThread, came: Message) -> None:
     """Put a message into a mailbox once there is room, blocking this thread, which is no loop's.
 
     If the message in hand came over a link, what is passed on waits with that link, as it does
-    for other workers, and the thread goes on.
+    for other workers, and the thread goes on. Of all that is made of one message only the first
+    may wait so while the link is held: with the others the thread waits until there was room.
 
     Args:
         room: The mailbox, and the message.
@@ -232,33 +235,33 @@ def wait_on_thread(room: Room, thread: OwnThread, came: Message) -> None:
 
 
 async def _put_in_time(room: Room, limit: float, thread: OwnThread, came: Message) -> None:
+    intake = room.intake
     if thread.ending:
-        raise _sender_stopped(room.intake)
-    if _waits_with_link(room, came):
+        raise _sender_stopped(intake)
+    link = intake.node.origin_of(came)
+    if link is not None and _put_or_keep(room, link):
+        await _wait_with_link(room, link, limit, thread)
         return
     line = join(room)
     if line is None:
         return
-    thread.line = line
+    thread.stop_waiting = partial(_end_line, line)
     try:
         async with asyncio.timeout(limit):
             await line.future
     except TimeoutError:
         line.leave()
-        raise MailboxFull(room.intake.address, f"no room for {limit:g} s") from None
+        raise MailboxFull(intake.address, f"no room for {limit:g} s") from None
     except asyncio.CancelledError:
         line.leave()
         raise
     finally:
-        thread.line = None
+        thread.stop_waiting = None
 
 
-def _waits_with_link(room: Room, came: Message) -> bool:
-    """Put a message into a mailbox, now or when the link has room that another came over."""
+def _put_or_keep(room: Room, link: Worker) -> bool:
+    """Put a message into a mailbox, now or when there is room: then the link keeps it."""
     intake = room.intake
-    link = intake.node.origin_of(came)
-    if link is None:
-        return False
     try:
         intake.put(room.message)  # there may be room by now, and then nothing would serve a line
     except MailboxFull as full:
@@ -269,11 +272,39 @@ def _waits_with_link(room: Room, came: Message) -> bool:
     return True
 
 
+async def _wait_with_link(room: Room, link: Worker, limit: float, thread: OwnThread) -> None:
+    """Wait until a held link keeps a message no more, unless it is the first of those of a call.
+
+    Without it what is made of one message could be more than a link may keep. With it for the
+    first as well a worker would stand still for others while what it sends to one waits.
+    """
+    moved = link._until_moved(room)
+    if moved is None:
+        return
+    if thread.kept != thread.calls:
+        thread.kept = thread.calls
+        return
+    thread.stop_waiting = partial(_set_done, moved)
+    try:
+        await asyncio.wait((moved,), timeout=limit)  # after that it still waits with the link
+    finally:
+        thread.stop_waiting = None
+
+
+def _set_done(moved: asyncio.Future[None]) -> None:
+    if not moved.done():
+        moved.set_result(None)
+
+
 def release_thread(thread: OwnThread) -> None:
     """Have a worker's thread wait for room no more: the worker is to stop. On the loop's thread."""
     thread.ending = True
-    line = thread.line
-    if line is not None and not line.future.done():
+    if thread.stop_waiting is not None:
+        thread.stop_waiting()
+
+
+def _end_line(line: SenderLine) -> None:
+    if not line.future.done():
         line.leave()
         line.future.set_exception(_sender_stopped(line.intake))
 

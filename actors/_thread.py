@@ -7,10 +7,7 @@ import contextlib
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
-
-if TYPE_CHECKING:
-    from ._room import SenderLine
+from typing import Any, TypeAlias, TypeGuard
 
 __all__ = ["OwnThread", "coroutine_of", "is_coroutine", "is_generator"]
 
@@ -54,8 +51,12 @@ class OwnThread:
         name: Name of the thread.
 
     Attributes:
-        line: The message that it waits with for room in a mailbox; only for the loop's thread.
+        calls: How many calls it has been given.
+        kept: In which of them the last message was made that a link keeps.
+        stop_waiting: Ends its waiting for room in a mailbox, if it waits.
         ending: Whether it may wait for room no more.
+
+    The attributes are for the thread of the node's loop.
 
     Raises:
         RuntimeError: The running event loop has an attribute `no_threads`, with this text: its
@@ -66,7 +67,9 @@ class OwnThread:
         no_threads = _no_threads()
         if no_threads is not None:
             raise RuntimeError(no_threads)
-        self.line: SenderLine | None = None
+        self.calls = 0
+        self.kept = 0
+        self.stop_waiting: Callable[[], object] | None = None
         self.ending = False
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         # A daemon: a handler that hangs must not keep the interpreter from ending.
@@ -84,6 +87,7 @@ class OwnThread:
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
+        self.calls += 1
         self._jobs.put((function, args, loop, answer))
         return await answer
 

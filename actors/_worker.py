@@ -21,6 +21,7 @@ from ._sending import Sending
 from ._timer import Timer
 
 if TYPE_CHECKING:
+    import asyncio
     from threading import Event
 
     from ._room import Room
@@ -105,6 +106,11 @@ class Worker(Sending):
         """Have a message that came by this worker wait for room; links do, others do not."""
         del room
         return False
+
+    def _until_moved(self, room: Room) -> asyncio.Future[None] | None:
+        """Return what is done once a message waits for room no more, if this link is held."""
+        del room
+        return None
 
     def _inside_shrunk(self, size: int) -> None:
         """Note how many bytes wait of what this worker, a link, has brought."""

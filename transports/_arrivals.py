@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
@@ -41,6 +42,7 @@ class Arrivals:
     """
 
     __slots__ = (
+        "_awaited",
         "_fewer",
         "_given_up",
         "_limit",
@@ -68,6 +70,7 @@ class Arrivals:
         self._max_bytes = max_bytes
         self._fewer = fewer
         self._lines: dict[Intake, _LinkLine] = {}
+        self._awaited: dict[int, asyncio.Future[None]] = {}  # by the `id` of a message kept here
         # Which worker, and what it had handled then. One that has stopped is not kept alive.
         self._given_up: dict[Address, tuple[weakref.ref[Worker], int]] = {}
 
@@ -92,10 +95,22 @@ class Arrivals:
         else:
             line.messages.append(message)
 
+    def until_moved(self, room: Room) -> asyncio.Future[None] | None:
+        """Return what is done once the message kept last waits no more, if it is the one given."""
+        line, message = self._lines.get(room.intake), room.message
+        if line is None or line.messages[-1] is not message:
+            return None
+        self._awaited[id(message)] = moved = self.node.loop.create_future()
+        return moved
+
     def moved(self, message: Message) -> None:
         """Count a message no more."""
         self.count -= 1
         self.bytes -= size_of(message)
+        if self._awaited:
+            moved = self._awaited.pop(id(message), None)
+            if moved is not None and not moved.done():
+                moved.set_result(None)
 
     def ended(self, intake: Intake) -> None:
         """Forget a line that is empty."""

@@ -8,6 +8,7 @@ links are the identity of the session.
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
@@ -357,6 +358,9 @@ class Link(Worker):
         self._kept.keep(room)
         self._look_at_kept()
         return True
+
+    def _until_moved(self, room: Room) -> asyncio.Future[None] | None:
+        return self._kept.until_moved(room) if self._kept and self._holding else None
 
     def _inside_shrunk(self, size: int) -> None:
         if self._holding and 2 * size <= self._max_inside:

@@ -32,6 +32,7 @@ __all__ = [
     "ERROR",
     "FNF",
     "FORWARDING",
+    "IS_IT_ALIVE",
     "KEEPALIVE",
     "LEASE",
     "MULTICAST",
@@ -99,6 +100,10 @@ def frame(stream_id: int, kind: int, flags: int = 0, body: bytes = b"") -> bytes
     """Return a frame made of its fields, right or wrong, with its length before it."""
     head = stream_id.to_bytes(4) + (kind << 10 | flags).to_bytes(2)
     return (len(head) + len(body)).to_bytes(3) + head + body
+
+
+IS_IT_ALIVE = frame(0, KEEPALIVE, 0x80, bytes(8))
+"""The KEEPALIVE that the broker sends to a quiet destination with a request."""
 
 
 def _body(fixed: bytes, metadata: bytes | None, data: bytes) -> bytes:

@@ -77,6 +77,80 @@ async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
         assert not reasons(middle)
 
 
+class Many(ThreadWorker):
+    """Makes many messages of one."""
+
+    default_mailbox = Mailbox(overflow=Overflow.WAIT)
+
+    def __init__(self, count: int = 8000) -> None:
+        super().__init__()
+        self.count = count
+
+    def handle_message(self, message: Message) -> None:
+        for number in range(self.count):
+            self.forward(message._replace(payload=struct.pack(">Q", number) + bytes(4000)))
+
+
+class Held(Worker):
+    """Takes nothing until it is let go on."""
+
+    default_mailbox = Mailbox(10, Overflow.WAIT)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
+        self.taken: list[int] = []
+
+    async def handle_message(self, message: Message) -> None:
+        await self.go_on.wait()
+        self.taken.append(struct.unpack(">Q", message.payload[:8])[0])
+
+
+@pytest.mark.parametrize("ending", ["all arrive", "stopped", "link closed"])
+async def test_a_thread_that_makes_many_messages_of_one_waits_while_the_link_holds(
+    nodes: Nodes, ending: str
+) -> None:
+    *_, c = nodes
+    held = Held()
+    await c.start(Many, address="many")
+    await c.start(lambda: held, address="held")
+    listener = await listening(c, "many", allow=["held"], max_arrival_bytes=1024 * 1024)
+    async with dialled(listener) as source:
+        await source.greeted()
+        source.send(Message(route("many => held"), (), b""))
+        await eventually(lambda: bool(c._cell("many").thread.stop_waiting))  # type: ignore[union-attr]
+        (line,) = c._cell("held").lines or ()
+        assert listener.statistics().links[0].held
+        assert 64 < len(line.messages) < 100
+        if ending == "stopped":
+            await c.stop_worker("many", timeout=5)
+            assert c.statistics().abandoned == 0
+        elif ending == "link closed":
+            source.writer.close()
+            await eventually(lambda: c._cell("many").handled == 1)
+        held.go_on.set()
+        if ending == "all arrive":
+            await eventually(lambda: len(held.taken) == 8000)
+            assert held.taken == list(range(8000))
+            assert not reasons(c)
+
+
+async def test_a_thread_goes_on_after_its_time_and_what_it_made_is_kept_in_order() -> None:
+    held = Held()
+    async with Node(limits=NodeLimits(room_timeout=0.01)) as c:
+        await c.start(lambda: Many(150), address="many")
+        await c.start(lambda: held, address="held")
+        listener = await listening(c, "many", allow=["held"])
+        async with dialled(listener) as source:
+            await source.greeted()
+            source.send(Message(route("many => held"), (), b""))
+            await eventually(lambda: c._cell("many").handled == 1)
+            held.go_on.set()
+            await eventually(lambda: len(held.taken) == 150)
+        assert held.taken == list(range(150))
+        assert not reasons(c)
+
+
 async def test_a_relay_pushes_back_too(nodes: Nodes) -> None:
     *_, hub = nodes
     count = 3000
@@ -127,6 +201,7 @@ async def test_a_peer_that_asks_and_reads_nothing_costs_itself_only(nodes: Nodes
         # Its own mailbox, what it may keep, and what is in hand.
         assert c.waiting_bytes < (1 << 20) + 500_000
         asking.cancel()
+        greedy.writer.transport.abort()  # it is not read, so it would not get rid of what it has
 
 
 @pytest.mark.parametrize("size", [1000, 16 * 1024])

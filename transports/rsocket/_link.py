@@ -273,6 +273,8 @@ class Link(Flow):
         leases = self.leases
         if leases is not None and not leases.taken.available(self.time()):
             raise DestinationUnleased("the destination")
+        if self._asked_at <= self.now < self._now() - self._quiet:
+            self._ask_whether_alive()
         try:
             stream = core.open(kind)
         except LocalProtocolError as error:
@@ -324,19 +326,15 @@ class Link(Flow):
         if self.write_paused or (leases is not None and not leases.taken.available(self.time())):
             return True
         now = self._now()
-        return now - self.now > self._quiet and self._silent(now)
+        return now - self.now > self.options.silent_after and self._silent(now)
 
     def _silent(self, now: float) -> bool:
         """Whether the peer may be dead, or its machine: it owes an answer, or a KEEPALIVE.
 
         It is not known to be before its lifetime is over. Until then others are preferred.
         """
-        asked = self._asked_at > self.now
-        if not asked:
-            self._ask_whether_alive(now)
-        if now - self.now <= self.options.silent_after:
-            return False
-        if asked and not self._blocked_by and now - self._asked_at > self._quiet:
+        asked_at = self._asked_at
+        if asked_at > self.now and not self._blocked_by and now - asked_at > self._quiet:
             return True
         setup = self.session.setup
         if setup is not None and now - self.now > OVERDUE * setup.keepalive / 1000:
@@ -350,8 +348,8 @@ class Link(Flow):
         exchange: StreamExchange | Branch = owed.peer
         return now - exchange.began > self.options.silent_after
 
-    def _ask_whether_alive(self, now: float) -> None:
-        """Send a KEEPALIVE, as most of what a destination is sent needs no answer in time.
+    def _ask_whether_alive(self) -> None:
+        """Send a KEEPALIVE to a quiet peer, as most of what it is sent needs no answer in time.
 
         "KEEPALIVE frames MAY be initiated by the server and sent upon application request with
         the (R)espond flag set", and one with that flag has to be answered. It is the only one
@@ -360,7 +358,7 @@ class Link(Flow):
         core = self.core
         if self._blocked_by or core.state is not _CONNECTION_OPEN:
             return  # what it answers would not be read
-        self._asked_at = now
+        self._asked_at = self._now()
         core.send_keepalive()
         self.flush_soon()
 

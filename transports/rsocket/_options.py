@@ -49,8 +49,9 @@ class LinkOptions:
             `low_water` bytes, in seconds, before it is closed as too slow.
         silent_after: After how many seconds a destination that says nothing at all is passed over,
             if others carry the tags and it has an answer to give, or has not answered a KEEPALIVE
-            for half of the time; it is sent one when it could be given a request and has said
-            nothing for half of the time. It is not closed before its lifetime.
+            for half of the time; it is sent one with a request that comes when it has said nothing
+            for half of the time. It is not closed before its lifetime. One that sends KEEPALIVEs
+            and does not answer those that it is sent gets fewer requests.
         credit_window: Most elements of one stream that a destination is asked to send ahead of
             the requester's socket. Fewer are asked for at first, and of large ones: about
             4 x `high_water` bytes. What it sends beyond that is relayed, as long as the requester

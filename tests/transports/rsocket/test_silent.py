@@ -12,6 +12,7 @@ from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
     FNF,
+    IS_IT_ALIVE,
     KEEPALIVE,
     MULTICAST,
     RR,
@@ -36,7 +37,6 @@ from tests.support.rsocket_peer import (
 
 ASKED = asked_for("a")
 ALIVE = frame(0, KEEPALIVE, 0, bytes(8))
-ALIVE_IS_IT = frame(0, KEEPALIVE, 0x80, bytes(8))
 
 
 async def destination(w: World, *, keepalive: int = 20_000, lifetime: int = 90_000) -> Peer:
@@ -102,8 +102,8 @@ async def test_one_that_owes_nothing_may_be_silent_but_answers_a_keepalive(
         await other.ask(ALIVE)
         # It is asked once, however many requests there are, and has time to answer.
         await requester.ask(request(FNF, 11, ASKED), request(FNF, 13, ASKED))
-        assert (await quiet.received()).count(ALIVE_IS_IT) == 1
-        assert ALIVE_IS_IT not in await other.received()
+        assert (await quiet.received()).count(IS_IT_ALIVE) == 1
+        assert IS_IT_ALIVE not in await other.received()
         await asyncio.sleep(2.4)
         assert await share(requester, [quiet, other], 101) == [10, 10]
         await asyncio.sleep(0.2)
@@ -117,12 +117,23 @@ async def test_one_that_owes_nothing_may_be_silent_but_answers_a_keepalive(
             await other.ask(ALIVE)
             await requester.ask(request(FNF, 401 + 4 * number, ASKED))
             await requester.ask(request(FNF, 403 + 4 * number, ASKED))
-            assert (await quiet.received()).count(ALIVE_IS_IT) == 1
+            assert (await quiet.received()).count(IS_IT_ALIVE) == 1
             await other.received()
             await quiet.ask(ALIVE)
         assert await share(requester, [quiet, other], 501) == [10, 10]
         requester.die()
         await w.settled_after(quiet)
+
+
+@in_memory
+async def test_to_look_at_the_routes_sends_nothing() -> None:
+    async with world(options=LinkOptions(silent_after=5)) as w:
+        quiet, _ = [await destination(w, keepalive=60_000) for _ in range(2)]
+        await asyncio.sleep(30)
+        for _ in range(2):
+            assert not any(row.busy for row in w.broker.routes())
+            await asyncio.sleep(10)
+        assert await quiet.received() == []
 
 
 @in_memory
