@@ -10,7 +10,7 @@ import ctypes
 import gc
 import json
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 from _loop_lag import LoopLag
 
@@ -35,13 +35,40 @@ class Relay(Worker):
         self.forward(message)
 
 
+class _MallocInfo(ctypes.Structure):
+    """The `struct mallinfo2` of glibc."""
+
+    _fields_: ClassVar[list[tuple[str, Any]]] = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def in_use() -> int:
+    """Return the bytes of large objects in use, where the C library tells.
+
+    Python takes those of more than 512 bytes from the C library.
+    """
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)  # glibc 2.33 and later
+    if mallinfo is None:
+        return 0
+    mallinfo.restype = _MallocInfo
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
+
+
 def held(node: Node, broker: Broker, listener: RSocketListener) -> dict[str, Any]:
     """Return what is held now, once what is free was given back to the system."""
     gc.collect()
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+    objects = {"small objects": sys.getallocatedblocks(), "large objects": in_use()}
     brokers, listeners = broker.statistics(), listener.statistics()
     return {
+        **objects,
         "tasks": len(asyncio.all_tasks()),
         "workers": node.statistics().worker_count,
         "requests": node.statistics().requests,
