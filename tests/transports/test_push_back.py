@@ -119,7 +119,7 @@ async def test_a_thread_that_makes_many_messages_of_one_waits_while_the_link_hol
         await source.greeted()
         source.send(Message(route("many => held"), (), b""))
         await eventually(lambda: bool(c._cell("many").thread.stop_waiting))  # type: ignore[union-attr]
-        (line,) = c._cell("held").lines or ()
+        (line,) = list(c._cell("held").lines or ())
         assert listener.statistics().links[0].held
         assert 64 < len(line.messages) < 100
         if ending == "stopped":
