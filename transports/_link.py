@@ -353,7 +353,7 @@ class Link(Worker):
         return 0 if self._kept is None else self._kept.count
 
     def _wait_for_room(self, room: Room) -> bool:
-        if self._kept is None:
+        if self._kept is None or self._ending:  # what is kept has been given up already
             return False
         self._kept.keep(room)
         self._look_at_kept()
@@ -395,10 +395,8 @@ class Link(Worker):
     def _wait_or_lose(self, message: Message, full: MailboxFull) -> None:
         """Have a message wait for room if it may."""
         try:
-            if full.room is None:
+            if full.room is None or not self._wait_for_room(full.room):
                 self.node.lose(message, full)
-            else:
-                self._wait_for_room(full.room)
         except Exception as error:  # noqa: BLE001 - those behind it are delivered all the same
             self._lose_in_doubt(message, error)
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
-from ..protocol import BadPreamble
+from ..protocol import BadPreamble, LinkDown
 from ..protocol.ockam import PREAMBLE, WireConnection
 from ._owner import Owner
 from ._place import endpoint_of, ends_of
@@ -97,6 +98,7 @@ class WireSocket(asyncio.Protocol):
         "_aborted",
         "_batch",
         "_behind",
+        "_behind_at",
         "_deadline",
         "_drained",
         "_ending",
@@ -112,6 +114,7 @@ class WireSocket(asyncio.Protocol):
         "_owner",
         "_paused",
         "_reason",
+        "_shut",
         "_then",
         "_transport",
         "_turn_bytes",
@@ -162,8 +165,10 @@ class WireSocket(asyncio.Protocol):
         self._frame_timer: asyncio.TimerHandle | None = None
         self._held = False
         self._paused = False
-        # What was read and has its turn in a later pass; `None`: the socket is read.
-        self._behind: bytes | None = None
+        # What was read and has its turn in a later pass, from `_behind_at` of the first on. `None`:
+        # the socket is read. So it is no more than was on its way when reading was paused.
+        self._behind: deque[bytes] | None = None
+        self._behind_at = 0
         # What is to be done once that has had its turns: the peer has closed, or it is all over.
         self._then: list[Callable[[], None]] = []
         self._turn_due = False
@@ -174,6 +179,7 @@ class WireSocket(asyncio.Protocol):
         self._written = 0
         self._unsent = 0
         self._aborted = False
+        self._shut = False  # nothing more is taken to be sent, or kept of what is read
         self._ending = False  # what is left is written, and then it is over
         self._gone: asyncio.Future[None] | None = None  # while somebody waits for the end
         self.in_doubt = 0
@@ -192,6 +198,8 @@ class WireSocket(asyncio.Protocol):
             AddressError: An address of a route is out of range.
             RouteTooLong: A route has too many addresses.
         """
+        if self._shut:  # what was read before may still have its turns, so the wire is open
+            raise LinkDown(self.peer, self._reason or "the connection is closing")
         self._batch += self.wire.send(message)
         if not self._flush_due:
             # The first message of a tick goes out at once, so that one alone does not wait.
@@ -259,7 +267,10 @@ class WireSocket(asyncio.Protocol):
         return self._batch + written
 
     def close(self, reason: str) -> None:
-        """Close the socket once everything is written; at most `write_timeout` later."""
+        """Close the socket once everything is written; at most `write_timeout` later.
+
+        What was read before has its turns until then, held or not; what is read later is ignored.
+        """
         self._reason = self._reason or reason
         transport = self._transport
         if transport is None:
@@ -273,8 +284,16 @@ class WireSocket(asyncio.Protocol):
         """Take nothing more; what is left has so long to be written."""
         if not self._ending:
             self._ending = True
-            self.wire.close()
+            self._shut_down()
             self._set_deadline(self._options.write_timeout, "the peer does not read")
+
+    def _shut_down(self) -> None:
+        """Take nothing more, either way; what was read and put off has its turns before."""
+        self._shut = True
+        if self._behind is None:
+            self.wire.close()
+        else:
+            self._next_turn_soon()
 
     async def closed(self) -> None:
         """Wait until the socket has gone; at most `drain_timeout`, then close it at once."""
@@ -292,9 +311,9 @@ class WireSocket(asyncio.Protocol):
             raise
 
     def abort(self, reason: str) -> None:
-        """Close the socket now; what has not been written is lost."""
+        """Close the socket now; what has not been written is lost. What was read has its turns."""
         self._reason = self._reason or reason
-        self.wire.close()
+        self._shut_down()
         if self._transport is not None and not self._aborted:
             self._aborted = True
             if not self._transport.is_closing():
@@ -345,30 +364,43 @@ class WireSocket(asyncio.Protocol):
         size = len(data)
         self.bytes_in += size
         if self._behind is not None:  # read before the transport knew that it is paused
-            self._behind += data
-            if self._ending:
-                self._take_rest()  # it may be read although it is held
+            if not self._shut:
+                self._behind.append(data)
             return
         if size <= SLICE and not self._held:  # as most reads are: `_take_turn` without its loop
             self._take(data)
             if self._turn_left > 0 and self._turn_bytes > 0:
                 return
             data = b""
-        self._take_turn(data)
+        self._behind = deque((data,) if data else ())
+        self._take_turn(self._behind)
         if self._behind is not None:
             self._look_at_reading()
 
-    def _take_turn(self, data: bytes) -> None:
+    def _take_turn(self, behind: deque[bytes]) -> None:
         """Take as much of what was read as makes a turn; the rest has its own later."""
-        at = 0
-        while at < len(data) and self._turn_left > 0 and self._turn_bytes > 0:
-            if self._held and not self._then:
-                break
-            self._take(data[at : at + SLICE] if len(data) > SLICE else data)
-            at += SLICE
-        if at < len(data) or self._turn_left <= 0 or self._turn_bytes <= 0:
-            self._behind = data[at:]
+        try:
+            while behind and self._turn_left > 0 and self._turn_bytes > 0:
+                if self._held and not self._shut:
+                    break
+                self._take(self._slice_of(behind))
+        except BaseException:
+            self._behind = None  # what came behind could be anything
+            raise
+        if behind or self._turn_left <= 0 or self._turn_bytes <= 0:
             self._next_turn_soon()
+        else:
+            self._behind = None
+
+    def _slice_of(self, behind: deque[bytes]) -> bytes:
+        """Return the next bytes that were read, and forget them."""
+        data, at = behind[0], self._behind_at
+        if at + SLICE < len(data):
+            self._behind_at = at + SLICE
+            return data[at : at + SLICE]
+        behind.popleft()
+        self._behind_at = 0
+        return data[at:]
 
     def _next_turn_soon(self) -> None:
         if not self._turn_due:
@@ -378,21 +410,27 @@ class WireSocket(asyncio.Protocol):
     def _next_turn(self) -> None:
         self._turn_due = False
         behind = self._behind
-        if behind is None or (self._held and not self._then):
+        if behind is None or (self._held and not self._shut):
             return  # when it is released
         self._turn_left, self._turn_bytes = TURN, TURN_BYTES
-        self._behind = None
         try:
-            if not self._aborted:
-                self._take_turn(behind)
+            self._take_turn(behind)
         except BaseException:
-            # As of `data_received`: what came behind could be anything.
             self.abort("what was read could not be handled")
             raise
         finally:
-            while self._behind is None and self._then:
-                self._then.pop(0)()
+            if self.wire.closed:  # what was read is wrong, so the rest means nothing
+                self._behind = None
+            if self._behind is None:
+                self._after_turns()
             self._look_at_reading()
+
+    def _after_turns(self) -> None:
+        """Do what was to be done once all that was read has had its turns."""
+        while self._then:
+            self._then.pop(0)()
+        if self._shut:
+            self.wire.close()
 
     def _after_rest(self, then: Callable[[], None]) -> None:
         """Do what ends the connection once all that was read has had its turns, held or not."""
@@ -400,13 +438,7 @@ class WireSocket(asyncio.Protocol):
             then()
             return
         self._then.append(then)
-        self._next_turn_soon()
-
-    def _take_rest(self) -> None:
-        """Take all that was read: nothing more comes."""
-        behind, self._behind = self._behind, None
-        if behind and not self._aborted:
-            self._take(behind)
+        self._shut_down()
 
     def _take(self, data: bytes) -> None:
         wire = self.wire
@@ -430,10 +462,10 @@ class WireSocket(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """Close too: a connection that goes one way only carries no answers."""
+        self.flush()  # before the loop closes it
         self._after_rest(self._on_eof)
 
     def _on_eof(self) -> None:
-        self.flush()
         self.wire.receive_eof()
         self._reason = self._reason or str(self.wire.error or "the peer closed the connection")
         self._end()

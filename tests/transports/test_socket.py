@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from onward.protocol import Address, Context, Message, address, route
+import pytest
+
+from onward.protocol import Address, LinkDown, Context, Message, address, route
 from onward.protocol.ockam import HEARTBEAT, PREAMBLE, encode_message
 from onward.transports import StreamOptions
 from onward.transports._socket import Unfinished, WireSocket
@@ -438,12 +440,77 @@ async def test_a_fault_in_a_later_turn_ends_the_connection_and_nothing_else() ->
 
 @virtual_time
 async def test_what_is_read_while_a_socket_closes_is_not_kept() -> None:
-    _, wire_socket, line = held()
+    owner, wire_socket, line = held()
     line.close = lambda: None  # type: ignore[method-assign]
     wire_socket.data_received(frame(0) * ONE_READ)
     wire_socket.close("done")
+    for _ in range(2):  # while what was read before has its turns, and afterwards
+        wire_socket.data_received(frame(0) * ONE_READ)
+        await asyncio.sleep(0.001)
+        assert wire_socket._behind is None
+        assert len(owner.messages) == ONE_READ
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+@virtual_time
+async def test_what_was_read_before_this_end_closed_is_handled_in_turns(end: str) -> None:
+    owner, wire_socket, _ = held()
     wire_socket.data_received(frame(0) * ONE_READ)
-    assert not wire_socket._behind
+    getattr(wire_socket, end)("done")
+    seen = [len(owner.messages)]
+    while not owner.closed:
+        await asyncio.sleep(0)
+        seen.append(len(owner.messages))
+    assert seen[-1] == ONE_READ
+    assert max(later - before for before, later in pairwise(seen)) < ONE_READ / 10
+    assert owner.closed == ["done"]
+
+
+@pytest.mark.parametrize("end", ["eof", "cut", "close", "abort"])
+@virtual_time
+async def test_nothing_is_taken_to_be_sent_while_the_last_that_was_read_has_its_turns(
+    end: str,
+) -> None:
+    owner, wire_socket, line = connected()
+    wire_socket.data_received(frame(0) * ONE_READ)
+    for _ in range(2):  # one is written at once, the other at the end of the tick
+        wire_socket.send(MESSAGE)
+    match end:
+        case "eof":
+            wire_socket.eof_received()
+            line.close()  # as the loop does
+        case "cut":
+            line.lose(None)
+        case "close":
+            wire_socket.close("done")
+        case _:
+            wire_socket.abort("done")
+    await asyncio.sleep(0)
+    assert not owner.closed
+    with pytest.raises(LinkDown):
+        wire_socket.send(MESSAGE)
+    await asyncio.sleep(0.001)
+    assert len(owner.closed) == 1
+    assert len(owner.messages) == ONE_READ
+    # Written, or given back.
+    written = line.written.count(b"payload")
+    assert (written, len(owner.unsent)) == ((2, 0) if end in ("eof", "close") else (1, 1))
+    assert wire_socket.sent == written
+
+
+@virtual_time
+async def test_many_small_reads_that_are_put_off_are_not_copied_together() -> None:
+    owner, wire_socket, line = held()
+    wire_socket.data_received(frame(0) * ONE_READ)
+    small = [frame(0)] * 1000
+    for data in small:  # as of a transport that had them when reading was paused
+        wire_socket.data_received(data)
+    assert wire_socket._behind is not None
+    assert [each for each in wire_socket._behind if each is small[0]] == small
+    while not line.reading:
+        wire_socket.release()
+        await asyncio.sleep(0.001)
+    assert len(owner.messages) == ONE_READ + 1000
 
 
 @virtual_time
