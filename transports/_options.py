@@ -14,6 +14,7 @@ from ..protocol import AddressError
 from ..protocol.ockam import MAX_FRAME, WireLimits
 from ..protocol.options import Count, Range, Seconds, SecondsOrZero, Size, check_options
 from ._link import LINK_MAILBOX
+from ._source import check_proxies
 from ._tls import TlsOptions
 
 __all__ = [
@@ -71,7 +72,10 @@ class StreamOptions:
         max_connections_per_source: Most of them that come from one source: an address, the /64
             network for IPv6, the user for a Unix socket. `None`: no more than there are places
             free, so that one source alone leaves half of them to others. More are closed at once.
-            Behind a proxy all have one source.
+        proxies: Networks from which proxies connect to a listener: addresses, or networks like
+            `10.0.0.0/8`; `unix` is all peers of a Unix socket. Each connection from there is a
+            source by itself, so it is for the proxy to bound how many one peer has. Otherwise all
+            peers behind a proxy are one source.
         preamble_timeout: Time the peer has for its first byte.
         connect_timeout: Time to connect, with the handshakes of TLS and WebSocket and without
             the preamble.
@@ -123,12 +127,13 @@ class StreamOptions:
     Raises:
         ValueError: A number is negative, or 0 where that makes no sense: only what is kept or
             waits, `drain_timeout` and `stall_timeout` may be 0. Or `max_frame` is more than the
-            wire has room for, or something is of another kind.
+            wire has room for, one of `proxies` is no network, or something is of another kind.
     """
 
     max_frame: Annotated[int, Range(least=1, most=MAX_FRAME)] = MAX_FRAME
     max_connections: Count = 1000
     max_connections_per_source: Count | None = None
+    proxies: tuple[str, ...] = ()
     preamble_timeout: Seconds = 5.0
     connect_timeout: Seconds = 10.0
     frame_timeout: Seconds = 30.0
@@ -154,6 +159,7 @@ class StreamOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        check_proxies(self.proxies)
 
     @property
     def wire_limits(self) -> WireLimits:

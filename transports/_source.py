@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 from typing import Final, cast
 
 from ..protocol import counted
 
-__all__ = ["Places", "Proxies", "source_of"]
+__all__ = ["Places", "Proxies", "check_proxies", "source_of"]
 
 UNIX: Final = "unix"
 """The network of all peers of a Unix socket, as far as proxies are concerned."""
+
+_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+"""The IPv6 addresses that stand for IPv4 addresses: RFC 4291 section 2.5.5.2."""
 
 _V6_HOST_BITS = 64
 """Bits of an IPv6 address that its host chooses itself: a network of one customer has a /64."""
@@ -52,6 +62,7 @@ class Proxies:
 
     Args:
         networks: Addresses, or networks like `10.0.0.0/8`; `unix` is all peers of a Unix socket.
+            Those of IPv4 may be written as IPv6 has them, like `::ffff:10.0.0.0/104`.
 
     Raises:
         ValueError: One is neither.
@@ -60,7 +71,8 @@ class Proxies:
     def __init__(self, networks: Iterable[str]) -> None:
         texts = tuple(networks)
         self._unix = UNIX in texts
-        self._networks = tuple(ip_network(text) for text in texts if text != UNIX)
+        self._networks = tuple(_network(text) for text in texts if text != UNIX)
+        self._came = 0
 
     def __contains__(self, peername: object) -> bool:
         """Whether a peer is a proxy, by what a socket says of its other end."""
@@ -68,6 +80,39 @@ class Proxies:
             return self._unix
         found = _address(cast("tuple[object, ...]", peername))
         return not isinstance(found, str) and any(found in each for each in self._networks)
+
+    def source(self, peername: object, source: str) -> str:
+        """Return what a connection has in common with others: with none, if a proxy made it.
+
+        Args:
+            peername: What its socket says of its other end.
+            source: Where it comes from.
+        """
+        if peername not in self:
+            return source
+        self._came += 1
+        return f"{source} #{self._came}"
+
+
+def check_proxies(networks: Iterable[str]) -> None:
+    """Check what options say of `proxies`.
+
+    Raises:
+        ValueError: One is no network.
+    """
+    try:
+        Proxies(networks)
+    except ValueError as error:
+        raise ValueError(f"proxies: {error}") from None
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    """Return a network; one of IPv4 also where it is mapped into IPv6, as peers' addresses are."""
+    found = ip_network(text)
+    if isinstance(found, IPv6Network) and found.subnet_of(_MAPPED):
+        first = IPv4Address(int(found.network_address) & 0xFFFF_FFFF)
+        return IPv4Network((first, found.prefixlen - _MAPPED.prefixlen))
+    return found
 
 
 class Places:

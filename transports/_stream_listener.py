@@ -18,7 +18,7 @@ from ._log import SeldomLogger, shown
 from ._options import StreamOptions
 from ._place import Entrance, Place
 from ._socket import Unfinished, WireSocket
-from ._source import Places
+from ._source import Places, Proxies
 from ._stream_link import AcceptedLink, StreamLink, logger
 
 __all__ = ["ListenerStatistics", "ListenerWorker", "StreamListener"]
@@ -85,6 +85,7 @@ class ListenerWorker(ListeningWorker):
         self._links: dict[StreamLink, str] = {}  # with where they come from, as the entrances
         self._entrances: dict[Entrance, str] = {}
         self._places = Places(options.max_connections, options.max_connections_per_source)
+        self._proxies = Proxies(options.proxies)
         self._emptied: asyncio.Future[None] | None = None  # while it stops
         self._seldom = SeldomLogger(logger)
         self._unfinished = Unfinished(options.max_unfinished)
@@ -156,7 +157,8 @@ class ListenerWorker(ListeningWorker):
     def _arrived(self, transport: asyncio.BaseTransport) -> asyncio.Protocol | None:
         if self._over:
             return None  # accepted just before it was closed
-        source = self._place.source(transport)
+        peername = transport.get_extra_info("peername")
+        source = self._proxies.source(peername, self._place.source(transport))
         refusal = self._places.refusal(source)
         if refusal:
             self._turn_away(refusal)

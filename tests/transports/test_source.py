@@ -44,6 +44,28 @@ def test_proxies(peername: object, known: bool) -> None:
     assert ("" in Proxies(("unix",))) is True
 
 
+@pytest.mark.parametrize(
+    ("network", "host", "known"),
+    [
+        ("::ffff:10.0.0.0/104", "10.1.2.3", True),
+        ("::ffff:10.0.0.0/104", "::ffff:10.1.2.3", True),
+        ("::ffff:10.0.0.0/104", "11.0.0.1", False),
+        ("::ffff:192.0.2.7", "192.0.2.7", True),
+        ("::ffff:0:0/96", "192.0.2.7", True),
+        ("::ffff:0:0/96", "2001:db8::1", False),
+        ("::/0", "2001:db8::1", True),
+    ],
+)
+def test_proxies_mapped_into_ipv6(network: str, host: str, known: bool) -> None:
+    assert ((host, 5000) in Proxies((network,))) is known
+
+
+def test_connections_of_a_proxy_have_nothing_in_common() -> None:
+    proxies = Proxies(("10.0.0.5",))
+    made = [proxies.source((host, 1), host) for host in ("10.0.0.5", "10.0.0.6", "10.0.0.5")]
+    assert made == ["10.0.0.5 #1", "10.0.0.6", "10.0.0.5 #2"]
+
+
 def test_places_are_shared_by_source() -> None:
     places = Places(10, None)
     taken = [source for source in 20 * ["hog"] + 20 * ["other"] if taken_by(places, source)]

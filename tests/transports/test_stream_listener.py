@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from onward.actors import Node
-from onward.protocol.ockam import PREAMBLE
-from onward.transports import StreamListener
+from onward.actors import Mailbox, Node
+from onward.protocol import Message, route
+from onward.protocol.ockam import PREAMBLE, encode_message
+from onward.transports import StreamListener, StreamOptions
 from tests.support.rsocket_peer import MemoryLoop, Peer, in_memory
+from tests.support.transports import Stuck, eventually
 from tests.support.websocket_peer import handshake
 
 HOG, OTHER = "10.0.0.66", "10.0.0.7"
@@ -65,6 +67,30 @@ async def test_how_many_of_one_source_can_be_said() -> None:
         assert len(connected(node, 20, OTHER)) == 2
 
 
+@pytest.mark.parametrize("scheme", ["tcp", "ws"])
+@in_memory
+async def test_peers_behind_a_proxy_do_not_share_what_one_source_may_have(scheme: str) -> None:
+    async with Node("c") as node:
+        uri = f"{scheme}://127.0.0.1:0"
+        listener = await node.listen(uri, max_connections=10, proxies=("10.0.0.64/28",))
+        assert isinstance(listener, StreamListener)
+        others = connected(node, 20, OTHER)
+        assert len(others) == 6
+        hogs = connected(node, 20, HOG)
+        assert len(hogs) == 4
+        for peer in (*hogs, *others):
+            peer.send(handshake() if scheme == "ws" else PREAMBLE)
+        assert len(listener.statistics().links) == 10
+        await gone(node, [*hogs, *others])
+        places = listener._worker._places
+        assert (places.taken, places._by_source) == (0, {})
+
+
+def test_a_proxy_that_is_no_network() -> None:
+    with pytest.raises(ValueError, match=r"proxies: 10\.0\.0\.1/8 has host bits set"):
+        StreamOptions(proxies=("10.0.0.1/8",))
+
+
 @in_memory
 async def test_what_is_accepted_as_the_listener_closes_is_closed() -> None:
     async with Node("c") as node:
@@ -74,3 +100,23 @@ async def test_what_is_accepted_as_the_listener_closes_is_closed() -> None:
         (serves,) = loop.servers.values()
         await listener.close()
         assert Peer(serves, (HOG, 1)).closed
+
+
+@in_memory
+async def test_what_a_held_link_had_read_when_it_was_stopped_is_counted() -> None:
+    async with Node("c") as node:
+        stuck = Stuck()
+        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=10))
+        listener = await node.listen("tcp://127.0.0.1:0", expose=["stuck"])
+        assert isinstance(listener, StreamListener)
+        (peer,) = connected(node, 1, OTHER)
+        body = encode_message(Message(route("stuck"), route("back"), b""))
+        peer.send(PREAMBLE + (len(body).to_bytes(4) + body) * 5000)
+        (link,) = listener.statistics().links
+        assert link.held
+        assert link.received < 5000
+        await node.stop_worker(link.address)
+        lost = node.statistics().dead_letters
+        assert node.dead_letters.by_reason == {"mailbox full": lost}
+        stuck.go_on.set()
+        await eventually(lambda: len(stuck.messages) + lost == 5000)

@@ -187,3 +187,13 @@ async def test_places_are_shared_by_user(nodes: Nodes, path: Path) -> None:
         await a.connect(listener.uri, reconnect=False)
     assert listener.statistics().turned_away == 1
     assert [*listener._worker._places._by_source] == [f"uid={os.getuid()}"]
+
+
+async def test_peers_of_a_proxy_do_not_share_places(nodes: Nodes, path: Path) -> None:
+    a, _, c = nodes
+    listener = await listening(
+        c, path, max_connections=5, max_connections_per_source=1, proxies=("unix",)
+    )
+    for _ in range(2):
+        await a.connect(listener.uri, reconnect=False)
+    assert listener.statistics().turned_away == 0

@@ -93,7 +93,6 @@ class RSocketListener(Listener):
         self._links: set[Link] = set()
         self._places = Places(options, node.loop.time)
         self._proxies = Proxies(options.proxies)
-        self._by_proxy = 0
         self._accepted = 0
         self._turned_away = 0
         self._requests = 0
@@ -183,10 +182,8 @@ class RSocketListener(Listener):
         if self._server is None:
             self._turned_away += 1  # accepted just before it was closed
             return None
-        places, source = self._places, self._source(transport)
-        if transport.get_extra_info("peername") in self._proxies:
-            self._by_proxy += 1
-            source = f"{source} #{self._by_proxy}"  # what it has in common with others says nothing
+        peername, places = transport.get_extra_info("peername"), self._places
+        source = self._proxies.source(peername, self._source(transport))
         refusal = places.refusal(source)
         if refusal:
             spare = places.spare(source)

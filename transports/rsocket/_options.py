@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ...protocol.options import Count, Range, Seconds, check_options
 from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
-from .._source import Proxies
+from .._source import check_proxies
 from .._unix_file import FileMode
 from .._ws_options import WebSocketOptions
 
@@ -129,10 +129,7 @@ class LinkOptions:
             raise ValueError("low_water, high_water and max_pending must be in this order")
         if self.max_gathered < self.max_gather:
             raise ValueError("max_gathered must be at least max_gather")
-        try:
-            Proxies(self.proxies)
-        except ValueError as error:
-            raise ValueError(f"proxies: {error}") from None
+        check_proxies(self.proxies)
         if self.connection.lease != self.lease:
             connection = replace(self.connection, lease=self.lease)
             object.__setattr__(self, "connection", connection)
