@@ -236,6 +236,7 @@ class Client:
             AddressError: The destination cannot be read.
             PayloadTooBig: It is over `max_request`, or the answer is over `max_answer`.
             PayloadNotBytes: Data, metadata or an entry are something else than `bytes`.
+            ValueError: The route is no text, or over 255 bytes.
         """
         data = as_bytes(data, "data")
         wrapped = self._metadata(destination, metadata, route, entries)

@@ -33,6 +33,7 @@ from ...protocol.broker import (
     unwrap_metadata,
     wrap_metadata,
 )
+from ...protocol.options import check_value
 from ...protocol.rsocket import COMPOSITE_MIME, RSocketError, build_composite
 from ._options import ClientOptions
 
@@ -96,7 +97,7 @@ def address_metadata(
     Raises:
         AddressError: The text cannot be read.
         BrokerFrameError: A field is out of range, or the dialect has no place for it.
-        ValueError: The route is over 255 bytes.
+        ValueError: The route is no text, or over 255 bytes.
         PayloadNotBytes: The metadata or an entry are something else than `bytes`.
         TypeError: The destination is neither text nor an ADDRESS.
     """
@@ -108,6 +109,8 @@ def address_metadata(
         frame = replace(frame, wrapped=as_bytes(metadata, "metadata"))
     if frame.wrapped and options.dialect is Dialect.REFERENCE:
         raise BrokerFrameError("wrapped metadata", "not in the reference dialect")
+    if type(route) is not str:
+        check_value("route", route, str)
     if route:
         name = route.encode()
         if len(name) > _LONGEST_ROUTE:

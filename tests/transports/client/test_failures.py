@@ -294,6 +294,12 @@ async def test_what_is_no_bytes_is_refused_and_leaves_nothing() -> None:
             client.stream(ECHO, wrong)
         with pytest.raises(PayloadNotBytes, match=r"^an entry is bytes, not str"):
             await client.request(ECHO, b"", entries=[("text/plain", wrong)])
+        for route in (5, b"greet", b"", None):
+            words = f"^route must be a text, not {route!r}"
+            with pytest.raises(ValueError, match=words):
+                await client.request(ECHO, b"", route=cast(Any, route))
+            with pytest.raises(ValueError, match=words):
+                client.stream(ECHO, b"", route=cast(Any, route))
         with pytest.raises(TypeError, match="destination must be a str"):
             await client.request(cast(Any, {}), b"")
         for element, words in (
