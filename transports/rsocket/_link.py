@@ -252,10 +252,10 @@ class Link(Flow):
         self._gave_up_at = waiting
         self._gives_up *= 2
         for stream in newest:
-            if stream.peer is not None:
+            if stream.peer is not None:  # else the end of one before was its end too
                 asked: Asked = stream.peer
                 asked.give_up("too much waits for the requester")
-        self.core.counters["given_up"] += len(newest)
+                self.core.counters["given_up"] += 1
 
     # --- requests handed over -----------------------------------------------------------------
 

@@ -8,9 +8,11 @@ import pytest
 
 from onward.transports.rsocket import LinkOptions
 from onward.transports.rsocket._byte_shares import AGAIN
+from onward.transports.rsocket._exchange import StreamExchange
 from onward.transports.rsocket._link import Link
 from tests.support.rsocket_peer import (
     CHANNEL,
+    KEEPALIVE,
     REQUEST_N,
     RR,
     STREAM,
@@ -265,7 +267,8 @@ async def test_a_destination_that_reads_little_does_not_stop_those_that_send_to_
         assert evil.closed
         assert w.listener.statistics().closed == {"too slow": 1}
         assert honest.transport.reading
-        (asked,) = await good.received()
+        alive, asked = await good.received()  # it has said nothing for long
+        assert (kind_of(alive), kind_of(asked)) == (KEEPALIVE, RR)
         await good.ask(payload(stream_of(asked), b"y", N | C))
         assert b"y" in elements(await honest.received())
         await w.settled_after(honest)
@@ -335,3 +338,28 @@ async def test_request_n_of_a_slow_reader_is_not_lost() -> None:
         assert [int.from_bytes(raw[9:13]) for raw in await destination.received()] == [5]
         slow.die()
         await w.settled_after(destination)
+
+
+@in_memory
+async def test_requests_that_end_with_another_one_are_not_counted_as_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as w:
+        slow, destination = await w.pair()
+        await slow.ask(request(RR, 1, ASKED), request(RR, 3, ASKED))
+        await destination.received()
+        link = slow.link
+        first = link.core.streams[1]
+        give_up = StreamExchange.give_up
+
+        def both(exchange: StreamExchange, text: str) -> None:
+            give_up(exchange, text)
+            if first.peer is not None:
+                give_up(first.peer, text)
+
+        monkeypatch.setattr(StreamExchange, "give_up", both)
+        link._gave_up_at, link._gives_up = -link._much, 2
+        link._give_up_requests()
+        assert len(errors(await slow.received())) == 2
+        assert link.core.counters["given_up"] == 1
+        await w.settled()
