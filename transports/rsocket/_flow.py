@@ -36,7 +36,13 @@ BULK: Final = 64 * 1024
 written, and what waits for its socket is counted for all connections together."""
 
 TURN: Final = 16 * 1024
-"""Bytes of frames that one connection has handled before others have their turn."""
+"""Bytes of frames that one connection has handled before others have their turn.
+
+Of the smallest frames, or of requests that find no destination, that takes some milliseconds. Each
+connection may have one such turn in a pass of the loop, so a pass takes as long as the turns of all
+that have as much to say: a hundred that flood the broker make it a second. What bounds that is how
+many connections a source may have.
+"""
 
 _HEAD: Final = 16
 """Bytes that the length of a frame is in, with or without a WebSocket's header."""
