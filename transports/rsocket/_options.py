@@ -35,16 +35,20 @@ class LinkOptions:
         high_water: Bytes waiting for the peer's socket above which those who send to it
             are no longer read.
         low_water: Bytes below which they are read again.
-        max_pending: Bytes waiting above which a peer is closed as too slow that has read none of
-            them. One that reads may have more, if its source may (see `max_pending_total`). Above
-            half of it those are not read that answer nobody else, if the peer reads.
-        max_pending_total: Most bytes waiting for the sockets of all peers of one listener, of those
-            for which more than 64 KiB wait. No source (see `max_connections_per_source`) may have
-            more of them than are free: of one that has, the peer for which most wait has its
-            newest requests CANCELED, first one, then two, and so on, as long as more and more
-            waits. It is closed as too slow if it reads nothing, or if there is no room at all. If
-            another source has more than its part (a part for each that has some, and one for
-            others), it is that one's.
+        max_pending: Bytes waiting for a peer's socket above which it is closed as too slow, if it
+            has read nothing since more than `high_water` waited. A peer that reads is not closed
+            for this, and none of its requests is CANCELED, until its source has used up its share
+            of `max_pending_total`. Above half of `max_pending`, destinations that answer this peer
+            alone are not read, if it reads.
+        max_pending_total: Most bytes waiting for the sockets of all peers of one listener; a peer
+            counts if more than 64 KiB wait for it. The share of a source (see
+            `max_connections_per_source`) is as many bytes as are free. Once a source has used up
+            its share, the peer of that source for which most bytes wait has its newest requests
+            CANCELED, those that it sent last of the ones that are not answered in full: one, and
+            twice as many each time that 64 KiB more wait. It is closed as too slow instead if it
+            has read nothing, or if all of `max_pending_total` is used up. If another source has
+            more than its part (the total, divided by the sources that have some and one more),
+            the peer is one of that source.
         stall_timeout: How long a peer that more than `high_water` bytes wait for may take to read
             `low_water` bytes, in seconds, before it is closed as too slow.
         silent_after: After how many seconds a destination that says nothing at all is passed over,
