@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any, Final
 
+from ..protocol import counted
 from ..protocol.broker import (
     format_address_query,
     method_name,
@@ -118,9 +119,10 @@ def show(found: Any) -> str:
 
 def _lines(found: Any) -> list[str]:
     matches, matching = int(found["matches"]), found["matching"][:MAX_ROWS]
+    known = counted(int(found["routes"]), "destination")
     lines = [
         printable(f"{found['query']}  ({_how(found)})"),
-        f"{matches} of {int(found['routes'])} destinations match{_but(found, matches)}",
+        f"{matches} of {known} matching{_but(found, matches)}",
     ]
     if matching:
         to_all = found["routing"] == "multicast"

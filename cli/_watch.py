@@ -8,6 +8,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Final
 
+from ..protocol import counted
 from ._arguments import Commands
 from ._broker import add_broker
 from ._routes import tags_of
@@ -68,4 +69,4 @@ def show(event: Any) -> str:
         missed = int(event["missed"])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CommandError("the broker tells what is no event") from error
-    return f"... {missed} events missed\n{text}" if missed else text
+    return f"... {counted(missed, 'event')} missed\n{text}" if missed else text

@@ -128,7 +128,7 @@ def test_its_questions_to_a_broker_are_answered(broker: str) -> None:
     assert "onward.management" in run(onward(COMMANDS[3], "--broker", broker))
     nobody = "onward resolve: no destination matches\n"
     resolve = run(onward(COMMANDS[4], "--broker", broker), status=1, said=nobody)
-    assert "0 of 1 destinations match" in resolve
+    assert "0 of 1 destination matching" in resolve
 
 
 @pytest.mark.slow

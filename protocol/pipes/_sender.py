@@ -23,6 +23,7 @@ from typing import Final, TypeGuard
 
 from .._errors import PayloadTooBig
 from .._message import Message
+from .._words import counted
 from ..bare import encode_data
 from ._errors import PipeClosed, PipeFull
 from ._flight import Flight, Segment
@@ -160,7 +161,8 @@ class Sender:
         """
         queue = self._queue
         if len(queue) >= self._options.queue:
-            raise PipeFull(message[0][0] if message[0] else "", f"{len(queue)} messages wait")
+            waiting = f"{counted(len(queue), 'message')} waiting"
+            raise PipeFull(message[0][0] if message[0] else "", waiting)
         if self.state in _ENDS:
             raise PipeClosed(message[0][0] if message[0] else "")
         part = self._routes.write(message, behind) + encode_data(message[2])
@@ -459,7 +461,7 @@ class Sender:
 
     def _gives_up(self) -> None:
         if self.state is not SenderState.ENDING:
-            why = f"nothing was heard for {self._options.give_up:g} seconds"
+            why = f"nothing was heard for {self._options.give_up:g} s"
             self._break(why, keep_queue=False)
         self._move(SenderInput.GIVE_UP)
 

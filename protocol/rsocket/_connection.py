@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from .._words import counted
 from ._constants import (
     HEADER_SIZE,
     LENGTH_SIZE,
@@ -256,7 +257,9 @@ class Connection(Control):
         if self.state is not _OPEN:
             self._refuse(stream, ErrorCode.REJECTED, "the connection is closing")
         elif len(streams) >= self._max_streams:
-            self._refuse(stream, ErrorCode.REJECTED, f"{len(streams)} streams are open already")
+            self._refuse(
+                stream, ErrorCode.REJECTED, f"{counted(len(streams), 'stream')} open already"
+            )
         else:
             if not actions & CLOSE:
                 streams[stream_id] = stream

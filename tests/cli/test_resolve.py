@@ -15,7 +15,7 @@ def test_it_says_where_a_request_would_go(broker: str, capsys: pytest.CaptureFix
     assert main(["resolve", "service=store", "--broker", broker]) == Status.OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "service=store  (unicast, by round-robin)"
-    assert lines[1] == "1 of 2 destinations match"
+    assert lines[1] == "1 of 2 destinations matching"
     assert lines[4].startswith("=> ")
     assert lines[4].split()[2:5] == ["store", "region=eu", "local"]
     assert lines[-1].split()[1:] == ["onward.management", "has", "service=onward.management"]
@@ -27,7 +27,7 @@ def test_it_says_what_is_missing(broker: str, capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     assert err == "onward resolve: no destination matches\n"
     lines = out.splitlines()
-    assert lines[1] == "0 of 2 destinations match: it would be rejected"
+    assert lines[1] == "0 of 2 destinations matching: it would be rejected"
     assert lines[5].split()[1:] == ["store", "no", "zone=1,", "has", "region=eu"]
 
 
@@ -102,7 +102,7 @@ def test_what_there_is_no_room_for() -> None:
     }
     assert show(found).splitlines() == [
         "service=a  (multicast)",
-        "7 of 9 destinations match",
+        "7 of 9 destinations matching",
         "   ... and 7 more",
     ]
 
@@ -147,7 +147,7 @@ def test_who_gets_it(answer: dict[str, object], how: str, but: str, marks: str) 
         **answer,
     }
     lines = show(found).splitlines()
-    assert lines[:2] == [f"service=a  ({how})", f"2 of 2 destinations match{but}"]
+    assert lines[:2] == [f"service=a  ({how})", f"2 of 2 destinations matching{but}"]
     assert "".join(each[:2].strip() or " " for each in lines[4:]) == marks
 
 
@@ -174,4 +174,4 @@ def test_it_says_what_becomes_of_a_request_that_nobody_takes(
         "matches": 0,
         "routes": 2,
     }
-    assert f"0 of 2 destinations match{told}" in show({**nobody, **more})
+    assert f"0 of 2 destinations matching{told}" in show({**nobody, **more})

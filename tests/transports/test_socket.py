@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onward.protocol import Address, LinkDown, Context, Message, address, route
+from onward.protocol import Address, Context, LinkDown, Message, address, route
 from onward.protocol.ockam import HEARTBEAT, PREAMBLE, encode_message
 from onward.transports import StreamOptions
 from onward.transports._socket import Unfinished, WireSocket

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from ...protocol import LinkDown, NotDelivered, RequestTimeout
+from ...protocol import LinkDown, NotDelivered, RequestTimeout, counted
 from ._errors import RequestRejected
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Admission:
             NotDelivered: Too many wait already.
         """
         if self._places.locked() and self.waiting >= self._max_waiting:
-            raise NotDelivered("the client", f"{self.waiting} requests wait already")
+            raise NotDelivered("the client", f"{counted(self.waiting, 'request')} waiting already")
         self.waiting += 1
         try:
             await self._places.acquire()
@@ -128,8 +128,8 @@ class Calls:
             if tries.error is not None:
                 raise tries.error from None
             if not tries.admitted:
-                many = self.admission.inside
-                why = f"{many} requests are in flight, and none of them ended in {text}"
+                many = counted(self.admission.inside, "request")
+                why = f"{many} in flight, and none ended in {text}"
                 raise NotDelivered("the client", why) from None
             why = f"no connection took the request in {text}: {self._pool.obstacle()}"
             raise LinkDown("the broker", why) from None

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from ...actors import Mailbox, Node, Worker
 from ...actors.broker import Broker
-from ...protocol import Address, NodeStopped, OnwardError
+from ...protocol import Address, NodeStopped, OnwardError, counted
 from .._base import Listener
 from .._listening import Arrival, close_server
 from .._log import SeldomLogger
@@ -257,7 +257,7 @@ class RSocketListener(Listener):
                 async with asyncio.timeout(self._options.drain_timeout + 1):
                     await self._gone.wait()
         except TimeoutError:
-            _logger.warning("%s: %d connections are cut", self._uri, len(self._links))
+            _logger.warning("%s: cut %s", self._uri, counted(len(self._links), "connection"))
         finally:
             for link in list(self._links):
                 link.abort()

@@ -145,7 +145,7 @@ def test_what_cannot_be_taken_is_refused() -> None:
     sender.send(message(1))
     sender.send(message(2))
     assert sender.room == 0
-    with pytest.raises(PipeFull, match="2 messages wait"):
+    with pytest.raises(PipeFull, match="2 messages waiting"):
         sender.send(message(3))
     with pytest.raises(PipeFull):
         sender.send(Message((), (), b""))
@@ -231,7 +231,7 @@ def test_an_idle_receiver_is_asked_whether_it_is_there() -> None:
         at = sender.timer()
         assert at is not None
         sender.handle_timer(at)
-    assert sender.take_events() == [Broken("nothing was heard for 10 seconds", (), ())]
+    assert sender.take_events() == [Broken("nothing was heard for 10 s", (), ())]
 
 
 def test_giving_up_says_exactly_what_is_in_doubt() -> None:

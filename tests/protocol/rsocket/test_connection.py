@@ -134,7 +134,7 @@ def test_the_limit_of_streams() -> None:
     (first,) = frames_of(connection.receive_data(data, 0.0))
     (refusal,) = sent(connection)
     assert (refusal.stream_id, refusal.error_code) == (3, ErrorCode.REJECTED)
-    assert refusal.error_text == "1 streams are open already"
+    assert refusal.error_text == "1 stream open already"
     # What follows of it is for a stream that never was.
     assert connection.receive_data(raw(3, FrameType.PAYLOAD, NEXT), 0.0) == []
     # Nothing answers a fire-and-forget.

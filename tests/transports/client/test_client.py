@@ -293,9 +293,9 @@ async def test_requests_wait_for_one_another_within_a_limit() -> None:
         await began.wait()
         second = asyncio.create_task(client.request(ECHO, b""))
         await eventually(lambda: client.statistics().waiting == 1)
-        with pytest.raises(NotDelivered, match="1 requests wait already"):
+        with pytest.raises(NotDelivered, match="1 request waiting already"):
             await client.request(ECHO, b"")
-        with pytest.raises(NotDelivered, match="1 requests wait already"):
+        with pytest.raises(NotDelivered, match="1 request waiting already"):
             await data_of(client.stream(ECHO, b""))
         release.set()
         assert [each.data for each in await asyncio.gather(first, second)] == [b"done"] * 2
@@ -318,7 +318,7 @@ async def test_a_request_that_finds_no_place_in_time_was_not_sent() -> None:
     ):
         first = asyncio.create_task(client.request(ECHO, b""))
         await began.wait()
-        with pytest.raises(NotDelivered, match=r"the client \(1 requests are in flight"):
+        with pytest.raises(NotDelivered, match=r"the client \(1 request in flight, and none ended"):
             await client.request(ECHO, b"", timeout=0.01)
         first.cancel()
         await asyncio.wait({first})

@@ -254,7 +254,7 @@ async def test_too_many_streams_of_one_peer() -> None:
         for stream in (1, 3, 5):
             assert await requester.ask(request(RR, stream, ASKED)) == []
         ((stream, code, text),) = errors(await requester.ask(request(RR, 7, ASKED)))
-        assert (stream, code, text) == (7, REJECTED, "3 streams are open already")
+        assert (stream, code, text) == (7, REJECTED, "3 streams open already")
         assert await requester.ask(cancel(1), cancel(3), cancel(5)) == []
         await w.settled()
 
