@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..protocol import counted
 from ._pipeline_arguments import MAX_OBJECTIVES, ObjectiveArgument
 from ._pipeline_progress import Progress
 from ._pipeline_session import check_first, is_local, session
@@ -88,7 +89,7 @@ def _keep_house(spark: SparkSession, arguments: argparse.Namespace, progress: Pr
         except DayOpen as error:
             failed.append(f"--drop: {error}")
         else:
-            text = f"{gone.files:,} files of {gone.day}, {gone.bytes:,} bytes"
+            text = f"{_many(gone.files, 'file')} of {gone.day}, {_many(gone.bytes, 'byte')}"
             progress.done("drop", text)
             print(f"dropped: {text if there else _nothing_of(gone)}")
     if failed:
@@ -101,15 +102,15 @@ def _nothing_of(done: CompactSummary | Dropped) -> str:
 
 def _print_ingested(done: IngestSummary, again: list[date]) -> None:
     print(
-        f"{done.segments:,} segments: {done.hops:,} hops, {done.flows:,} flows, "
-        f"{done.events:,} route events"
+        f"{_many(done.segments, 'segment')}: {_many(done.hops, 'hop')}, "
+        f"{_many(done.flows, 'flow')}, {_many(done.events, 'route event')}"
     )
     print(
         f"{done.damaged:,} damaged and skipped, {done.duplicates:,} there already, "
-        f"{done.late:,} events late; missing in the lake: {done.missing:,}"
+        f"{_many(done.late, 'event')} late; missing in the lake: {done.missing:,}"
     )
     if done.dropped:
-        print(f"{done.dropped:,} events were of days that had been dropped, and were left out")
+        print(f"{_many(done.dropped, 'event')} left out, of days that had been dropped")
     if again:
         days = ", ".join(day.isoformat() for day in again[:10])
         print(f"events came late; make the reports again of: {days}")
@@ -117,8 +118,8 @@ def _print_ingested(done: IngestSummary, again: list[date]) -> None:
 
 def _compacted_text(done: CompactSummary) -> str:
     return (
-        f"{done.files_before:,} files of {done.day} are {done.files_after:,} now, "
-        f"{done.bytes_before:,} bytes {done.bytes_after:,}"
+        f"{_many(done.files_before, 'file')} of {done.day}, now {done.files_after:,}; "
+        f"{_many(done.bytes_before, 'byte')}, now {done.bytes_after:,}"
     )
 
 
@@ -157,10 +158,12 @@ def report(arguments: argparse.Namespace) -> None:
             _write_text(arguments.html, render(done.page))
     for name, shown in done.shown.items():
         more = f"\nand {shown.more:,} more" if shown.more else ""
-        print(f"{name}: {done.rows[name]:,} rows\n{table(shown.headings, shown.rows)}{more}\n")
+        print(
+            f"{name}: {_many(done.rows[name], 'row')}\n{table(shown.headings, shown.rows)}{more}\n"
+        )
     if arguments.format != "table":
         where = arguments.out or str(Path(lake) / "reports")
-        print(f"{len(done.rows)} reports of {arguments.day} in {where}")
+        print(f"{_many(len(done.rows), 'report')} of {arguments.day} in {where}")
     if arguments.html:
         print(f"page: {arguments.html}")
 
@@ -202,8 +205,8 @@ def audit(arguments: argparse.Namespace) -> None:
     )
     if found.untold:
         wrong.append(
-            f"of {found.untold:,} requests that ended none was recorded as taken: what is missing "
-            "or duplicated there is not known, and --allow does not cover it"
+            f"of {_many(found.untold, 'request')} that ended none was recorded as taken: "
+            "what is missing or duplicated there is not known, and --allow does not cover it"
         )
     if found.missing + found.duplicated > arguments.allow:
         wrong.append(
@@ -248,22 +251,22 @@ def replay(arguments: argparse.Namespace) -> None:
     totals = done.totals
     print(table(done.tagsets.headings, done.tagsets.rows))
     print(
-        f"{totals.frames:,} frames: {totals.moved:,} move ({totals.moved_ratio:.1%}), "
-        f"{totals.lost:,} lose their route, {totals.gained:,} gain one, "
-        f"{totals.nowhere:,} have none; "
+        f"{_many(totals.frames, 'frame')}: {totals.moved:,} would move ({totals.moved_ratio:.1%}), "
+        f"{totals.lost:,} would lose a route, {totals.gained:,} would gain one, "
+        f"{totals.nowhere:,} without one before and after; "
         f"skew {totals.skew_old:.2f} before, {totals.skew_new:.2f} after"
     )
     for count, what in (
-        (totals.stale, "were delivered, and have no route in --table"),
+        (totals.stale, "delivered, without a route in --table"),
         (
             totals.unknown,
-            "could not be resolved: lake or log do not know their tags",
+            "could not be resolved: lake or log do not know the tags",
         ),
         (totals.failed, "went to any candidate: a plug-in failed"),
-        (totals.own, "were for the broker's own services, and are left out"),
+        (totals.own, "left out: for the broker's own services"),
     ):
         if count:
-            print(f"{count:,} frames {what}")
+            print(f"{_many(count, 'frame')} {what}")
     if arguments.max_skew is not None and not totals.judged:
         print("the skew says nothing: no tag set has 100 sampled frames for each route")
     if done.failed:
@@ -297,8 +300,8 @@ def build_index(arguments: argparse.Namespace) -> None:
                 progress=progress,
             )
     print(
-        f"{made.routes:,} routes with {made.postings:,} tags, {made.bitmaps:,} different ones, "
-        f"in {made.bytes:,} bytes; bitmaps {made.xor}"
+        f"{_many(made.routes, 'route')} with {_many(made.postings, 'tag')}, "
+        f"{made.bitmaps:,} different, in {_many(made.bytes, 'byte')}; bitmaps {made.xor}"
     )
 
 
@@ -327,14 +330,14 @@ def verify_index(arguments: argparse.Namespace) -> None:
     )
     if drift.differences:
         raise _gate_failed(
-            f"{drift.missing:,} routes missing, {drift.unexpected:,} unexpected, "
-            f"{drift.other_tags:,} with other tags, {drift.bitmaps:,} bitmaps wrong{through}"
+            f"{_many(drift.missing, 'route')} missing, {drift.unexpected:,} unexpected, "
+            f"{drift.other_tags:,} with other tags, {_many(drift.bitmaps, 'bitmap')} wrong{through}"
         )
     if not drift.routes:
         raise CommandError(
             f"nothing to verify: neither the snapshot nor the log has a route{through}"
         )
-    print(f"{drift.routes:,} routes, as the log says{through}")
+    print(f"{_many(drift.routes, 'route')}, as the log says{through}")
 
 
 def _gate_failed(*reasons: str) -> CommandError:
@@ -428,8 +431,8 @@ def _untold(found: Audit) -> Iterator[str]:
         if row.untold:
             ended = row.delivered + row.dropped + row.unroutable
             yield (
-                f"{printable(row.src)}: {ended:,} requests ended, and none was recorded as taken: "
-                "how many are missing or duplicated is not known"
+                f"{printable(row.src)}: {_many(ended, 'request')} ended, and none was "
+                "recorded as taken: how many are missing or duplicated is not known"
             )
 
 
@@ -439,18 +442,23 @@ def _lacking(found: Audit) -> Iterator[str]:
         log = printable(hole.log)
         if hole.unrecorded:
             why = f" ({', '.join(map(printable, hole.reasons))})" if hole.reasons else ""
-            yield f"{log}: {hole.unrecorded:,} events were not recorded{why}"
+            yield f"{log}: {_many(hole.unrecorded, 'event')} not recorded{why}"
         if hole.absent:
-            yield f"{log}: {hole.absent:,} events are missing from the lake"
+            yield f"{log}: {_many(hole.absent, 'event')} missing from the lake"
     if found.more_holes:
-        yield f"and {found.more_holes:,} more logs that lack something"
+        yield f"logs that lack something, and are not shown: {found.more_holes:,}"
 
 
 def _not_there(found: Audit) -> Iterator[str]:
     if found.unrecorded:
-        yield f"{found.unrecorded:,} events were not recorded"
+        yield f"{_many(found.unrecorded, 'event')} not recorded"
     if found.absent:
-        yield f"{found.absent:,} events are missing from the lake"
+        yield f"{_many(found.absent, 'event')} missing from the lake"
+
+
+def _many(number: int, noun: str) -> str:
+    """Return a number, with its thousands apart, and its noun."""
+    return counted(number, noun, ",")
 
 
 def _figure(value: int | None) -> str:

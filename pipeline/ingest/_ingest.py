@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from ...protocol import counted
 from .._errors import CheckpointLost, LakeLost, NeedsClassic, PipelineError, known_error
 from ..source import register
 from ._acks import acknowledge
@@ -142,9 +143,11 @@ def ingest(
         with locked(lake / "_write.lock", wait=LOCK_SECONDS):
             swept = sink.files.sweep()
             if swept.folders:
-                tell(f"removed {swept.folders} folders of a run that was cut off")
+                tell(f"removed {counted(swept.folders, 'folder')} of a run that was cut off")
             if swept.files:
-                tell(f"removed {swept.files} files of tasks that ended after their batch")
+                tell(
+                    f"removed {counted(swept.files, 'file')} of tasks that ended after their batch"
+                )
             sink.files.tell_skipped(sink.files.state())
         stream = spark.readStream.format("onward").options(**options).load(str(log))
         writer = stream.writeStream.foreachBatch(sink.take).option(

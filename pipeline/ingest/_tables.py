@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from ...protocol import counted
 from .._errors import LakeError
 from .._schema import LAKE_TABLES
 from ..source import arrow_schema, columns_of, pack
@@ -132,7 +133,7 @@ class TableWriter:
             if row["path"] is not None
         ]
         self._check(rows, counts)
-        self._tell(f"naming {len(written)} files")
+        self._tell(f"naming {counted(len(written), 'file')}")
         self.folders |= name_files(path, written)
         with refusals(path):
             remove_unnamed(self.folders)

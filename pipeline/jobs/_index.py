@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, SparkSession, functions as sf
 
+from ...protocol import counted
 from .._errors import LakeBehind, NoSuchLog
 from ..tagindex import (
     SNAPSHOT,
@@ -157,7 +158,9 @@ def run_index_of_log(
 def _built(prepared: DataFrame, out: str | Path, progress: Progress | None) -> Manifest:
     with stage(progress or Silent(), "index") as current:
         manifest = write_snapshot_from(prepared, out)
-        current.says(f"{manifest.routes:,} routes, {manifest.bitmaps:,} tags in {SNAPSHOT}")
+        routes, tags = manifest.routes, manifest.bitmaps
+        has = f"{counted(routes, 'route', ',')}, {counted(tags, 'tag', ',')}"
+        current.says(f"{has} in {SNAPSHOT}")
     return manifest
 
 
@@ -191,5 +194,5 @@ def run_verify(
     with in_utc(spark), stage(progress or Silent(), "verify") as current:
         through = logs.check(spark, at)
         drift = replace(verify(spark, snapshot, logs, at), through=through)
-        current.says(f"{drift.routes:,} routes")
+        current.says(counted(drift.routes, "route", ","))
     return drift

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession, functions as sf
 
+from ...protocol import counted
 from ..replay import GateFailed, ReplayTotals, check_gates, replay
 from ._index import LogsOf
 from ._progress import Progress, Silent, stage
@@ -115,7 +116,10 @@ def run_replay(
             lake.write_report(result.routes, "replay_routes", day, out)
             keep_rehearsal(lake, day, out, _about(table, candidate, chosen, brokers))
             tagsets = shown(result.summary, names_of(around), 10)
-        current.says(f"{result.totals.frames:,} frames, {result.totals.tagsets:,} tag sets")
+        totals = result.totals
+        current.says(
+            f"{counted(totals.frames, 'frame', ',')}, {counted(totals.tagsets, 'tag set', ',')}"
+        )
     failed = check_gates(
         result.totals,
         max_moved=limits.max_moved,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ...protocol import counted
+
 __all__ = ["MIN_SAMPLES_EACH", "GateFailed", "ReplayTotals", "check_gates"]
 
 MIN_SAMPLES_EACH: Final = 100
@@ -121,7 +123,7 @@ def check_gates(
         text = f"{totals.moved_ratio:.2%} of the frames would move, more than {max_moved:.2%}"
         failed.append(GateFailed("max_moved", text))
     if fail_if_lost and totals.lost:
-        text = f"{totals.lost:,} frames would lose their route"
+        text = f"{_frames(totals.lost)} would have no route any more"
         failed.append(GateFailed("fail_if_lost", text))
     if max_skew is not None and totals.skew_new > max_skew:
         text = f"the skew would be {totals.skew_new:.2f}, more than {max_skew:.2f}"
@@ -139,22 +141,27 @@ def _says_nothing(totals: ReplayTotals, max_unknown: float, max_stale: float) ->
         failed.append(GateFailed("frames", text))
     elif totals.nowhere == totals.frames:
         text = (
-            f"nothing was rehearsed: none of {totals.frames:,} frames has a route in either table;"
-            " see whether they are of this broker"
+            f"nothing was rehearsed: none of {_frames(totals.frames)} has a route in either"
+            " table; see whether they are of this broker"
         )
         failed.append(GateFailed("frames", text))
     if totals.unknown_ratio > max_unknown:
         text = (
-            f"{totals.unknown:,} frames ({totals.unknown_ratio:.2%}) could not be resolved, more"
-            f" than {max_unknown:.2%}: their tags are not in the lake, or were too long or too many"
-            " for the log; ingest what is missing, or allow for more by max_unknown"
+            f"{_frames(totals.unknown)} ({totals.unknown_ratio:.2%}) could not be resolved,"
+            f" more than {max_unknown:.2%}: the tags are not in the lake, or were too long or too"
+            " many for the log; ingest what is missing, or allow for more by max_unknown"
         )
         failed.append(GateFailed("max_unknown", text))
     if totals.stale_ratio > max_stale:
         text = (
-            f"{totals.stale:,} frames ({totals.stale_ratio:.2%}) were delivered and have no route"
-            f" in the table as it is, more than {max_stale:.2%}: it is old or of another broker;"
+            f"{_frames(totals.stale)} ({totals.stale_ratio:.2%}) delivered, without a"
+            f" route in the table as it is, more than {max_stale:.2%}: it is old or of another"
+            " broker;"
             " save it anew (onward routes --save), or allow for more by max_stale"
         )
         failed.append(GateFailed("max_stale", text))
     return failed
+
+
+def _frames(number: int) -> str:
+    return counted(number, "frame", ",")

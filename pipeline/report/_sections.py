@@ -78,7 +78,7 @@ def _matrix(matrix: Matrix, untagged: int) -> Section:
     if not matrix.origins:
         return Section("traffic", "Who talks to whom", body + none("Nothing was sent on this day."))
     body += plot("matrix", wide=len(matrix.dests) > 5)
-    body += more(matrix.more, "pair", "pairs", f", with {amount(matrix.more_frames)} frames")
+    body += more(matrix.more, "pair", "pairs", f", with {_counted(matrix.more_frames, 'frame')}")
     return Section("traffic", "Who talks to whom", body, {"matrix": matrix_figure(matrix)})
 
 
@@ -86,8 +86,8 @@ def _untagged(count: int) -> str:
     if not count:
         return ""
     return note(
-        f"{amount(count)} requests have no tags in the log: they were too long, too many, or could "
-        "not be read. These count in the figures at the top, and are not in here."
+        f"Without tags in the log: {_counted(count, 'request')}. The tags were too long, too many, "
+        "or could not be read. Such requests count in the figures at the top, and are not in here."
     )
 
 
@@ -169,7 +169,7 @@ def _demand(demand: Demand) -> Section:
     headings = ("Asked for", "Nearest that had a route", "Requests", "From \u2013 to, UTC")
     body += plot("demand") + table(headings, rows, (2, 3))
     body += more(
-        demand.more, "tag set", "tag sets", f", with {amount(demand.more_frames)} requests"
+        demand.more, "tag set", "tag sets", f", with {_counted(demand.more_frames, 'request')}"
     )
     return Section("unroutable", title, body, {"demand": demand_figure(demand)})
 
@@ -280,7 +280,7 @@ def _replay(replay: Replay) -> Section:
         return Section("replay", title, body + none("There was no traffic to rehearse with."))
     lost = _bad(amount(replay.lost), replay.lost > 0)
     body += (
-        f"<p>Of {amount(replay.frames)} frames <b>{amount(replay.moved)}</b> "
+        f"<p>Of {_counted(replay.frames, 'frame')} <b>{amount(replay.moved)}</b> "
         f"({share(replay.moved, replay.frames)}) would go elsewhere, {lost} would have no route "
         f"any more, and {amount(replay.gained)} that had none would have one.</p>"
     )
@@ -389,10 +389,14 @@ def _logs(page: Page) -> Section:
     body += table(headings, rows, range(1, 5)) + more(page.more_brokers, "log", "logs")
     if page.late:
         body += (
-            f"<p class=more>{amount(page.late)} events came after the day had been closed. They "
-            "are in this page; pages that were made before lack them.</p>"
+            f"<p class=more>Came after the day had been closed: {_counted(page.late, 'event')}. "
+            "That is in this page; pages that were made before lack it.</p>"
         )
     return Section("logs", "The logs", body)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{amount(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def _bad(text: str, wrong: bool) -> str:

@@ -319,7 +319,7 @@ def test_what_a_task_leaves_that_ends_late_is_removed_with_the_next_batch_or_run
 
     place.ingest()
     assert [path.exists() for path in left] == [False, False]
-    assert "removed 1 files of tasks that ended after their batch" in place.said
+    assert "removed 1 file of tasks that ended after their batch" in place.said
     assert all(path.parent.is_dir() for path in left)
 
 

@@ -69,7 +69,7 @@ def test_what_was_ingested_is_said_also_if_the_day_cannot_be_compacted_or_droppe
     assert ingest(tmp_path, "--compact", DAY, "--drop", DAY) == Status.OK
     stages = {line.split()[0]: line for line in capsys.readouterr().err.splitlines()}
     assert re.search(
-        rf" s  \d+ files of {DAY} are \d+ now, [\d,]+ bytes [\d,]+$", stages["compact"]
+        rf" s  \d+ files of {DAY}, now \d+; [\d,]+ bytes, now [\d,]+$", stages["compact"]
     )
     assert re.search(rf" s  \d+ files of {DAY}, [\d,]+ bytes$", stages["drop"])
 
@@ -79,7 +79,7 @@ def test_reports_are_written_and_a_page(lake: Path, capsys: pytest.CaptureFixtur
     words = ("--lake", str(lake), "--day", DAY, "--only", "traffic", "--html", str(page))
     assert main(["pipeline", "report", *words]) == Status.OK
     printed = capsys.readouterr()
-    assert printed.out.splitlines() == [f"1 reports of {DAY} in {lake}/reports", f"page: {page}"]
+    assert printed.out.splitlines() == [f"1 report of {DAY} in {lake}/reports", f"page: {page}"]
     stages = [line.split() for line in printed.err.splitlines()]
     assert [stage[0] for stage in stages] == ["traffic", *["page"] * 4]
     assert [stage[-1] for stage in stages[1:]] == ["rehearsal", "logs", "totals", "matrix"]
@@ -137,10 +137,10 @@ def test_an_audit_of_logs_that_lack_something_does_not_pass(
     assert main([*words, "--allow", "9999999"]) == Status.USAGE
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-2:] == [
-        "eu: 5,000 events were not recorded (disk full)",
-        "eu: 1 events are missing from the lake",
+        "eu: 5,000 events not recorded (disk full)",
+        "eu: 1 event missing from the lake",
     ]
-    assert "gate failed: 5,000 events were not recorded; 1 events are missing" in printed.err
+    assert "gate failed: 5,000 events not recorded; 1 event missing" in printed.err
     assert main([*words, "--allow-lost", "5001"]) == Status.OK
 
 
@@ -169,7 +169,7 @@ def test_a_table_is_built_and_held_against_the_log(
     status = main([*asked, *any_table])
     printed = capsys.readouterr()
     assert status == Status.OK, printed.err
-    assert "frames: 0 move (0.0%), 0 lose their route, 0 gain one" in printed.out
+    assert "frames: 0 would move (0.0%), 0 would lose a route, 0 would gain one" in printed.out
 
 
 def test_of_no_routes_nothing_is_verified(
@@ -198,8 +198,8 @@ def test_a_rehearsal_of_nothing_is_status_2(lake: Path, capsys: pytest.CaptureFi
     assert main([*words, "--day", DAY]) == Status.USAGE
     printed = capsys.readouterr()
     assert "has a route in either table" in printed.err
-    assert "were delivered and have no route in the table as it is" in printed.err
-    assert "were delivered, and have no route in --table" in printed.out
+    assert "delivered, without a route in the table as it is" in printed.err
+    assert "delivered, without a route in --table" in printed.out
 
 
 def test_a_machine_that_cannot_have_its_memory_is_said(lake: Path) -> None:

@@ -574,9 +574,9 @@ LOOSE = {"max_unknown": 0.01, "max_stale": 0.02}
         (LOOSE, []),
         ({**LOOSE, "max_moved": 0.125, "max_skew": 1.5}, []),
         ({**LOOSE, "max_moved": 0.1}, ["12.50% of the frames would move, more than 10.00%"]),
-        ({**LOOSE, "fail_if_lost": True}, ["3 frames would lose their route"]),
+        ({**LOOSE, "fail_if_lost": True}, ["3 frames would have no route any more"]),
         ({**LOOSE, "max_skew": 1.4}, ["the skew would be 1.50, more than 1.40"]),
-        ({"max_unknown": 0.01}, ["20 frames (2.00%) were delivered and have no route"]),
+        ({"max_unknown": 0.01}, ["20 frames (2.00%) delivered, without a route"]),
         ({"max_stale": 0.02}, ["10 frames (0.99%) could not be resolved"]),
     ],
 )

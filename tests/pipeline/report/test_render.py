@@ -162,7 +162,7 @@ def test_what_is_not_shown_is_counted() -> None:
 def test_late_events_are_told() -> None:
 
     text = "".join(read(replace(busy_day(), late=12)).text)
-    assert "12 events came after the day had been closed. They are in this page" in text
+    assert "Came after the day had been closed: 12 events. That is in this page" in text
 
 
 def test_what_may_be_in_hand_is_amber_and_what_is_lost_is_not() -> None:
@@ -200,7 +200,7 @@ def test_all_that_is_wrong_is_said_one_after_the_other() -> None:
 
 def test_requests_without_tags_in_the_log_are_told_where_they_are_left_out() -> None:
     page = busy_day()
-    said = "17 requests have no tags in the log"
+    said = "Without tags in the log: 17 requests"
     assert said not in render(page)
     totals = replace(page.totals, untagged=17)
     assert render(replace(page, totals=totals)).count(said) == 2
