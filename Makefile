@@ -7,7 +7,7 @@
 #   make compiled   a wheel with the broker's hot path compiled by mypyc; needs a C compiler
 #   make test-compiled   the tests of what is compiled, against that build
 #   make peers     the tests with other people's clients and brokers, and a table of who met whom
-#   make check     formatter, linter, two type checkers, documentation
+#   make check     formatter, linter, language, two type checkers, documentation
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
 #   make soak      clients and destinations come, go and die for ten minutes (SOAK="--minutes 60")
 #   make hostile   a node and a broker under attack for ten minutes, with honest clients beside
@@ -80,6 +80,7 @@ peers: $(VENV)/.test
 check: $(VENV)/.check
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
+	$(BIN)/python tools/check_language.py
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
