@@ -1,9 +1,8 @@
-"""Error replies: what a node says along the return route of a message that it cannot deliver.
+"""Error replies: messages along the return route of a message that could not be delivered.
 
-An error reply is a message like any other. What tells it from an answer is the last address
-of its return route, `onward.error`: where it comes from. No worker has that address, so
-nobody can answer an error reply. Whatever else is on the return route are the workers that
-passed it on.
+The last address of an error reply's return route is `onward.error`, which distinguishes it
+from an answer. No worker has that address, so an error reply cannot be answered. The other
+addresses of the return route are those of the workers that passed it on.
 
 The payload is BARE: a version (`uint`, 1), the reason (`str`), the address that could not be
 reached (its type as `uint`, its value as `data`), and 1 or 0 (`uint`) for `certain`.
@@ -41,13 +40,13 @@ _VALUE: Final = ERROR_SOURCE.value
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """What became of a message that did not get through.
+    """The failure to deliver a message.
 
     Attributes:
-        reason: Why, in a few words; the same words for the same cause, and those of dead
-            letters: `no such worker`, `denied`, `mailbox full`, `expired`.
-        address: The address that could not be reached, or whose worker gave the message up.
-        certain: Whether the message was certainly not handed over.
+        reason: The cause in a few words, the same as in dead letters: `no such worker`, `denied`,
+            `mailbox full`, `expired`.
+        address: The address that could not be reached, or that of the worker that gave up.
+        certain: Whether it is certain that the message was not handed over.
     """
 
     reason: str
@@ -71,7 +70,7 @@ def encode_error_reply(reply: ErrorReply) -> bytes:
 
 
 def is_error_reply(message: Message) -> bool:
-    """Tell whether a message says that it is an error reply."""
+    """Whether a message claims to be an error reply."""
     back = message[1]
     # The value alone first: this is asked of every answer to a request.
     return bool(back) and back[-1][1] == _VALUE and back[-1][0] == LOCAL
@@ -80,11 +79,11 @@ def is_error_reply(message: Message) -> bool:
 def read_error_reply(message: Message) -> ErrorReply | None:
     """Read an error reply.
 
-    Anybody can write one, as anybody can write an answer: it is worth as much as the way
-    that it came by.
+    Any sender can forge an error reply, as it can forge an answer: trust it as far as the link
+    that it arrived over.
 
     Returns:
-        What it says, or `None` if the message is not an error reply, or none that is well formed.
+        The error reply, or `None` if the message is not a well-formed one.
     """
     payload = message[2]
     if not is_error_reply(message) or len(payload) > _MAX_PAYLOAD:
@@ -108,5 +107,5 @@ def read_error_reply(message: Message) -> ErrorReply | None:
 
 
 def _is_plain(reason: str) -> bool:
-    """Tell whether a reason is one line of text that can be shown as it is."""
+    """Whether a reason is one line of printable text."""
     return reason.isprintable()

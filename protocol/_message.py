@@ -1,11 +1,11 @@
-"""The one message model: an onward route, a return route, and a payload nobody changes.
+"""The message model: an onward route, a return route, and a payload that stays unchanged.
 
 The first onward address is the worker that gets the message, and it stays there while the
 worker handles it. A worker that forwards takes itself off the onward route and puts itself
 on the return route; a worker that replies swaps the two.
 
-A message is an immutable tuple with names. A frozen dataclass would say the same at four
-times the price, and a hop between two workers makes one message.
+A message is a named tuple. A frozen dataclass takes four times as long to make, and each hop
+between two workers makes one message.
 """
 
 from __future__ import annotations
@@ -36,48 +36,48 @@ def check_bytes(payload: object) -> None:
 
 
 class Outside(NamedTuple):
-    """What a message from another node may do on this one.
+    """The restrictions on a message that arrived from another node.
 
-    It counts addresses of that message's onward route. A worker that sends another message, along
-    a route of its own, with the rest of the context removes it first:
-    `context._replace(outside=None)`.
+    They apply to that message's onward route. A worker that reuses the context for a message along
+    a route of its own removes them first: `context._replace(outside=None)`.
 
     Attributes:
-        given: How many addresses at the end of the onward route that node chose. Those in front
-            of them were put there by workers and rules of this node.
-        allows: Decides whether the message may go to an address that node chose.
+        given: Number of addresses at the end of the onward route that the other node chose.
+            Workers and rules of this node put the addresses in front of them.
+        allows: Whether the message may be sent to an address that the other node chose.
     """
 
     given: int
     allows: Callable[[Address], bool]
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other has as many addresses given: who decides is no value."""
+        """Whether both have the same number of addresses; `allows` is not compared."""
         return isinstance(other, Outside) and self[0] == other[0]
 
     def __ne__(self, other: object) -> bool:
-        """Whether the two are not equal; that of a tuple would compare all of them."""
+        """Whether the two are unequal; the inherited method would compare all fields."""
         return not self == other
 
     def __hash__(self) -> int:
         return hash(self[0])
 
     def __repr__(self) -> str:
-        """Return a text that is the same in each process."""
+        """Return a text that does not differ between processes."""
         return f"Outside(given={self[0]})"
 
 
 class Context(NamedTuple):
-    """What travels with a message inside one node and never inside the payload.
+    """The part of a message that is local to one node and not in the payload.
 
     Attributes:
-        deadline: When the sender stops caring, in seconds of the node's loop clock, or `None`.
+        deadline: Time at which the message expires, in seconds of the node's loop clock, or
+            `None`.
         trace: The wire's tracing text (Ockam's fourth field), or `None`.
-        meta: Anything a transport or worker attaches, for this node only.
-        hops: Times the message was passed on with no trace of it on the return route; counted
-            by the node, for its loop guard.
-        outside: What it may do here, if it came from another node; set by the link it came
-            over. `None`: it is of this node, or an answer.
+        meta: Data that a transport or worker attaches, for this node only.
+        hops: Number of times the message was passed on without an address added to the return
+            route; counted by the node, for its loop guard.
+        outside: The restrictions of a message from another node, set by the link it arrived
+            over. `None` for a message of this node, and for an answer.
     """
 
     deadline: float | None = None
@@ -91,13 +91,13 @@ class Message(NamedTuple):
     """A routed message.
 
     Attributes:
-        onward_route: Where it goes; the first address is the one that has it now.
-        return_route: The way back, as collected by the workers passed. A sender may write
-            anything here: never decide access by it.
+        onward_route: The addresses yet to visit; the first is the worker that has the message.
+        return_route: The addresses along which a reply is sent, in the order of the way back.
+            A sender may forge it: never decide access by it.
         payload: The sender's bytes. Routers, forwarders and transports do not change them.
-        source: The primary address of the local worker that sent it, set by the node and
-            nobody else; `None` from outside code. It never crosses a wire.
-        context: What is local to the node, or `None`.
+        source: The primary address of the local worker that sent it, set by the node only;
+            `None` if code outside of workers sent it. It never crosses a wire.
+        context: The part that is local to the node, or `None`.
     """
 
     onward_route: Route
@@ -108,7 +108,7 @@ class Message(NamedTuple):
 
     @property
     def to(self) -> Address:
-        """Which address the message was delivered to.
+        """The address that the message was delivered to.
 
         Raises:
             EmptyRoute: The onward route is empty.
@@ -190,6 +190,6 @@ class Message(NamedTuple):
 
 
 def _lost(error: RouteError, message: Message) -> RouteError:
-    """Note with an error which message cannot go on."""
+    """Attach the message that cannot be sent to an error, and return the error."""
     error.lost = message
     return error

@@ -49,7 +49,7 @@ _UNSIGNED, _BYTES, _TEXT = 0, 2, 3  # major types, RFC 8949 section 3.1
 
 
 class HopOutcome(IntEnum):
-    """What has become of a message at one hop."""
+    """The outcome of one hop of a message."""
 
     HANDLED = 0
     """The handler has returned."""

@@ -1,16 +1,16 @@
 """The tracing text of a message: Ockam's fourth field, read and written; no I/O.
 
 It is a JSON object of texts. `traceparent` and `tracestate` are W3C's, and Rust nodes write them.
-`onward` is our own: the *mark* of a message whose hops are reported to a worker, the tracer. What
-that worker gets is in `_trace_report`, and `onward.report` says which messages those are.
+`onward` is our own: the *mark* of a message with hops that are reported to a worker, the tracer.
+`_trace_report` has the payload of these reports, and `onward.report` marks a message as one.
 
 ```
 {"traceparent": "00-<trace id>-<span id>-01", "onward": "<trace id>-<hop id>-<depth> 0#<tracer>"}
 {"onward.report": "<trace id>"}
 ```
 
-Anyone may write anything here. A text that is not of this form is as good as none: it is
-passed on untouched, and no error.
+Any sender can set this text. A text that is not of this form is not an error: it is passed on
+unchanged and otherwise ignored.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _MARK: Final = re.compile(r"([0-9a-f]{32})-([0-9a-f]{16})-([0-9]{1,3}) (.{3,})",
 
 @dataclass(frozen=True, slots=True)
 class TraceMark:
-    """What makes the hops of a message be reported.
+    """The mark that requests a report of each hop of a message.
 
     Attributes:
-        trace: Which trace: 32 hexadecimal digits in lower case.
-        hop: The hop before, as the one that was there named it: 16 hexadecimal digits.
-        depth: How many hops have been reported on the way to here, 0 to `MAX_MARK_DEPTH`.
-        tracer: Where the reports go: the last address of the way back.
+        trace: The id of the trace: 32 hexadecimal digits in lower case.
+        hop: The id of the previous hop: 16 hexadecimal digits.
+        depth: Number of hops reported so far, 0 to `MAX_MARK_DEPTH`.
+        tracer: The address that reports are sent to: the last of the return route.
     """
 
     trace: str
