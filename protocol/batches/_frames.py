@@ -3,7 +3,7 @@
 | a batch | | an answer | |
 | --- | --- | --- | --- |
 | version | 1 | version | 1 |
-| query | text: whose rows they are | status | 1 accepted, 2 duplicate, 3 refused |
+| query | text: the query that the rows belong to | status | 1 accepted, 2 duplicate, 3 refused |
 | to | text: which of the sender's destinations; may be empty | reason | why refused, else 0 |
 | partition | number | next | number of the row that is expected next |
 | epoch | number | | |
@@ -74,23 +74,23 @@ _ANSWER_PARTS: Final = 4
 
 
 class Status(IntEnum):
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     ACCEPTED = 1
-    """Its rows, or those that were new, were handed on."""
+    """Its rows, or the new ones among them, were handed on."""
 
     DUPLICATE = 2
     """All its rows had been handed on before."""
 
     REFUSED = 3
-    """None of its rows was handed on; the reason says why."""
+    """None of its rows was handed on; see the reason."""
 
 
 class Reason(IntEnum):
-    """Why a batch was refused."""
+    """The reason for the refusal of a batch."""
 
     NONE = 0
-    """It was not."""
+    """The batch was not refused."""
 
     BROKEN = 1
     """It cannot be read as a batch."""
@@ -99,21 +99,21 @@ class Reason(IntEnum):
     """It has more rows or bytes than this receiver takes."""
 
     GAP = 3
-    """Rows before it have not come. The receiver may be another one, or may have forgotten."""
+    """Rows before it are missing. The receiver may be another one, or may have lost its state."""
 
     # 4 is not given again: once it refused an epoch if the one before had not ended.
 
     CHANGED = 5
-    """The rows of this epoch end elsewhere than they did the first time."""
+    """The number of rows of this epoch differs from that of an earlier attempt."""
 
     BUSY = 6
     """Rows of this partition are in hand just now, or of too many partitions."""
 
     FAILED = 7
-    """Who was to take the rows has failed. They count as not taken."""
+    """The consumer of the rows has failed. The rows count as not taken."""
 
     FORGOTTEN = 8
-    """They are of an epoch so old that the receiver has forgotten which of its rows were taken."""
+    """Its epoch is so old that the receiver no longer knows which of its rows were taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +121,14 @@ class Batch:
     """Rows of one partition, in one epoch, for one destination.
 
     Attributes:
-        query: Whose rows they are: the same in each run of the same work, 1 to `MAX_QUERY` bytes.
-        partition: Which part of them.
-        epoch: The run of the query that they belong to; later ones have greater numbers.
+        query: The name of the query, the same in each run of the same work, 1 to `MAX_QUERY` bytes.
+        partition: The number of the partition.
+        epoch: The run of the query; later runs have greater numbers.
         first: The number of the first row, from 0.
         rows: The rows.
         last: Whether the epoch of this partition ends with them.
-        to: Which of the sender's destinations this is, at most `MAX_TO` bytes; may be empty.
-        attempt: Which try of the sender this is. It says nothing about what is a duplicate.
+        to: The sender's name for the destination, at most `MAX_TO` bytes; may be empty.
+        attempt: The number of the sender's attempt. Duplicates are not recognised by it.
     """
 
     query: str
@@ -148,7 +148,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswer:
-    """What became of a batch.
+    """The answer to a batch.
 
     Attributes:
         status: Whether its rows were handed on, now or before.

@@ -2,8 +2,8 @@
 
 The last epoch is written out. Those before it are kept as two things: the ones that have ended as a
 set of their numbers, and each that was left in the middle with the row it goes on from. Of an epoch
-that is in neither nothing was taken, unless it is before `known_from`: then some were forgotten
-there, and nobody can say whether it is one of them.
+that is in neither nothing was taken, unless it is before `known_from`: some epochs there were
+forgotten, so whether rows of it were taken is unknown.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class BatchEpoch:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """How far one partition of a query has come: a plain value, to be kept and given back.
+    """The progress of one partition of a query: a plain value, to be stored and restored.
 
-    It has to be kept whole. Without the last three parts all epochs before the last are refused.
+    Store all of it. Without the last three fields all epochs before the last are refused.
 
     Attributes:
-        query: Whose rows they are.
-        to: Which of the sender's destinations.
-        partition: Which part.
-        epoch: The last epoch there were rows of.
+        query: The name of the query.
+        to: The sender's name for the destination.
+        partition: The number of the partition.
+        epoch: The last epoch that rows arrived of.
         next: How many of its rows have been taken.
         finished: Whether these are all.
         earlier: The epochs before it that were left in the middle, in order.
         ended: The epochs before it of which all was taken: a 64-bit Roaring bitmap in the portable
             format, none: `b""`.
-        known_from: Of an epoch from this one on that is in neither of these, nothing was taken; of
-            one before that is in neither, nobody knows. `None`: `epoch`.
+        known_from: The first epoch of which absence from both means that no rows were taken. Of
+            absent epochs before it this is unknown. `None`: `epoch`.
     """
 
     query: str
@@ -72,11 +72,11 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of one epoch.
+    """The state of one epoch.
 
     Attributes:
-        next: How many of its rows have been taken; `None`: all, and nobody remembers how many.
-        finished: Whether these are all.
+        next: Number of rows that have been taken; `None`: all of them, the number is forgotten.
+        finished: Whether these are all rows of the epoch.
     """
 
     next: int | None

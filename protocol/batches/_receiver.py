@@ -1,4 +1,4 @@
-"""Which rows are new: what the receiving end of batches remembers.
+"""The receiving end of batches: its memory of the rows that were taken.
 
 For each partition of each query (and each of the sender's destinations) it knows of each epoch the
 number of the row that is expected next, and whether it has ended. By the first rule that applies:
@@ -9,7 +9,7 @@ number of the row that is expected next, and whether it has ended. By the first 
 | of an epoch that may be forgotten | refused, `FORGOTTEN` |
 | of an epoch before the last that has ended | duplicate |
 | that goes on where its epoch has ended, or ends before | refused, `CHANGED` |
-| whose rows have all been taken | duplicate |
+| with rows that have all been taken | duplicate |
 | that begins behind the row expected next, which is 0 in a new epoch | refused, `GAP` |
 | else | those of its rows that are new are handed on |
 
@@ -19,15 +19,16 @@ remembers. That holds only if the same query, partition and epoch has the same r
 order each time.
 
 **A later epoch may begin before an earlier one has ended.** The rest of that one may have been
-taken by another receiver, in place of this one, or its sender has failed and runs it again some
-time. Nobody here can know; so the earlier one is kept as it is, counted (`unfinished`), and its
-rows are handed on whenever they come, once, behind those of the later one. So are those of an
-earlier epoch nothing had come of at all. No row that was not taken is ever called a duplicate.
+taken by another receiver, in place of this one, or its sender has failed and repeats it later. The
+receiver cannot distinguish these cases. So the earlier epoch keeps its state, is counted
+(`unfinished`), and its rows are handed on once when they arrive, after those of the later one. The
+same holds for an earlier epoch without any rows so far. A row that was not taken is never answered
+as a duplicate.
 
 How much is kept of epochs is bounded, of those left in the middle (`max_epochs`) and of those that
-have ended (`max_ended_bytes`). The latter need few bytes whether or not their numbers follow one
-another: of an epoch that a partition has no rows in nothing comes. What is forgotten is refused, as
-nobody can say what was taken of it; so is a new epoch that is before a forgotten one.
+have ended (`max_ended_bytes`). The latter need few bytes whether or not their numbers are
+consecutive: a partition without rows in an epoch sends nothing of it. A batch of a forgotten epoch
+is refused, as the rows taken of it are unknown; so is a new epoch before a forgotten one.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """How much the receiving end of batches takes and remembers.
+    """Limits of the receiving end of batches.
 
     Attributes:
         max_partitions: Partitions that are remembered, of all queries together. At the limit the
@@ -93,10 +94,10 @@ class BatchRows:
     Attributes:
         batch: The batch.
         rows: Its new rows, at least one.
-        progress: How far the partition has come with them. Who keeps it whole, in place of what was
-            kept for the same query, destination and partition, together with what the rows did, in
-            one transaction, and gives it back after a restart, takes each row once over restarts
-            too.
+        progress: The progress of the partition with these rows. A consumer that stores it in one
+            transaction with the effects of the rows, in place of the progress stored for the same
+            query, destination and partition, and restores it after a restart, takes each row once
+            over restarts too.
     """
 
     batch: Batch
@@ -137,7 +138,7 @@ class BatchReceiverStatistics:
 
 
 class _Place:
-    """How far one partition has come."""
+    """The progress of one partition, and its rows in hand."""
 
     __slots__ = ("in_hand", "progress")
 
@@ -199,7 +200,7 @@ class BatchReceiver:
 
     @property
     def options(self) -> BatchOptions:
-        """What it was made with."""
+        """The options of the receiver."""
         return self._options
 
     def receive(self, batch: Batch) -> BatchRows | BatchAnswer:
@@ -256,7 +257,7 @@ class BatchReceiver:
         self._forgotten_epochs += forgot(before, progress, epoch)
 
     def taken(self, rows: BatchRows) -> BatchAnswer:
-        """Note that rows were handed on; return the answer to their batch.
+        """Record that rows were handed on; return the answer to their batch.
 
         Raises:
             ValueError: These rows are not in hand.
@@ -267,7 +268,7 @@ class BatchReceiver:
         return BatchAnswer(Status.ACCEPTED, rows.batch.end)
 
     def failed(self, rows: BatchRows) -> BatchAnswer:
-        """Note that rows were not handed on; return the answer to their batch.
+        """Record that rows were not handed on; return the answer to their batch.
 
         Raises:
             ValueError: These rows are not in hand.
