@@ -42,7 +42,7 @@ FLAG_ENCRYPTED: Final = 0x100
 
 
 class RoutingType(IntEnum):
-    """How an ADDRESS is routed; the value is its flag."""
+    """The kind of routing of an ADDRESS; the value is its flag."""
 
     UNICAST = 0x080
     MULTICAST = 0x040
@@ -54,7 +54,7 @@ _ROUTING_MASK: Final = sum(_ROUTING)
 
 
 class AddressSpans(NamedTuple):
-    """What an ADDRESS is and where its parts are, as offsets into the buffer.
+    """The kind of an ADDRESS, and the offsets of its parts in the buffer.
 
     Attributes:
         routing: Unicast, multicast or shard.
@@ -74,7 +74,7 @@ class AddressSpans(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AddressFrame:
-    """Where a request is to go (section ADDRESS).
+    """The ADDRESS frame of a request (section ADDRESS).
 
     Attributes:
         origin_route_id: 16 bytes: the route the request comes from.
@@ -132,7 +132,7 @@ class AddressFrame:
 
 
 def locate_address(buffer: Buffer, dialect: Dialect) -> AddressSpans:
-    """Say what kind of ADDRESS this is and where its parts are, without reading texts.
+    """Locate the parts of an ADDRESS, without reading texts.
 
     The tag list, `buffer[spans.tags:spans.wrapped]`, is checked for its lengths only;
     `query_from_tags` and `read_address` check the rest.

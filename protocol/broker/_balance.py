@@ -39,21 +39,21 @@ MAX_WEIGHT: Final = 1e9
 
 
 class Candidate(Protocol):
-    """What a balancer may know of a route."""
+    """The properties of a route that a balancer may read."""
 
     @property
     def route_id(self) -> bytes:
-        """Its identity, 16 bytes."""
+        """The route id, 16 bytes."""
         ...
 
     @property
     def outstanding(self) -> int:
-        """Requests handed over and not yet ended."""
+        """Number of requests handed over and not yet ended."""
         ...
 
     @property
     def latency(self) -> float:
-        """A moving average, in seconds; 0 if it is not known."""
+        """The moving average of the latency, in seconds; 0 if it is not known."""
         ...
 
     @property

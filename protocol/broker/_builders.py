@@ -46,10 +46,10 @@ def unicast(
         tags: Other tags, with keys as `parse_key` reads them.
         method: How to choose, such as `least-outstanding`: a hint. Empty for the broker's
             default.
-        sticky: Keys of tags: who gives the same values for them gets the same destination
-            as before, while it is there. These tags are not asked of destinations.
-        no_route: How long to wait for a destination, in seconds; 0 not at all, infinity as
-            long as the broker lets anybody; `None` leaves it to the broker.
+        sticky: Keys of tags: requests with equal values of them are routed to the same
+            destination while it is registered. Destinations need not carry these tags.
+        no_route: Time to wait for a destination, in seconds: 0 for none, infinity for as long
+            as the broker permits; `None` for the broker's default.
         encrypted: Whether the payload is encrypted.
         origin: The route the request comes from, 16 bytes; zeros for one that has none.
 

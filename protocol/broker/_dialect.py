@@ -32,7 +32,7 @@ MIME_ROUTING_FRAME: Final = b"message/x.rsocket.routing.frame.v0"
 
 
 class Dialect(Enum):
-    """Which of the two ways a frame is written."""
+    """The two encodings of broker frames."""
 
     SPECIFICATION = "specification"
     """ADDRESS is a metadata list, a tag list and wrapped metadata; the version is checked."""

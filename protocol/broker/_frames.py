@@ -6,9 +6,9 @@ its own: what carries it says where it ends, and every byte up to there must be 
 
 `parse` and `serialize` are inverse. Deliberately unlike the Java reference, `parse` refuses
 
-- bytes after the last list of a frame. There they are a sign of a list whose entries lack
-  the more-flag, and taking the first tag for all of them would route to the wrong place. The one
-  client that is known to leave it out says so by its version, and is understood
+- bytes after the last list of a frame. They indicate a list of entries without the more-flag, and
+  reading the first tag as all of them would route to the wrong destination. The one client that is
+  known to omit the flag is recognised by its version, and its frames are accepted
   (`lacks_more_flag`);
 - text that is not UTF-8, which the reference replaces;
 - an ADDRESS with none or several of the flags U, M and S, at once and not when it is routed.

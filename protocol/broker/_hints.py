@@ -1,7 +1,7 @@
-"""What an ADDRESS asks for: its tags, and how to choose among those that carry them.
+"""The query of an ADDRESS: its tags, and the hints for the choice among destinations.
 
-Section Handling Routing Flags: a unicast request may name a method (LBMethod) and a tag whose
-value keeps it on one route (StickyRouteKey). A shard request must name at least one tag
+Section Handling Routing Flags: a unicast request may name a method (LBMethod) and a tag with a
+value that keeps it on one route (StickyRouteKey). A shard request must name at least one tag
 (ShardKey) and may name a method (ShardMethod). These stand in the metadata list of the
 ADDRESS. Where the specification is silent, decisions 9, 12 and 13 of the architecture page:
 
@@ -65,7 +65,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,7}(?:\.[0-9]{1,3})?")
 
 
 class AddressQuery(NamedTuple):
-    """What an ADDRESS, or an address of type 32, asks for.
+    """The content of an ADDRESS, or of an address of type 32, that decides its routing.
 
     Attributes:
         routing: Unicast, multicast or shard.
@@ -76,8 +76,8 @@ class AddressQuery(NamedTuple):
         keys: The tags that choose: those that ShardKey names in a shard request, or
             StickyRouteKey in a unicast one. In the order they are named, and the values of
             one key sorted, so that requests with equal tags have equal keys.
-        no_route: How long to wait for a route, in seconds: 0 not at all, infinity as long
-            as the broker lets anybody; `None` leaves it to the broker.
+        no_route: Time to wait for a route, in seconds: 0 for none, infinity for as long as the
+            broker permits; `None` for the broker's default.
     """
 
     routing: RoutingType
@@ -193,7 +193,7 @@ def _text(value: bytes) -> str | None:
 
 def _method(metadata: Metadata, key: Key) -> str:
     values = _values(metadata, key)
-    # A name that is no text is one that nobody knows, and thus the default.
+    # A name that is not text is an unknown one, and thus selects the default.
     return method_name(_text(values[0]) or "") if values else ""
 
 

@@ -9,8 +9,8 @@ the numbers of removed routes are used again, so bitmaps stay as dense as the ta
 Answers are kept. A query's answer can only change when a route that carries all of the
 query's tags comes or goes, and every such route carries, in particular, the rarest of
 them. So an answer is filed under that one tag, its *watch*. A change of the table looks at
-the answers filed under the tags of the route that changed, and drops those whose query that
-route matches: exactly the ones that are no longer right. Routes that share no watched tag
+the answers filed under the tags of the route that changed, and drops those with a query that
+the route matches: exactly the ones that are no longer valid. Routes that share no watched tag
 with a query never touch its answer, and there is no version to compare on a look-up.
 
 A route may be indexed before it is there (*hidden*): it has its number and its place in the
@@ -54,7 +54,7 @@ MAX_CACHED_TAGS: Final = 16
 """An answer to a query of more tags is not kept."""
 
 Matches: TypeAlias = BitMap
-"""Dense numbers of routes. Not to be changed by who gets it."""
+"""Dense numbers of routes. The receiver must not change it."""
 
 _FIRST: Final = itemgetter(0)
 _NEVER: Final[Tag] = (int(WellKnownKey.NO_TAG), None)
@@ -172,7 +172,7 @@ class TagIndex:
         self._link(number, normal_form(tags))
 
     def remove(self, number: int) -> None:
-        """Take a route out; its number will be used again.
+        """Remove a route; its number will be used again.
 
         Raises:
             KeyError: There is no such route.
@@ -193,7 +193,7 @@ class TagIndex:
         self._changed(tags)
 
     def reveal(self, number: int) -> None:
-        """Let answers have a route that was hidden; its place in the postings stays.
+        """Include a hidden route in answers; its place in the postings stays.
 
         Raises:
             KeyError: There is no such route.
@@ -203,7 +203,7 @@ class TagIndex:
         self._changed(tags)
 
     def hides(self, query: Query) -> bool:
-        """Say whether a route that is hidden carries all tags of a query. Nothing is kept."""
+        """Whether a hidden route carries all tags of a query. The answer is not cached."""
         return bool(self._hidden and self._matching(query)[0] & self._hidden)
 
     def tags(self, number: int) -> TagList:
@@ -277,7 +277,7 @@ class TagIndex:
         return Answer(query, matches, watch)
 
     def _matching(self, query: Query) -> tuple[Matches, Tag]:
-        """Return who carries all tags of a query, hidden or not, and what to watch for it."""
+        """Return the routes with all tags of a query, hidden ones too, and the tag to watch."""
         bitmaps: list[tuple[int, Tag, BitMap]] = []
         single: tuple[int, Tag] | None = None
         for tag in query:

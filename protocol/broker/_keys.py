@@ -138,7 +138,7 @@ def extension_key(space: int, number: int) -> int:
 
 
 def is_key_number(key: int) -> bool:
-    """Say whether a number is a well-known one or an extension key."""
+    """Whether a number is a well-known key or an extension key."""
     return 0 <= key <= 0x7F or key >> 16 in EXTENSION_SPACES
 
 

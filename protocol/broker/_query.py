@@ -2,8 +2,8 @@
 
 A query is a set of tags; a route matches if it carries all of them. As text it is the
 tags with a space between: `service=orders region=eu`. This is what stands in the value of
-an address of type 32. A word without `=` is a key whose value is null. Odd characters are
-written as percent-escapes, so that reading and writing are inverse.
+an address of type 32. A word without `=` is a key with the value null. Reserved characters are
+percent-encoded, so that reading and writing are inverse.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def decoded(text: str | bytes) -> str:
 
 
 def query_from_words(words: list[str], text: str | bytes) -> Query:
-    """Read a query whose words are apart already; `text` is what an error repeats of it."""
+    """Read a query that is split into words; errors quote `text`."""
     if len(words) > MAX_TAGS:
         raise AddressError(text[:80], f"more than {MAX_TAGS} tags")
     query = tag_set(map(parse_tag, words))

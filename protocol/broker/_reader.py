@@ -42,10 +42,10 @@ class QueryReader:
         self._text: OrderedDict[bytes, AddressQuery] = OrderedDict()
 
     def from_address(self, frame: bytes, dialect: Dialect) -> AddressQuery:
-        """Return what a whole ADDRESS frame asks for, whoever sent it.
+        """Return the query of a whole ADDRESS frame.
 
-        The frame is remembered without its origin and without the metadata it wraps: those
-        differ from request to request.
+        It is cached by the frame without its origin and its wrapped metadata, which differ
+        between requests.
 
         Raises:
             BrokerFrameError: As in `read_address`.

@@ -173,7 +173,7 @@ class _Buckets(Placement):
         self._order: Final = _sorted(members)
 
     def pick(self, key: int, load: Callable[[int], int]) -> int:
-        """Return the index of the member whose bucket the key falls into."""
+        """Return the index of the member of the bucket that the key falls into."""
         count = len(self._order)
         bucket, jump = 0, 0
         while jump < count:
@@ -186,7 +186,7 @@ class _Buckets(Placement):
 class Modulo(Sharding):
     """The key modulo the number of members, in the order of their ids.
 
-    The simplest, as others do it; when a member joins or leaves nearly all keys move.
+    The simplest method; when a member joins or leaves, nearly all keys move.
     """
 
     __slots__ = ()
@@ -203,7 +203,7 @@ class _Remainders(Placement):
         self._order: Final = _sorted(members)
 
     def pick(self, key: int, load: Callable[[int], int]) -> int:
-        """Return the index of the member whose number is the remainder."""
+        """Return the index of the member at the position of the remainder."""
         return self._order[key % len(self._order)]
 
 

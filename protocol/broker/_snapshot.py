@@ -238,7 +238,7 @@ class Snapshot:
     def _find(self, tag: Tag) -> tuple[int | None, int, bytes | BitMap]:
         """Return where a tag's entry is, how many carry it, and its bitmap: read, or its bytes.
 
-        `None` and 0 if nobody carries it.
+        `None` and 0 if no route carries it.
         """
         wanted = shard_hash((tag,))
         low = self._first(wanted)
@@ -309,7 +309,7 @@ class Snapshot:
         return bitmap
 
     def _carriers(self, tag: Tag, at: int | None, held: bytes | BitMap) -> BitMap:
-        """Return who carries a RouteId: whose own it is, and who says so of itself."""
+        """Return the routes with a RouteId: the one it identifies, and those with it as a tag."""
         found = BitMap() if at is None else self._bitmap(tag, at, held).copy()
         try:
             number = self.number(parse_id(tag[1] or ""))

@@ -1,8 +1,8 @@
 """Snapshots of a routing table: the layout of the file, what can be wrong with it, a route in it.
 
 A snapshot is a table as a file: its routes and, for each tag, which of them carry it. It is made
-to be mapped into memory: nothing but the header and the two directories is looked at when it is
-opened, and a route or a bitmap is read, and checked, when somebody asks for it.
+to be mapped into memory: only the header and the two directories are read when it is opened. A
+route or a bitmap is read, and checked, on its first use.
 
 ```
 header        256 bytes: "ONWX", length u32, CRC-32 u32 of the CBOR, CBOR, zeros

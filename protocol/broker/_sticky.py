@@ -1,4 +1,4 @@
-"""Sticky routes: who asks with the same key gets the same route, while it is there."""
+"""Sticky routes: requests with equal keys get the same route while it is registered."""
 
 from __future__ import annotations
 

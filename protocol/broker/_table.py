@@ -92,7 +92,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[Target]):
-    """What an update did.
+    """The result of an update.
 
     Attributes:
         applied: Whether it changed the table; if not, it was not newer than what the
@@ -278,15 +278,15 @@ class RoutingTable(Generic[Target]):
     # --- routes that are expected -------------------------------------------------------------
 
     def expect(self, route: SnapshotRoute) -> bool:
-        """Index a route that is not there yet, so that it need not be when it comes.
+        """Index a route before it is registered, to save the work at registration.
 
-        It is found by nobody before that, whatever its tags; `expects` tells of it.
+        Queries do not find it until then, whatever its tags; `expects` does.
 
         Args:
-            route: What is known of it. Its timestamp is not held against who comes.
+            route: The route. A registration with an older timestamp is accepted all the same.
 
         Returns:
-            False if the route is there, or expected already; nothing is changed then.
+            False if the route is registered or expected already; nothing is changed then.
         """
         route_id = route.route_id
         if route_id in self._routes or route_id in self._expected:
@@ -307,7 +307,7 @@ class RoutingTable(Generic[Target]):
         return True
 
     def expects(self, query: Query) -> bool:
-        """Say whether a route that carries all tags of a query is expected."""
+        """Whether a route that carries all tags of a query is expected."""
         return self._index.hides(query)
 
     def expected(self) -> Iterator[Expected]:
@@ -316,11 +316,11 @@ class RoutingTable(Generic[Target]):
 
     @property
     def expecting(self) -> int:
-        """How many routes are expected."""
+        """Number of routes that are expected."""
         return len(self._expected)
 
     def is_expected(self, route_id: bytes) -> bool:
-        """Say whether a route is expected."""
+        """Whether a route is expected."""
         return route_id in self._expected
 
     def forget_expected(self, limit: int) -> int:
@@ -339,7 +339,7 @@ class RoutingTable(Generic[Target]):
         return len(forgotten)
 
     def expire(self, now: int) -> int:
-        """Forget the tombstones whose time is over and return how many those were.
+        """Remove expired tombstones, and return their number.
 
         Every update does this; call it now and then where updates are rare.
         """

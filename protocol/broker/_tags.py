@@ -200,7 +200,7 @@ def _scan(
 
 
 def _is_marker(buffer: bytes, spans: _Spans) -> bool:
-    """Say whether a list is just No Tag Present, with an empty value or without one."""
+    """Whether a list is just No Tag Present, with an empty value or without one."""
     if len(spans) != 1:
         return False
     key, start, end = spans[0]

@@ -64,14 +64,14 @@ def translate_address(frame: bytes, source: Dialect, target: Dialect) -> bytes:
 
 
 def _has_place(key: Key, dialect: Dialect) -> bool:
-    """Say whether a dialect can write a key."""
+    """Whether a key can be written in a dialect."""
     if isinstance(key, str):
         return True
     return key not in EXTENSION_SPACES if dialect is Dialect.SPECIFICATION else key <= 0x7F
 
 
 class Unwrapped(NamedTuple):
-    """What a destination finds in a request's metadata.
+    """The metadata of a request as its destination reads it.
 
     Attributes:
         address: The ADDRESS; `None` if there is none.
@@ -88,7 +88,7 @@ class Unwrapped(NamedTuple):
 
 
 def unwrap_metadata(metadata: bytes, metadata_mime: str) -> Unwrapped:
-    """Take a request's metadata apart, as a destination gets it from a broker.
+    """Split the metadata of a request that a broker sent to a destination.
 
     Args:
         metadata: All of it.
