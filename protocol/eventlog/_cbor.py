@@ -100,5 +100,5 @@ class Fields:
             self.refuse(f"{name} is not {value!r}")
 
     def refuse(self, reason: str) -> NoReturn:
-        """Say what is wrong."""
+        """Raise `SegmentCorrupt` at the current offset."""
         raise SegmentCorrupt(self._offset, reason)

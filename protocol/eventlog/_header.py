@@ -1,4 +1,4 @@
-"""The two ends of a segment: the header says whose it is, the footer that it is whole.
+"""The two ends of a segment: the header identifies it, the footer seals it.
 
 ```
 header   "ONWL" | length u32 | crc32 u32 | CBOR {v, broker, log, epoch, first_seq, ...}
@@ -55,7 +55,7 @@ _HOP_FIELDS: Final = [field.name for field in fields(Hop)]
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """Whose segment it is, and where it begins.
+    """The header of a segment: its log, epoch and first number.
 
     Attributes:
         broker: The log's name: of a broker or a node.
@@ -107,10 +107,10 @@ class SegmentHeader:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFooter:
-    """What a sealed segment holds.
+    """The footer of a sealed segment: its counts.
 
     Attributes:
-        hops: How many hops.
+        hops: Number of hops.
         flows: How many flows.
         events: How many route events.
         last_seq: The last number given; `first_seq - 1` if none was. What is missing of the

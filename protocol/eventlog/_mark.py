@@ -5,8 +5,8 @@
 ```
 
 The trace id, 16 hexadecimal digits; how many hops were recorded before, 0 to 255; and how many
-messages this one stands for, its weight, 1 to 1,000,000. Who records a message hands it on with
-the mark of the next hop.
+messages this one stands for, its weight, 1 to 1,000,000. A recorder passes the message on with the
+mark of the next hop.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MAX_LOG_HOP: Final = 255
 """Most hops that a mark counts; it stays there."""
 
 MAX_LOG_WEIGHT: Final = 1_000_000
-"""Most messages that a mark stands for. One that says more stands for so many: anybody may write
-a mark, and it is not to drown what others count."""
+"""Most messages that a mark stands for. A greater weight counts as this one: any sender can write
+a mark, and it must not outweigh the rest."""
 
 LOG_KEY: Final = "onward.log"
 """The field of a tracing text that the mark is in."""
@@ -35,10 +35,10 @@ _MARK: Final = re.compile(r"([0-9a-f]{16})-([0-9]{1,3})-([0-9]{1,10})")
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """What makes the hops of a message be recorded.
+    """The mark that makes nodes record the hops of a message.
 
     Attributes:
-        trace_id: Which message: 64 bits.
+        trace_id: The id of the message: 64 bits.
         hop: How many hops were recorded on the way to here, 0 to `MAX_LOG_HOP`.
         weight: How many messages it stands for, 1 to `MAX_LOG_WEIGHT`: by the rate of the node
             that marked it, whatever those have that it comes by.

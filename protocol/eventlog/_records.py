@@ -35,7 +35,7 @@ FLOW: Final = Struct("<QqIIIIIBBHQQ")
 
 
 class Kind(IntEnum):
-    """What was routed."""
+    """The kind of traffic that a record is of."""
 
     MESSAGE = 1
     """A message to a worker."""
@@ -51,22 +51,22 @@ class Kind(IntEnum):
 
 
 class Outcome(IntEnum):
-    """What became of it.
+    """The outcome of a message or request.
 
-    Of what is `RECEIVED` each ends as one of those from `DELIVER` on. `FORWARD` is in between: it
-    was handed on, once for each who got it.
+    Each that is `RECEIVED` ends as one of the outcomes from `DELIVER` on. `FORWARD` is in between:
+    it is counted once for each receiver.
     """
 
     RECEIVED = 1
-    """Read from whoever sent it. In flows only; on a link, at the end that received."""
+    """Read from its sender. In flows only; on a link, at the end that received."""
     FORWARD = 2
     """Handed on. On a link, at the end that sent."""
     DELIVER = 3
-    """It has come to its end, and ended well."""
+    """Delivered to its end, without an error."""
     RETURN = 4
     """An answer, on its way back or at its end. In hops only."""
     UNROUTABLE = 5
-    """Nobody carries the tags, or has the address; certainly not handed over."""
+    """No destination carries the tags, or no worker has the address; certainly not handed over."""
     REJECTED = 6
     """Certainly not handed over for another reason: busy, no lease, no room."""
     INVALID = 7
@@ -74,13 +74,13 @@ class Outcome(IntEnum):
     DROP = 8
     """Lost; handed over, or in doubt."""
     CANCELED = 9
-    """Withdrawn by who asked, or who asked has gone."""
+    """Cancelled by the requester, or the requester has disconnected."""
     FAILED = 10
     """The destination answered with an error, or the worker failed."""
 
 
 class Flag(IntFlag):
-    """What else is known of a hop."""
+    """Further properties of a hop."""
 
     MULTICAST = 1
     """One of several copies."""
@@ -93,18 +93,18 @@ class Flag(IntFlag):
 
 
 class EventName(IntEnum):
-    """What has happened to a destination, or to the log itself."""
+    """The kind of an event: a change of a destination, or of the log itself."""
 
     UP = 1
     """A destination joined."""
     DOWN = 2
     """A destination left."""
     DRAIN = 3
-    """A destination takes nothing new."""
+    """A destination accepts no new requests."""
     RETAG = 4
     """A destination has other tags, or another connection took over its route id."""
     REJECT = 5
-    """A request that nobody could take; `tags` are those asked for. Limited in number a second."""
+    """A request without a destination; `tags` are those of its query. Limited a second."""
     CLOCK = 6
     """The clock was set; `reason` says by how many microseconds."""
     LOST = 7
@@ -115,12 +115,12 @@ class EventName(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What requests ask for: one entry of a segment's tag sets.
+    """The query of requests: one entry of a segment's tag sets.
 
     Attributes:
         tags: The tags that a destination must carry, in normal form; for messages to workers none.
         routing: Unicast, multicast or shard.
-        method: What chooses among several, in the form of `method_name`; empty for the default.
+        method: The method that chooses, in the form of `method_name`; empty for the default.
     """
 
     tags: TagList
@@ -141,13 +141,13 @@ class Hop:
         outcome: See `Outcome`.
         hop: How many hops before were recorded, at most 255.
         flags: See `Flag`.
-        origin: Who sent it: a number of the segment's names.
-        dest: Who has it: a number of the segment's names.
+        origin: The sender: a number of the segment's names.
+        dest: The receiver: a number of the segment's names.
         route: The route that took it: a number of the segment's routes.
-        tagset: What it asks for: a number of the segment's tag sets.
-        latency_us: From its coming to its end here, in microseconds, at most 2^32 - 1.
-        bytes: Its payload, at most 2^32 - 1.
-        weight: How many hops it stands for: 1 / sampling rate, rounded.
+        tagset: The query: a number of the segment's tag sets.
+        latency_us: Time from its arrival to its end here, in microseconds, at most 2^32 - 1.
+        bytes: Size of its payload, at most 2^32 - 1.
+        weight: Number of hops it stands for: 1 / sampling rate, rounded.
     """
 
     seq: int
@@ -169,20 +169,20 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """How much of one kind flowed from one place to another within a window. Never sampled.
+    """The traffic of one kind from one place to another within a window. Never sampled.
 
     Attributes:
         seq: Its number in the log's epoch.
-        window_us: When the window began, in microseconds since the Unix epoch.
-        window_ms: How long it was, in milliseconds.
-        origin: Who sent: a number of the segment's names.
-        dest: Who got it: a number of the segment's names. Of a link, the link.
+        window_us: Start of the window, in microseconds since the Unix epoch.
+        window_ms: Length of the window, in milliseconds.
+        origin: The sender: a number of the segment's names.
+        dest: The receiver: a number of the segment's names. Of a link, the link.
         route: A number of the segment's routes.
         tagset: A number of the segment's tag sets.
         kind: See `Kind`.
         outcome: See `Outcome`.
-        frames: How many.
-        bytes: Their payloads together.
+        frames: Number of frames.
+        bytes: Size of their payloads together.
     """
 
     seq: int

@@ -14,16 +14,16 @@ __all__ = ["Recovered", "recover"]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What is left of a segment.
+    """The intact part of a segment.
 
     The first `valid` bytes, with the footer behind them, are a sealed segment; where it is
     `sealed` already, the first `valid` bytes are.
 
     Attributes:
-        header: Whose it is; `None` if that cannot be read, and then nothing is left.
-        valid: How many bytes to keep: the header and whole blocks.
-        footer: What they hold.
-        lost: How many bytes behind them are lost.
+        header: The header; `None` if it cannot be read, and then nothing is left.
+        valid: Number of bytes to keep: the header and whole blocks.
+        footer: The footer for these bytes.
+        lost: Number of bytes behind them that are lost.
         reason: Why they are; empty if nothing is lost.
         sealed: Whether the footer is among the bytes to keep.
         refused: Whether what follows those begins with a block that is whole, by its check, and
@@ -40,10 +40,10 @@ class Recovered:
 
 
 def recover(data: bytes | memoryview) -> Recovered:
-    """Say what of a segment can be kept: everything up to the first block that is not whole.
+    """Find the intact part of a segment: everything up to the first block that is not whole.
 
-    It never raises: bytes that are no segment give one without a header. That goes for a segment
-    of a later format as well, which is nothing to be cut.
+    It never raises: bytes that are not a segment give a result without a header. So does a segment
+    of a later format, which must not be cut.
 
     Args:
         data: All of the file.

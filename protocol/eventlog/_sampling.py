@@ -29,7 +29,7 @@ def threshold_of(rate: float) -> int:
 
 
 def sampled(trace_id: int, threshold: int) -> bool:
-    """Say whether a trace is sampled; every node with one rate says the same.
+    """Whether a trace is sampled; nodes with the same rate agree.
 
     The id is mixed (the finalizer of SplitMix64), so that ids in sequence spread as well. What
     is sampled at a rate is sampled at every higher one.

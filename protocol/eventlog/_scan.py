@@ -67,7 +67,7 @@ class RecordBlock:
 
 
 class Scan:
-    """What was read of a segment so far.
+    """The state of reading a segment.
 
     Args:
         data: The segment.
@@ -214,12 +214,12 @@ class Scan:
     def _tag(self, item: object) -> tuple[int | str, str | None]:
         key, value = self._fields(item, 2)
         if value is not None and not isinstance(value, str):
-            raise self._corrupt("a tag whose value is no text and not null")
+            raise self._corrupt("the value of a tag is neither a text nor null")
         if isinstance(key, str) and key:
             return key, value
         if type(key) is int and 0 <= key < _MOST_KEY:
             return key, value
-        raise self._corrupt("a tag whose key is no number and no text")
+        raise self._corrupt("the key of a tag is neither a number nor a text")
 
     def _fields(self, item: object, count: int) -> list[object]:
         if not isinstance(item, list) or len(cast("list[object]", item)) != count:
@@ -229,9 +229,9 @@ class Scan:
     def _event(self, item: object) -> RouteEvent:
         seq, ts_us, name, route_id, node, tags, reason = self._fields(item, 7)
         if type(seq) is not int or type(ts_us) is not int or not -MAX_I64 <= ts_us <= MAX_I64:
-            raise self._corrupt("an event whose number or time is none")
+            raise self._corrupt("the number or the time of an event is not valid")
         if not isinstance(node, str) or not isinstance(reason, str):
-            raise self._corrupt("an event whose node or reason is no text")
+            raise self._corrupt("the node or the reason of an event is not a text")
         if type(name) is not int or name not in _EVENT_NAMES:
             raise self._corrupt("an event of an unknown name")
         route = None if route_id is None else self._route(route_id)
@@ -244,7 +244,7 @@ class Scan:
         if not events:
             return
         if not all(one.seq < other.seq for one, other in pairwise(events)):
-            raise self._corrupt("events whose numbers do not rise")
+            raise self._corrupt("the numbers of events do not rise")
         self._count(EVENTS, events[0].seq, events[-1].seq, len(events))
         self.events += events
         self.end_us = max(self.end_us, events[-1].ts_us)
@@ -273,7 +273,7 @@ class Scan:
     def _count(self, kind: bytes, first: int, last: int, count: int) -> None:
         """Check that so many records of a kind fit between two numbers, and count them."""
         if first <= self._last[kind] or last - first < count - 1 or last > MAX_I64:
-            raise self._corrupt("records whose numbers do not rise")
+            raise self._corrupt("the numbers of records do not rise")
         numbers = max(last, self.last_seq) - self.header.first_seq + 1
         if sum(self.records.values()) + count > numbers:
             raise self._corrupt("more records than numbers were given")

@@ -28,8 +28,8 @@ class Segment:
     """A sealed segment. It refers to the bytes it was read from; the records are not copied.
 
     Attributes:
-        header: Whose it is.
-        footer: What it holds.
+        header: Its log, epoch and first number.
+        footer: Its counts.
         names: The names; number 1 is the first.
         routes: The route ids, 16 bytes each; number 1 is the first.
         tagsets: The tag sets; number 1 is the first.
@@ -49,10 +49,9 @@ class Segment:
 
     @property
     def hop_bodies(self) -> tuple[memoryview, ...]:
-        """The hops, 64 bytes each, for who reads them many at a time.
+        """The hops, 64 bytes each, to be read many at a time.
 
-        That their numbers rise, and that what they refer to is there, is not checked inside of
-        a block: `hops` does.
+        Inside a block, rising numbers and valid references are not checked; `hops` checks them.
         """
         return tuple(block.body for block in self.hop_blocks)
 
@@ -107,7 +106,7 @@ def _checked(blocks: tuple[RecordBlock, ...], layout: Struct, at: int) -> Iterat
         for fields in layout.iter_unpack(block.body):
             seq = fields[0]
             if seq <= last:
-                raise SegmentCorrupt(offset, "records whose numbers do not rise")
+                raise SegmentCorrupt(offset, "the numbers of records do not rise")
             if (
                 fields[at] > names
                 or fields[at + 1] > names
@@ -116,7 +115,7 @@ def _checked(blocks: tuple[RecordBlock, ...], layout: Struct, at: int) -> Iterat
             ):
                 raise SegmentCorrupt(offset, "a record that refers to what has no number yet")
             if spared and fields[_SPARE]:
-                raise SegmentCorrupt(offset, "a flow whose spare bits are not 0")
+                raise SegmentCorrupt(offset, "the spare bits of a flow are not 0")
             last = seq
             offset += layout.size
             yield fields

@@ -51,7 +51,7 @@ def check_log_name(name: str) -> str:
 
 
 def is_log_name(name: str) -> bool:
-    """Say whether a folder of this name could be a log: see `check_log_name`."""
+    """Whether a folder of this name could be a log: see `check_log_name`."""
     return _LOG_NAME.fullmatch(name) is not None
 
 
@@ -81,7 +81,7 @@ def parse_segment_name(name: str) -> tuple[int, int]:
 
 
 def is_segment_name(name: str) -> bool:
-    """Say whether a file of this name could be a segment, sealed or not."""
+    """Whether a file of this name could be a segment, sealed or not."""
     try:
         parse_segment_name(name)
     except EventLogError:

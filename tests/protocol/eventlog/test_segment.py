@@ -219,31 +219,34 @@ def changed(place: int, value: object) -> list[object]:
         (listed(b"T", [NO_TAGS, True, ""]), "a routing that is none"),
         (listed(b"T", [5, 0x80, ""]), "no list of tags"),
         (listed(b"T", [[[1]], 0x80, ""]), "no list of 2"),
-        (listed(b"T", [[[-1, ""]], 0x80, ""]), "a tag whose key is no number and no text"),
-        (listed(b"T", [[[1 << 24, ""]], 0x80, ""]), "a tag whose key is no number and no text"),
-        (listed(b"T", [[["", ""]], 0x80, ""]), "a tag whose key is no number and no text"),
-        (listed(b"T", [[[True, ""]], 0x80, ""]), "a tag whose key is no number and no text"),
-        (listed(b"T", [[[1, 5]], 0x80, ""]), "a tag whose value is no text and not null"),
+        (listed(b"T", [[[-1, ""]], 0x80, ""]), "the key of a tag is neither a number nor a text"),
+        (
+            listed(b"T", [[[1 << 24, ""]], 0x80, ""]),
+            "the key of a tag is neither a number nor a text",
+        ),
+        (listed(b"T", [[["", ""]], 0x80, ""]), "the key of a tag is neither a number nor a text"),
+        (listed(b"T", [[[True, ""]], 0x80, ""]), "the key of a tag is neither a number nor a text"),
+        (listed(b"T", [[[1, 5]], 0x80, ""]), "the value of a tag is neither a text nor null"),
         (listed(b"E", EVENT[:6]), "no list of 7"),
-        (listed(b"E", changed(0, "x")), "an event whose number or time is none"),
-        (listed(b"E", changed(1, None)), "an event whose number or time is none"),
-        (listed(b"E", changed(1, 1 << 63)), "an event whose number or time is none"),
+        (listed(b"E", changed(0, "x")), "the number or the time of an event is not valid"),
+        (listed(b"E", changed(1, None)), "the number or the time of an event is not valid"),
+        (listed(b"E", changed(1, 1 << 63)), "the number or the time of an event is not valid"),
         (listed(b"E", changed(2, 99)), "an event of an unknown name"),
         (listed(b"E", changed(2, True)), "an event of an unknown name"),
         (listed(b"E", changed(3, b"x")), "a route id that is not 16 bytes"),
-        (listed(b"E", changed(4, 5)), "an event whose node or reason is no text"),
-        (listed(b"E", changed(6, 5)), "an event whose node or reason is no text"),
-        (block(b"E", dumps([EVENT, EVENT])), "events whose numbers do not rise"),
-        (listed(b"E", changed(0, 1000)), "records whose numbers do not rise"),
-        (listed(b"E", changed(0, 1 << 63)), "records whose numbers do not rise"),
+        (listed(b"E", changed(4, 5)), "the node or the reason of an event is not a text"),
+        (listed(b"E", changed(6, 5)), "the node or the reason of an event is not a text"),
+        (block(b"E", dumps([EVENT, EVENT])), "the numbers of events do not rise"),
+        (listed(b"E", changed(0, 1000)), "the numbers of records do not rise"),
+        (listed(b"E", changed(0, 1 << 63)), "the numbers of records do not rise"),
         (block(b"R", bytes(63)), "63 bytes are no records of 64"),
         (block(b"F", bytes(57)), "57 bytes are no records of 56"),
-        (hops_block([HOP_2, HOP_1]), "records whose numbers do not rise"),
-        (hops_block([HOP_1, HOP_2, HOP_2, HOP_2]), "records whose numbers do not rise"),
-        (hops_block([replace(HOP_1, seq=1000)]), "records whose numbers do not rise"),
-        (hops_block([replace(HOP_1, seq=(1 << 63) + 5)]), "records whose numbers do not rise"),
-        (hops_block([HOP_1]) * 2, "records whose numbers do not rise"),
-        (flows_block([FLOW_1]) * 2, "records whose numbers do not rise"),
+        (hops_block([HOP_2, HOP_1]), "the numbers of records do not rise"),
+        (hops_block([HOP_1, HOP_2, HOP_2, HOP_2]), "the numbers of records do not rise"),
+        (hops_block([replace(HOP_1, seq=1000)]), "the numbers of records do not rise"),
+        (hops_block([replace(HOP_1, seq=(1 << 63) + 5)]), "the numbers of records do not rise"),
+        (hops_block([HOP_1]) * 2, "the numbers of records do not rise"),
+        (flows_block([FLOW_1]) * 2, "the numbers of records do not rise"),
         (
             hops_block([HOP_1]) + flows_block([replace(FLOW_1, seq=1001)]),
             "more records than numbers were given",
@@ -329,7 +332,7 @@ def test_numbers_that_fall_inside_of_a_block_are_damage() -> None:
     hops = read_segment(
         with_blocks(hops_block([replace(HOP_1, seq=seq) for seq in seqs]), footer=footer)
     )
-    with pytest.raises(SegmentCorrupt, match="numbers do not rise"):
+    with pytest.raises(SegmentCorrupt, match="do not rise"):
         list(hops.hops())
     flows = read_segment(
         with_blocks(
@@ -337,7 +340,7 @@ def test_numbers_that_fall_inside_of_a_block_are_damage() -> None:
             footer=replace(footer, hops=0, flows=4),
         )
     )
-    with pytest.raises(SegmentCorrupt, match="numbers do not rise"):
+    with pytest.raises(SegmentCorrupt, match="do not rise"):
         flows.check()
 
 
