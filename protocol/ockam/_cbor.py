@@ -1,15 +1,14 @@
 """The part of CBOR (RFC 8949) a routed message is made of, read header by header.
 
-A general decoder builds whatever it is told to and lets the caller look afterwards. Here
-that is too late: 16 MiB of four-byte addresses would become 4 million objects, an
-indefinite byte string would look like a definite one, and a tag would run its conversion
-before anybody could refuse it. So this reader looks at each header first and builds only
-what fits: it never allocates by an announced count, never recurses, and gives up after
-`MAX_SKIPPED_ITEMS` items nobody asked for.
+A general decoder builds every object first and leaves the checks to its caller. Here that is
+too late: 16 MiB of four-byte addresses would become 4 million objects, an indefinite byte
+string would look like a definite one, and a tag would be converted before it could be refused.
+So this reader checks each header first and builds only expected items: it never allocates by
+an announced count, never recurses, and gives up after `MAX_SKIPPED_ITEMS` unknown items.
 
-What it accepts is what the Rust nodes accept (minicbor): lengths in any width, arrays of
-definite or indefinite length, further elements behind those known. What it refuses is
-what they refuse: indefinite strings, text where bytes belong, an item cut short.
+It accepts the same input as the Rust nodes (minicbor): lengths in any width, arrays of
+definite or indefinite length, further elements behind those known. It refuses the same input:
+indefinite strings, text where bytes belong, an item cut short.
 """
 
 from __future__ import annotations
@@ -86,8 +85,8 @@ class Reader:
         """Read a route.
 
         Raises:
-            UnusableRoute: It has more than `MAX_ROUTE_LENGTH` addresses, or one that nobody
-                can have.
+            UnusableRoute: It has more than `MAX_ROUTE_LENGTH` addresses, or one that is not
+                valid for any worker.
             MalformedMessage: It is not an array of addresses.
         """
         count = self._enter(_ARRAY, what)
@@ -226,7 +225,7 @@ class Reader:
             if self.position > len(self._body):
                 raise MalformedMessage("a string is cut short")
         elif major in {_ARRAY, _MAP}:
-            # An odd number of items in an indefinite map is let through: nobody reads it.
+            # An odd number of items in an indefinite map is accepted: the map is only skipped.
             return argument if major == _ARRAY or argument == -1 else 2 * argument
         elif major == _TAG:
             return 1

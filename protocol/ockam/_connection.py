@@ -37,14 +37,14 @@ MAX_FRAME: Final = 16 * 1024 * 1024
 """Most bytes a frame's body may have on this wire."""
 
 HEARTBEAT: Final = Message((), (), b"")
-"""A message to nobody. A peer swallows it; sending one keeps a connection in use."""
+"""A message without routes, as a keepalive. The peer discards it."""
 
 _pack_length: Final = Struct(">I").pack
 
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """What a connection accepts and sends.
+    """Limits of a connection, for received and sent frames.
 
     Attributes:
         max_frame: Most bytes of a frame's body, both ways. The wire's own limit is the
@@ -122,9 +122,9 @@ class WireConnection:
         return self._reader.heartbeats
 
     def receive_data(self, data: bytes, context: Context | None = None) -> list[Message]:
-        """Take bytes from the peer; return the messages they complete, in order.
+        """Receive bytes from the peer; return the messages they complete, in order.
 
-        Messages without a tracing text get the context given.
+        Messages without a tracing text get the given context.
 
         An error does not raise: it closes the connection and is in `error`. The messages
         before it are returned. Bytes for a closed connection are ignored.
@@ -156,7 +156,7 @@ class WireConnection:
         return messages
 
     def receive_eof(self) -> None:
-        """Take the peer's end of stream. Inside a frame it is a `MalformedMessage`."""
+        """Receive the peer's end of stream. Inside a frame it is a `MalformedMessage`."""
         if self.closed:
             return
         if self._buffer:
@@ -165,10 +165,10 @@ class WireConnection:
             self.close()
 
     def send(self, message: Message) -> int:
-        """Take a message to be sent.
+        """Send a message: append its frame to the outgoing bytes.
 
         Returns:
-            How many bytes it takes on the wire.
+            The number of its bytes on the wire.
 
         Raises:
             LinkDown: The connection is closed.

@@ -17,10 +17,10 @@ All parts of a message but the last have the same length. Before December 2024 (
 
 The fourth item tells them apart, so both are read; which one is written is to be said.
 
-Nothing is confirmed or sent again. Parts come in any order, more than once, from anybody, or never:
-what is kept of messages that are not whole is bounded in number, bytes and age, by peer and in all,
-and at a bound the oldest is given up. What arrives whole is soon whole; what is made to fill the
-table is not, so the oldest is most likely of that kind.
+Nothing is confirmed or sent again. Parts arrive in any order, more than once, from any source, or
+never. Incomplete messages are bounded in number, bytes and age, by peer and in all, and at a bound
+the oldest is dropped. Honest messages are complete soon after their first part; those sent to fill
+the table are not, so the oldest is most likely one of the latter.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _MAX_U32: Final = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class DatagramLimits:
-    """What may be kept of messages that have not come whole.
+    """Limits of the parts of incomplete messages.
 
     Attributes:
         max_message: Most bytes of a message, routes included, both ways. One that grows over it is
@@ -247,7 +247,7 @@ class _Unfinished:
         self.cost = 0
 
     def has(self, part: Part | OffsetPart) -> bool:
-        """Tell whether a part has come already."""
+        """Whether a part has arrived already."""
         return (
             isinstance(part, Part)
             and part.total == self.total
@@ -255,7 +255,7 @@ class _Unfinished:
         )
 
     def contradicts(self, part: Part | OffsetPart) -> bool:
-        """Tell whether a part cannot be of the same message as those here."""
+        """Whether a part cannot be of the same message as the parts here."""
         if not isinstance(part, Part) or part.index in self.parts:
             return True
         if self.parts and part.total != self.total:
@@ -294,14 +294,14 @@ class _UnfinishedOffsets:
         self.cost = 0
 
     def has(self, part: Part | OffsetPart) -> bool:
-        """Tell whether a part has come already."""
+        """Whether a part has arrived already."""
         if not isinstance(part, OffsetPart):
             return False
         known = self.parts.get(part.offset) == part.content
         return known and part.last == (self.total == part.end)
 
     def contradicts(self, part: Part | OffsetPart) -> bool:
-        """Tell whether a part cannot be of the same message as those here."""
+        """Whether a part cannot be of the same message as the parts here."""
         if not isinstance(part, OffsetPart):
             return True
         if 0 <= self.total < part.end or (part.last and (self.total >= 0 or self.end > part.end)):
@@ -333,10 +333,10 @@ class _UnfinishedOffsets:
 class Assembler:
     """Puts the messages of many peers together.
 
-    A part that cannot be of the same message as others with its number is of a newer one: numbers
-    come again after 65536 messages, and after a restart. What was there is given up. So is a
-    message whose peer is 32768 numbers ahead of it by now, before its number comes again. That a
-    number has come again cannot be told if hardly anything came in between.
+    A part that cannot be of the same message as others with its number is of a newer message:
+    numbers repeat after 65536 messages, and after a restart. The older message is dropped then. A
+    message is also dropped when its peer is 32768 numbers ahead of it, before its number repeats.
+    A repeated number goes unnoticed if few messages arrived in between.
 
     Args:
         limits: What may be kept.
@@ -371,11 +371,11 @@ class Assembler:
         return self._bytes
 
     def receive(self, peer: Hashable, data: bytes, now: float) -> bytes | None:
-        """Take a datagram.
+        """Receive a datagram.
 
         Args:
-            peer: Who sent it.
-            data: What is in it.
+            peer: The sender.
+            data: The content of the datagram.
             now: The time, in seconds; never less than before.
 
         Returns:
@@ -397,7 +397,7 @@ class Assembler:
         return self._take(key, part, now)
 
     def _note(self, peer: Hashable, number: int) -> None:
-        """Note how far a peer is, and give up what is so far behind that it never comes."""
+        """Record the latest number of a peer, and drop messages that are too far behind it."""
         if not 0 < (number - self._latest[peer]) & _MAX_U16 < _HALF:
             return
         self._latest[peer] = number
