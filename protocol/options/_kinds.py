@@ -42,10 +42,10 @@ _NONE: Final = "None"
 
 
 class Kind(NamedTuple):
-    """What a field accepts.
+    """The values that a field accepts.
 
     Attributes:
-        text: What is accepted, as an error says it.
+        text: The accepted values, in the words of an error.
         read: Returns the value as it is kept, or `REFUSED`.
         shown: Returns the text of a value in the notation of the limits; empty: that of Python.
     """

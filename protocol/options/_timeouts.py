@@ -11,7 +11,7 @@ __all__ = ["check_timeout"]
 
 
 def check_timeout(timeout: float, name: str = "timeout") -> float:
-    """Return a time that somebody is to wait, if it is one.
+    """Check a timeout, and return it.
 
     Args:
         timeout: The time, in seconds; 0 is not to wait.
