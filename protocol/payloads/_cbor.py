@@ -1,8 +1,8 @@
 """CBOR (RFC 8949) as a payload: plain data, and nothing that builds more than it says.
 
-A general reader runs the conversion of a tag, makes room for an announced count and recurses
-before anybody could look. So this one reads header by header and builds plain data only. What
-it refuses: tags (section 3.4), simple values but false, true and null, bytes behind the item, and
+A general reader converts tags, allocates by an announced count and recurses before its caller
+can check the item. So this one reads header by header and builds plain data only. It
+refuses: tags (section 3.4), simple values but false, true and null, bytes behind the item, and
 maps that "have duplicate keys" (section 5.6). What it takes in any encoding: lengths in
 any width, and items of indefinite length.
 """
@@ -57,7 +57,7 @@ class CborCodec:
 
     @property
     def native(self) -> tuple[type, ...]:
-        """What it takes beside plain data."""
+        """The types that are encoded beside plain data."""
         return (bytes,)
 
     def encode(self, value: Any) -> bytes:

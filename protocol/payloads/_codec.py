@@ -33,10 +33,10 @@ class PayloadError(ProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class PayloadLimits:
-    """How much one payload of CBOR or JSON may hold. More is a `PayloadError`.
+    """Limits of one payload of CBOR or JSON. More is a `PayloadError`.
 
-    A byte of payload can become fifty of objects, and what nests deeply is slow to walk; so it
-    is counted before it is built.
+    A byte of payload can become fifty bytes of objects, and deep nesting is slow to walk; so
+    items are counted before objects are built.
 
     Attributes:
         size: Bytes of the payload, read or written.
@@ -59,16 +59,16 @@ LIMITS: Final = PayloadLimits()
 
 @runtime_checkable
 class Codec(Protocol):
-    """What the bytes of payloads mean. Only the two ends of a route know it.
+    """The encoding of payloads. Only the two ends of a route need to know it.
 
-    A codec of one's own is any object with these three. It is called on a node's loop, so it
-    must not block.
+    Any object with these three members is a codec. It is called on a node's loop, so it must
+    not block.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What it is called, for people and in configuration."""
+        """The name of the codec, in texts and in configuration."""
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
@@ -84,8 +84,8 @@ class Codec(Protocol):
 
         Args:
             data: The payload.
-            kind: The type that is wanted, for codecs that cannot read without it. What comes out
-                need not be of it yet: who asked for a type checks it.
+            kind: The expected type, for codecs that cannot decode without it. The result need not
+                be of that type: the caller checks it.
 
         Raises:
             PayloadError: The bytes are not such a value.

@@ -41,7 +41,7 @@ class JsonCodec:
 
     @property
     def native(self) -> tuple[type, ...]:
-        """What it takes beside plain data."""
+        """The types that are encoded beside plain data."""
         return ()
 
     def encode(self, value: Any) -> bytes:
