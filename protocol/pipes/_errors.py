@@ -59,6 +59,6 @@ class PipeMissed(NotDelivered):
 
 
 class PipeBroken(InDoubt):
-    """The message was sent into the pipe, and nobody said whether it was handed on."""
+    """The message was sent into the pipe, and whether it was handed on is unknown."""
 
     reason = "pipe broken"

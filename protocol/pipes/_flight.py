@@ -54,7 +54,7 @@ class Flight:
         return len(self._flying)
 
     def take_off(self, segment: Segment, now: float) -> None:
-        """Note that a segment is sent now."""
+        """Record that a segment is sent now."""
         self._order += 1
         segment.order = self._order
         segment.sent_at = now
@@ -62,7 +62,7 @@ class Flight:
         self._flying[segment.order] = segment
 
     def arrived(self, segment: Segment, now: float) -> None:
-        """Note that a segment is known to have arrived."""
+        """Record the arrival of a segment at the receiver."""
         del self._flying[segment.order]
         passed = now - segment.sent_at
         if segment.sends == 1:

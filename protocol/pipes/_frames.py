@@ -20,9 +20,9 @@ Then, by kind:
 | 6 | `ENDED` | receiver | epoch |
 | 7 | `ABORT` | sender | epoch |
 | 8 | `UNKNOWN` | receiver | epoch |
-| 9 | `HELLO` | who asks for a channel; each end, to ask whether the other is there | idle |
-| 10 | `WELCOME` | who answers that | idle |
-| 11 | `REFUSED` | receiver, or who gives channels | reason |
+| 9 | `HELLO` | initiator of a channel; each end, as a ping | idle |
+| 10 | `WELCOME` | the end that answers a `HELLO` | idle |
+| 11 | `REFUSED` | receiver, or the service for channels | reason |
 
 - *epoch*: 8 random bytes, the receiver's choice when it opens the pipe. Zeros where the pipe is not
   confirmed, and so is never opened.
@@ -106,7 +106,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Kind(IntEnum):
-    """What a frame is; its second byte."""
+    """The kind of a frame; its second byte."""
 
     OPEN = 1
     OPENED = 2
@@ -122,13 +122,13 @@ class Kind(IntEnum):
 
 
 class Refusal(IntEnum):
-    """Why a pipe or channel is not opened."""
+    """The reason for refusing a pipe or channel."""
 
     FULL = 1
-    """There are as many as there may be."""
+    """The limit of all pipes or channels is reached."""
 
     PEER_FULL = 2
-    """Who asks has as many as one may have."""
+    """The limit of the peer that asks is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """What a receiver has dealt with, what came beyond, and what was not handed on."""
+    """A receiver confirms messages: those dealt with, those beyond them, and those missed."""
 
     identity: bytes
     epoch: bytes

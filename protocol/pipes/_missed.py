@@ -29,7 +29,7 @@ class MissedNumbers:
         return len(self._ranges)
 
     def add(self, first: int, last: int) -> None:
-        """Note numbers, which were not missed before."""
+        """Add numbers, which were not missed before."""
         ranges = self._ranges
         at = len(ranges)
         while at and ranges[at - 1][0] > last:

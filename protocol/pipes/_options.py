@@ -35,10 +35,10 @@ _CONFIRM: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What a sender asks of its pipe; each frame that needs it carries it.
+    """The guarantees of a pipe, as its sender requests them in its frames.
 
     Attributes:
-        ordering: In which order messages are handed on.
+        ordering: The order in which messages are handed on.
         confirm: Whether they are confirmed, sent again when lost, and handed on once at most.
     """
 
@@ -62,10 +62,10 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class PipeOptions:
-    """How the sending end of a pipe works.
+    """Options of the sending end of a pipe.
 
     Attributes:
-        ordering: In which order messages are handed on.
+        ordering: The order in which messages are handed on.
         confirm: Whether they are confirmed, sent again when lost, and handed on once at most.
         window: Messages sent and not yet confirmed; at most `MAX_WINDOW`. The receiver's own
             window counts too if that is smaller. At the limit nothing more is sent.
@@ -106,13 +106,13 @@ class PipeOptions:
 
     @property
     def mode(self) -> Mode:
-        """What the frames say is asked for."""
+        """The mode as frames carry it."""
         return Mode(self.ordering, self.confirm)
 
 
 @dataclass(frozen=True, slots=True)
 class PipeReceiverOptions:
-    """How the receiving end of a pipe works.
+    """Options of the receiving end of a pipe.
 
     Attributes:
         window: Messages received that are not yet handed on, with those missing between them;

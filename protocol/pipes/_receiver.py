@@ -10,9 +10,9 @@ confirmed. By the ordering:
   are missed.
 - *none*: a message is ready at once. If it is confirmed, one that came before is dropped.
 
-What is ready, held back and missing between is within the window. A sender that is confirmed sends
-nothing beyond it. Of one that is not, a message beyond the window moves it on, past what is
-missing; and when a whole window is ready and nobody takes it, a frame that comes is lost and
+Ready, held back and missing messages are within the window. The sender of a confirmed pipe sends
+nothing beyond it. In an unconfirmed pipe, a message beyond the window moves it on, past missing
+messages; and while a whole window is ready and not handed on, further frames are lost and
 reported. Bytes are counted as they are in frames, the routes included.
 
 A pipe that is not confirmed has no beginning that both ends know of: it may have been going on
@@ -133,9 +133,9 @@ class Receiver:
     # --- what the sender says -------------------------------------------------------------------
 
     def receive(self, frame: Open | Data | End | Abort, now: float) -> None:
-        """Take in a frame of the sender's, which has this pipe's identity.
+        """Receive a frame of the sender with this pipe's identity.
 
-        One of another epoch is answered `Unknown`: it was for the receiver before this one.
+        A frame of another epoch is answered with `Unknown`: it was for an earlier receiver.
         """
         if isinstance(frame, Open):
             self._open(now)
@@ -188,7 +188,7 @@ class Receiver:
             self._watch_gap(now)
 
     def _takes_any(self, frame: Data) -> bool:
-        """Tell whether anything of a frame is taken."""
+        """Whether any message of a frame may be taken."""
         options, messages = self._options, frame.messages
         if self.mode.confirm:
             # No sender sends what is a window beyond the first it wants to hear of.
@@ -198,7 +198,7 @@ class Receiver:
             return False
         if len(self.ready) < options.window and self._ready_bytes < options.window_bytes:
             return True
-        self.refuse_frame(frame)  # nobody takes what is ready
+        self.refuse_frame(frame)  # a whole window is ready and not handed on
         return False
 
     def refuse_frame(self, frame: Data) -> None:
@@ -233,7 +233,7 @@ class Receiver:
                     self.beyond += 1
 
     def _fits_all(self, messages: tuple[Message, ...]) -> bool:
-        """Tell whether messages that are next and in order are within the window."""
+        """Whether messages that are next and in order are within the window."""
         if not self.mode.confirm:
             return True
         if self._next + len(messages) - 1 > self.done + self._options.window:
@@ -241,7 +241,7 @@ class Receiver:
         return not self.ready or self._ready_bytes + self._size <= self._options.window_bytes
 
     def _fits(self, number: int, message: Message) -> bool:
-        """Tell whether a message is within the window, which is moved if nobody can be told."""
+        """Whether a message is within the window; an unconfirmed pipe moves its window."""
         options, size = self._options, message_size(message)
         if self.mode.confirm:
             if number > self.done + options.window:
@@ -286,7 +286,7 @@ class Receiver:
             spans.append([first, len(messages)])
 
     def _close_up(self) -> None:
-        """Have what came early count as come, as far as nothing is missing."""
+        """Make early messages ready up to the next missing one."""
         while self._next in self._held:
             message = self._held.pop(self._next)
             size = message_size(message)
@@ -300,7 +300,7 @@ class Receiver:
     # --- what became of it -----------------------------------------------------------------------
 
     def handed_on(self, count: int) -> None:
-        """Say that the first so many of `ready` have been handed on."""
+        """Record that the first `count` messages of `ready` have been handed on."""
         self.handed += count
         ready = self.ready
         if count == len(ready):
@@ -312,7 +312,7 @@ class Receiver:
         self._deal(count)
 
     def refuse(self) -> None:
-        """Say that the first of `ready` cannot be handed on, and will not be: it is missed."""
+        """Record the first message of `ready` as missed: it cannot be handed on."""
         first = self._spans[0][0]
         self._take_first()
         self._miss(first, first)
@@ -324,7 +324,7 @@ class Receiver:
         self._ready_bytes = max(0, self._ready_bytes - size) if self.ready else 0
 
     def _deal(self, count: int) -> None:
-        """Note that so many of what was ready are dealt with."""
+        """Record that the first `count` ready messages are dealt with."""
         spans = self._spans
         while count:
             span = spans[0]
@@ -373,7 +373,7 @@ class Receiver:
         self._gap_at = now + wait if self._has_gap() else None
 
     def _begins(self) -> bool:
-        """Tell whether the pipe may have been going on before, as nothing says that it was not."""
+        """Whether messages may have been sent before this receiver was made, without an epoch."""
         return self._next == 1 and not self.mode.confirm
 
     def _pass_gap(self) -> None:
@@ -426,7 +426,7 @@ class Receiver:
         return Confirm(self.identity, self.epoch, done, received[:MAX_RANGES], missed)
 
     def confirm_soon(self, now: float) -> None:
-        """Have the sender told at once of what is dealt with: there is room again."""
+        """Schedule a confirmation at once: there is room in the window again."""
         if self.mode.confirm and self.state is not ReceiverState.CLOSED:
             self._confirm_at = now
 
@@ -447,7 +447,7 @@ class Receiver:
         return time
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due. When the sender has been idle for too long, that is to close."""
+        """Run the timers that are due. A sender that was idle for too long closes the pipe."""
         if self._gap_at is not None and now >= self._gap_at:
             if self._next == self._gap and self._has_gap():
                 self._pass_gap()
@@ -457,13 +457,13 @@ class Receiver:
             self.close()
 
     def close(self) -> None:
-        """Take the sender to be gone: what is held back is ready, without what is missing."""
+        """Close the pipe: messages held back become ready, missing ones are passed."""
         while self._held or self._early:
             self._pass_gap()
         self._move(ReceiverInput.CLOSE)
 
     def take_all(self) -> list[Message]:
-        """Take out everything that is not handed on, and forget it: nobody will have it."""
+        """Remove and return all messages that are not handed on."""
         left = [*self.ready, *(self._held[number] for number in sorted(self._held))]
         self.ready.clear()
         self._spans.clear()

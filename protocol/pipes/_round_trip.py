@@ -32,7 +32,7 @@ class RoundTrip:
         self.backoff = 0
 
     def measured(self, seconds: float) -> None:
-        """Take in one more measurement, of something sent once only."""
+        """Add a measurement, of a segment that was sent only once."""
         if self.smoothed is None:
             self.smoothed = self.shortest = seconds
             self._varies = seconds / 2

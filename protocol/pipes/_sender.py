@@ -54,7 +54,7 @@ _END_TRIES: Final = 8
 """Times the end is told again. A receiver that is done may be gone before its answer arrives."""
 
 _PLAIN_END_TRIES: Final = 3
-"""The same where nothing is confirmed: there may be nobody, and nothing is promised."""
+"""The same for an unconfirmed pipe: there may be no receiver, and nothing is promised."""
 
 _REFUSALS: Final = {
     Refusal.FULL: "the receiver has as many pipes as it may",
@@ -78,7 +78,7 @@ class Sender:
         missed: Messages that the receiver went on without.
         in_doubt: Messages reported in doubt.
         unsent: Messages reported as not sent.
-        overdue: Messages whose deadline passed before they could be sent.
+        overdue: Messages that expired before they could be sent.
         stale: Frames from a receiver that were not for this pipe, or not now.
         round_trip: The measured round trip.
     """
@@ -145,7 +145,7 @@ class Sender:
         return self._options.queue - len(self._queue)
 
     def send(self, message: Message, behind: int = 0) -> None:
-        """Take a message: onward route, return route and payload go through the pipe.
+        """Send a message: onward route, return route and payload go through the pipe.
 
         Args:
             message: The message, which is what is reported if it does not get through.
@@ -223,7 +223,7 @@ class Sender:
         return min(each for each in times if each is not None)
 
     def handle_timer(self, now: float) -> None:
-        """Do what is due."""
+        """Run the timers that are due."""
         if self._give_up_at is not None and now >= self._give_up_at:
             self._gives_up()
             return
@@ -238,7 +238,7 @@ class Sender:
     # --- what the receiver says ------------------------------------------------------------------
 
     def receive(self, frame: Frame, now: float) -> None:
-        """Take in a frame of the receiver's. Those for another pipe are counted and left."""
+        """Receive a frame of the receiver. Frames of another pipe are counted and ignored."""
         if frame.identity != self._identity:
             self.stale += 1
         elif isinstance(frame, Opened) and not self._opened:
@@ -266,7 +266,7 @@ class Sender:
             self.stale += 1
 
     def _answers(self, frame: Frame) -> TypeGuard[Confirm | Ended | Unknown]:
-        """Tell whether a frame is an answer to this pipe as it was opened."""
+        """Whether a frame answers this pipe, in its epoch."""
         kinds = (Confirm, Ended, Unknown) if self._mode.confirm else (Ended,)
         return isinstance(frame, kinds) and frame.epoch == self._epoch and self._opened
 
@@ -444,7 +444,7 @@ class Sender:
             self._give_up_at = now + self._options.give_up
 
     def _heard(self, now: float) -> None:
-        """Note that the receiver is there, and whether anything more is due from it."""
+        """Record a sign of the receiver, and restart the timer if more is due from it."""
         self.round_trip.backoff = 0
         if self._segments or self.state is SenderState.ENDING:
             self._again_at = now + self.round_trip.timeout()

@@ -19,7 +19,7 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """The deadline of these messages passed before they could be sent: nobody waits for them."""
+    """The deadline of these messages passed before they could be sent."""
 
     messages: tuple[Message, ...]
 

@@ -20,7 +20,7 @@ __all__ = ["RECEIVER", "SENDER", "ReceiverInput", "ReceiverState", "SenderInput"
 
 
 class SenderState(Enum):
-    """Where the sending end of a pipe is."""
+    """The state of the sending end of a pipe."""
 
     IDLE = "nothing is open"
     OPENING = "the receiver has been asked to open the pipe"
@@ -31,7 +31,7 @@ class SenderState(Enum):
 
 
 class SenderInput(Enum):
-    """What moves the sending end of a pipe."""
+    """An input of the sending end of a pipe."""
 
     SEND = "there is something to send"
     START = "there is something to send, and nothing to open: the pipe is not confirmed"
@@ -76,7 +76,7 @@ SENDER: Final[Mapping[tuple[SenderState, SenderInput], SenderState]] = {
 
 
 class ReceiverState(Enum):
-    """Where the receiving end of a pipe is."""
+    """The state of the receiving end of a pipe."""
 
     OPEN = "messages come"
     FINISHING = "the sender has ended; something is still to be handed on"
@@ -84,7 +84,7 @@ class ReceiverState(Enum):
 
 
 class ReceiverInput(Enum):
-    """What moves the receiving end of a pipe."""
+    """An input of the receiving end of a pipe."""
 
     END = "the sender has told of the end"
     FINISHED = "everything has been handed on"
