@@ -66,10 +66,10 @@ _REQUESTS: Final[frozenset[int]] = frozenset(
 
 
 class Connection(Control):
-    """The state of one connection; `Control` and `Outbound` say the rest.
+    """The state of one connection, without I/O. See `Control` and `Outbound` for the rest.
 
     Args:
-        role: Which end this is.
+        role: The end of the connection, client or server.
         limits: Its limits.
         now: The time at which the transport connected, in seconds of any monotonic clock;
             all other times are of the same clock.
@@ -83,18 +83,18 @@ class Connection(Control):
         self._their_parity = 1 if role is Role.SERVER else 0
 
     def receive_data(self, data: bytes, now: float) -> list[Event]:
-        """Take bytes from the transport.
+        """Receive bytes from the transport.
 
         Args:
-            data: What was read: any part of any number of frames. It is kept as long as
-                frames in it are.
+            data: The bytes: any part of any number of frames. Frames refer to them, so they
+                are kept as long as the frames are.
             now: The time.
 
         Returns:
             In order: a `Frame` for each frame that was accepted (on streams, and SETUP,
             METADATA_PUSH, LEASE and ERROR[CONNECTION_CLOSE]), `StreamFailed`, and `Closed` as
-            the last one. What the specification says to ignore is counted in `counters`.
-            After an error of the connection, its ERROR frame is in `data_to_send`.
+            the last one. Frames that the specification says to ignore are counted in
+            `counters`. After a connection error, the ERROR frame is in `data_to_send`.
         """
         if self.state is ConnectionState.CLOSED:
             return []
@@ -191,7 +191,7 @@ class Connection(Control):
         return pos
 
     def _receive_first(self, data: bytes, events: list[Event]) -> int:
-        """Take the frame that must be SETUP, once it is whole; return where the rest starts."""
+        """Receive the frame that must be SETUP, once it is whole; return its end in `data`."""
         if len(data) < _PREFIXED_HEADER:
             return 0
         high, low, stream_id, word = unpack_header(data, 0)
@@ -216,10 +216,10 @@ class Connection(Control):
             self._needed += length
         self._tail += memoryview(data)[pos:]
 
-    # --- frames whose id is not that of a live stream --------------------------------------
+    # --- frames outside of live streams -----------------------------------------------------
 
     def _receive_unbound(self, frame: Frame, events: list[Event]) -> None:
-        """Take a request, or anything else that is not for a live stream."""
+        """Receive a request, or another frame that is not of a live stream."""
         word = frame.word
         step = START.get(word) or START.get(word & KNOWN_BITS)
         if step is None:

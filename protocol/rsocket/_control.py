@@ -1,4 +1,4 @@
-"""What concerns the connection as a whole: SETUP, keepalive, closing, frames of stream 0.
+"""The connection as a whole: SETUP, keepalive, closing, frames of stream 0.
 
 Choices where the specification leaves one:
 
@@ -68,7 +68,7 @@ class Control(Outbound):
     """The life of a `Connection`. Not for use by itself.
 
     Args:
-        role: Which end this is.
+        role: The end of the connection, client or server.
         limits: Its limits.
         now: The time at which the transport connected, in seconds of any monotonic clock;
             all other times are of the same clock.
@@ -152,7 +152,7 @@ class Control(Outbound):
         return self.close(ErrorCode.REJECTED_SETUP, text)
 
     def close(self, code: int = ErrorCode.CONNECTION_ERROR, text: str = "") -> list[Event]:
-        """Tell the peer that the connection ends.
+        """Close the connection with an ERROR frame on stream 0.
 
         Args:
             code: CONNECTION_CLOSE lets live streams end first, and takes no new ones; any
@@ -173,7 +173,7 @@ class Control(Outbound):
         return [self._end(None)]
 
     def receive_eof(self) -> list[Event]:
-        """Take note that the transport ended, or was lost.
+        """Receive the end of the transport, or its loss.
 
         Returns:
             The `Closed` event, if there was none before.
@@ -206,14 +206,14 @@ class Control(Outbound):
         return Closed(error, streams)
 
     def _fail(self, error: RSocketError) -> Closed:
-        """Tell the peer what it did, and end."""
+        """Send ERROR on stream 0 for a violation of the peer, and close."""
         self._out += error_frame(0, error.code, error.text)
         return self._end(error)
 
     # --- time -----------------------------------------------------------------------------
 
     def get_timer(self) -> float | None:
-        """Return when to call `handle_timer`, or `None` for never.
+        """Return the time at which to call `handle_timer`, or `None` for never.
 
         The time may move on when data is received; calling `handle_timer` early is harmless.
         """
@@ -226,7 +226,7 @@ class Control(Outbound):
         return deadline if server else min(deadline, self._keepalive_at)
 
     def handle_timer(self, now: float) -> list[Event]:
-        """Do what is due: send KEEPALIVE as a client, give up a silent peer.
+        """Run the timers that are due: send KEEPALIVE as a client, close on keepalive timeout.
 
         Returns:
             The `Closed` event, if the peer was silent for too long.
@@ -258,7 +258,7 @@ class Control(Outbound):
     # --- frames of the connection ---------------------------------------------------------
 
     def _receive_setup(self, frame: Frame, events: list[Event]) -> None:
-        """Take the first frame, which must be an acceptable SETUP."""
+        """Receive the first frame, which must be an acceptable SETUP."""
         if self.role is Role.CLIENT:
             raise InvalidSetup("a frame before SETUP was sent")
         if frame.type == FrameType.RESUME and not frame.stream_id:
@@ -282,7 +282,7 @@ class Control(Outbound):
         events.append(frame)
 
     def _receive_control(self, frame: Frame, events: list[Event]) -> None:
-        """Take a frame that opens no stream and whose id is not that of a live one."""
+        """Receive a frame that neither opens a stream nor belongs to a live one."""
         if frame.stream_id > 0x7FFFFFFF:
             raise MalformedFrame("the reserved bit of a stream id is set")
         if not self._understood(frame):
@@ -327,7 +327,7 @@ class Control(Outbound):
             self._out += keepalive_frame(data, respond=False)
 
     def _receive_error(self, frame: Frame, events: list[Event]) -> None:
-        """Take an ERROR on stream 0 ("it pertains to the connection")."""
+        """Receive an ERROR on stream 0 ("it pertains to the connection")."""
         if not self._inner_fields_fit(frame):
             return
         code = frame.error_code

@@ -169,7 +169,7 @@ class Frame:
         return self._rare_metadata_range()
 
     def _rare_metadata_range(self) -> tuple[int, int] | None:
-        """Do it for SETUP, for frames with nothing else or none, and for broken ones."""
+        """Locate the metadata of SETUP, of frames without data, and of malformed frames."""
         if self.type in _METADATA_ONLY:
             return self.body_offset, self.end
         if self.type not in _WITH_BOTH:

@@ -17,18 +17,18 @@ FrameSize: TypeAlias = Annotated[int, Range(least=MIN_MTU, most=MAX_FRAME, unit=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How much one peer may cost, and what happens when it asks for more.
+    """Limits of what one peer may use, and the consequence of exceeding each.
 
     Attributes:
         max_frame: Most bytes of a received frame, without its length prefix. Over it:
             ERROR[CONNECTION_ERROR] and close, before the frame is gathered. Default: what
             the specification allows, 16 MiB - 1.
-        max_setup: The same for the first frame, from a peer nothing is known of yet. Over
+        max_setup: The same for the first frame, from a peer that is not known yet. Over
             it: ERROR[INVALID_SETUP] and close. Default 256 KiB.
         max_streams: Most live streams, both sides' together. Over it a request of the peer
             gets ERROR[REJECTED] (a fire-and-forget is dropped and counted), and our own
             `open` raises `TooManyStreams`. Default 16384.
-        max_keepalive_data: Most bytes of data in a KEEPALIVE, which we have to send back.
+        max_keepalive_data: Most bytes of data in a KEEPALIVE, which have to be sent back.
             Over it: ERROR[CONNECTION_ERROR] and close. Default 64 KiB.
         setup_timeout: Seconds a client has for its SETUP. Then ERROR[INVALID_SETUP] and
             close. Default 10.
@@ -40,8 +40,8 @@ class ConnectionLimits:
         lease: Whether a SETUP with the lease flag is accepted. If so, LEASE frames of the
             peer are handed out, and sending and honouring leases is up to the user of the
             connection. Otherwise: ERROR[UNSUPPORTED_SETUP] and close. Default no.
-        mtu: Most bytes of a frame we make ourselves, without its length prefix; longer
-            payloads go out in fragments. At least 64. `None`, the default: one frame, and
+        mtu: Most bytes of a frame of this side's own payloads, without its length prefix;
+            longer payloads are sent in fragments. At least 64. `None`, the default: one frame, and
             `PayloadTooBig` over 16 MiB - 1. Relayed frames keep their size.
 
     Raises:

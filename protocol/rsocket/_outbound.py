@@ -49,14 +49,14 @@ _OPEN: Final = ConnectionState.OPEN
 
 
 class Outbound:
-    """What `Connection` does to send. Not for use by itself.
+    """The sending part of `Connection`. Not for use by itself.
 
     Attributes:
-        role: Which end of the connection this is.
+        role: The end of the connection, client or server.
         limits: Its limits.
-        state: Where the connection is.
+        state: The state of the connection.
         streams: The live streams by id. Do not change it.
-        counters: How many received frames were dropped, by reason: `unknown_stream` (the
+        counters: Number of received frames that were dropped, by reason: `unknown_stream` (the
             stream is over or never was), `stream_id_in_use` (a second request),
             `not_legal_on_stream`, `request_id_not_the_peers` (wrong parity),
             `request_on_stream_0`, `request_refused` (answered with ERROR), `stream_failed`
@@ -326,7 +326,7 @@ class Outbound:
     def send_cancel(self, stream: Stream) -> None:
         """Cancel a stream we opened; as a channel's responder, stop its requester.
 
-        A stream whose request was not sent yet is just forgotten.
+        If the request of the stream was not sent yet, the stream is removed without a frame.
 
         Raises:
             LocalProtocolError: Not legal on this stream now.

@@ -1,9 +1,9 @@
-"""Fragments put together, for those who want whole payloads.
+"""Reassembly of fragmented payloads.
 
-A connection hands out fragments as they come: a relay passes them on as they are. Two
-helpers are for the rest. `Reassembler` joins the fragments of one payload. `RequestGatherer`
-keeps the raw frames of a request and joins only its metadata, which comes before the data:
-what a broker needs to find out where the request goes, and then to relay it unchanged.
+A connection returns fragments as they arrive, and a relay passes them on unchanged. Two helpers
+are for other uses. `Reassembler` joins the fragments of one payload. `RequestGatherer` keeps the
+raw frames of a request and joins only its metadata, which precedes the data: a broker reads the
+destination from the metadata, and then relays the frames unchanged.
 """
 
 from __future__ import annotations

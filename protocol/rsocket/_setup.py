@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPOSITE_MIME", "Setup"]
 
 COMPOSITE_MIME: Final = "message/x.rsocket.composite-metadata.v0"
-"""The metadata MIME type of connections whose metadata is composite."""
+"""The metadata MIME type of connections with composite metadata."""
 
 _FIXED = Struct(">HHII")
 _MAX_TIME: Final = 2**31 - 1
@@ -32,7 +32,7 @@ _MAX_TIME: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a client asks for when it connects (section "SETUP Frame").
+    """The SETUP frame of a client (section "SETUP Frame").
 
     Attributes:
         metadata_mime: MIME type of all metadata, at most 255 bytes. It should be ASCII;

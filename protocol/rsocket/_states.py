@@ -20,7 +20,7 @@ frames sent in it:
 An interaction is two of these machines side by side. The first frame of a stream decides
 where they start (`REQUEST_START` and `RESPONDER_START`), and `ENDS_WITH` says which of them
 must be done for the stream to be over. REQUEST_N, CANCEL and ERROR belong to no direction;
-`CONTROL` says who may send them in which interaction, and what they do. A CANCEL of the
+`CONTROL` lists the sides that may send them in each interaction, and their effect. A CANCEL of the
 requester ends the stream; a CANCEL of a channel's responder ends the requester's direction,
 as both Java and JavaScript have it (the specification names only the first).
 
@@ -57,7 +57,7 @@ __all__ = [
 
 
 class Role(Enum):
-    """Which end of a connection this is."""
+    """The role of one end of a connection."""
 
     CLIENT = "client"
     SERVER = "server"
@@ -79,7 +79,7 @@ class ConnectionState(IntEnum):
 
 
 class ConnectionInput(Enum):
-    """What moves a connection."""
+    """An input of the state machine of a connection."""
 
     SETUP = "SETUP sent by a client, accepted by a server"
     CONNECTION_CLOSE = "ERROR[CONNECTION_CLOSE] sent or received"
@@ -106,7 +106,7 @@ CONNECTION: Final[dict[tuple[ConnectionState, ConnectionInput], ConnectionState]
 
 
 class Side(Enum):
-    """Who sends: the side that opened the stream or the one that answers."""
+    """The side of a stream that sends: the one that opened it or the one that answers."""
 
     REQUESTER = "requester"
     RESPONDER = "responder"
@@ -123,7 +123,7 @@ class Direction(Enum):
 
 
 class PayloadInput(Enum):
-    """What the flags of a PAYLOAD say. C wins over F: "implicitly ignores the F flag"."""
+    """The input by the flags of a PAYLOAD. C wins over F: "implicitly ignores the F flag"."""
 
     NEXT = "N"
     FOLLOWS = "F"
@@ -186,11 +186,11 @@ ENDS_WITH: Final[dict[FrameType, frozenset[Side]]] = {
     _STREAM: frozenset({Side.RESPONDER}),
     _CHANNEL: frozenset({Side.REQUESTER, Side.RESPONDER}),
 }
-"""Whose directions have to be done for a stream to be over, by the request's frame type."""
+"""The directions that have to be done for a stream to be over, by the request's frame type."""
 
 
 class Effect(Enum):
-    """What a frame that belongs to no direction does to the stream."""
+    """The effect on a stream of a frame that belongs to no direction."""
 
     GRANT = "the other side may send more elements"
     END = "the stream is over"
@@ -211,7 +211,7 @@ CONTROL: Final[dict[tuple[FrameType, Side, FrameType], Effect]] = {
     (_CHANNEL, Side.RESPONDER, FrameType.CANCEL): Effect.END_REQUESTER,
     (_CHANNEL, Side.RESPONDER, FrameType.ERROR): Effect.END,
 }
-"""What a frame that belongs to no direction does, by interaction, sender and frame type."""
+"""The effect of a frame that belongs to no direction, by interaction, sender and frame type."""
 
 
 CLOSED: Final = 0

@@ -3,12 +3,12 @@
 One look-up in `SEND` or `RECEIVE` takes a stream's state and a frame's type and flags to the
 next state and to what must be done. A state is an int with its low 16 bits clear, so that
 `state | word`, with the 16 bits of a frame's type and flags, is the key. The tables know
-words without the five flag bits that have no meaning in any frame: who finds nothing looks
-again with `word & KNOWN_BITS`.
+words without the five flag bits that have no meaning in any frame: a look-up that finds nothing
+is repeated with `word & KNOWN_BITS`.
 
 `SEND` also says with which type and flags a relayed frame is written: its sender's, except where
-the specification forbids them or gives them no meaning (`_mended`). A strict peer closes its
-whole connection over such a frame, for what another peer did.
+the specification forbids them or gives them no meaning (`_mended`). A strict peer would close its
+whole connection over such a frame, which another peer wrote.
 """
 
 from __future__ import annotations
