@@ -34,7 +34,7 @@ MAX_REQUEST_ID: Final = (1 << 32) - 1
 
 
 class Method(IntEnum):
-    """What a request wants."""
+    """The method of a request."""
 
     GET = 0
     POST = 1
@@ -44,7 +44,7 @@ class Method(IntEnum):
 
 
 class Status(IntEnum):
-    """What became of a request."""
+    """The status of a response."""
 
     OK = 200
     BAD_REQUEST = 400
@@ -131,7 +131,7 @@ def decode_request(payload: bytes) -> ApiRequest:
     header, body = _decode(payload)
     path = header.get(_PATH)
     if not isinstance(path, str) or len(path.encode("utf-8", "surrogatepass")) > MAX_NAME:
-        raise ServiceError("a request whose path is no text, or too long")
+        raise ServiceError("the path of a request is not a text, or is too long")
     return ApiRequest(
         _number(header, _NUMBER), path, _code(header, _METHOD, Method, "method"), body
     )
@@ -183,7 +183,7 @@ def _unwrapped(payload: bytes) -> bytes:
 def _number(header: dict[object, object], key: int) -> int:
     number = header.get(key)
     if type(number) is not int or not 0 <= number <= MAX_REQUEST_ID:
-        raise ServiceError(f"a header whose field {key} is no number of 32 bits")
+        raise ServiceError(f"field {key} of a header is not a number of 32 bits")
     return number
 
 

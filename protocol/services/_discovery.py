@@ -127,7 +127,7 @@ def _service(value: object) -> ServiceInfo:
     fields = _map(value, "a service")
     name = fields.get(_ID)
     if not isinstance(name, str):
-        raise ServiceError("a service whose name is no text")
+        raise ServiceError("the name of a service is not a text")
     steps = _list(fields.get(_ROUTE), "the route of a service")
     if len(steps) > MAX_ROUTE_LENGTH:
         raise ServiceError(f"a route of more than {MAX_ROUTE_LENGTH} addresses")

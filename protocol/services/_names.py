@@ -32,10 +32,10 @@ FORWARDING_SERVICE: Final = "forwarding_service"
 """Address of the service that makes a relay at a random address."""
 
 STATIC_FORWARDING_SERVICE: Final = "static_forwarding_service"
-"""Address of the service that makes a relay at an address that whoever registers chooses."""
+"""Address of the service that makes a relay at an address of its client's choice."""
 
 FORWARDING_API: Final = "forwarding_api"
-"""Address at which the relays of the first service are listed and taken away."""
+"""Address at which the relays of the first service are listed and removed."""
 
 STATIC_FORWARDING_API: Final = "static_forwarding_api"
 """Address at which the relays of the second service are listed and taken away."""
@@ -98,7 +98,7 @@ def check_name(name: str, what: str) -> str:
 
     Args:
         name: The name.
-        what: Whose, for the error.
+        what: The kind of name, for the error.
 
     Raises:
         ServiceError: It is empty, over `MAX_NAME` bytes, or has a character that does not print.
@@ -124,7 +124,7 @@ def named_address(prefix: str, name: str) -> Address:
 
 
 def encode_subscription(name: str, topic: str) -> bytes:
-    """Write what subscribes somebody to a topic: `name:topic`.
+    """Encode the subscription of a name to a topic: `name:topic`.
 
     Raises:
         ServiceError: One of the names cannot be one, or the subscriber's has a colon.
@@ -136,7 +136,7 @@ def encode_subscription(name: str, topic: str) -> bytes:
 
 
 def decode_subscription(payload: bytes) -> tuple[str, str]:
-    """Read what subscribes somebody to a topic: the subscriber's name and the topic's.
+    """Decode a subscription: the name of the subscriber and that of the topic.
 
     Raises:
         ServiceError: It is no such payload.
@@ -149,15 +149,15 @@ def decode_subscription(payload: bytes) -> tuple[str, str]:
 
 
 def relayed(stored: Route, onward: Route) -> Route:
-    """Return where a relay sends a message on to.
+    """Return the onward route of a message that a relay forwards.
 
-    The relay takes its own address off the onward route and puts the stored route, without
-    its last address, in front of the rest: the last address is whoever registered, and the
-    rest says whom the message is for over there.
+    The relay removes its own address from the onward route and puts the stored route in front of
+    the rest, without its last address: that is the worker that registered, and the rest of the
+    onward route addresses a worker on its node.
 
     Args:
         stored: The return route of the registration.
-        onward: As the message came to the relay, whose address is the first.
+        onward: The onward route on arrival; its first address is that of the relay.
 
     Raises:
         RouteTooLong: It would have more addresses than a route may.
