@@ -1,7 +1,7 @@
-"""The two ends of a session as state machines. They read no clock: each call says what time it is.
+"""The two ends of a session as state machines, without a clock: time is an argument.
 
-Each method returns what is to be done, in order. Between the calls the machine wants to be woken
-at `wake_at`, with `tick`; a `tick` that comes too early does nothing.
+Each method returns the actions to perform, in order. Between the calls the caller calls `tick` at
+`wake_at`; a `tick` that comes too early does nothing.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ __all__ = ["Acceptor", "Action", "Actions", "Opener"]
 
 
 class Action(Enum):
-    """What a machine wants done."""
+    """An action that a state machine requests."""
 
     ATTEMPT = auto()
-    """Find a way and do the handshake, with the number `epoch`."""
+    """Find a route and send the handshake with the number `epoch`."""
     PING = auto()
     """Send the ping with the number `pings`."""
     UP = auto()
-    """Say that messages go through; send what was kept."""
+    """Report that the session is up; send the messages kept for it."""
     DOWN = auto()
-    """Say that none go through any more; `cause` says why."""
+    """Report that the session is down, with `cause`."""
     TELL = auto()
     """Tell the other end that the session is over."""
     OVER = auto()
-    """Say that the session is over; `cause` says why. Nothing else will be wanted."""
+    """Report that the session is over, with `cause`. No other action follows."""
 
 
 Actions: TypeAlias = tuple[Action, ...]
-"""What is to be done, in order."""
+"""The actions to perform, in order."""
 
 _NOTHING: Final[Actions] = ()
 _S, _I = SessionState, SessionInput
@@ -43,13 +43,13 @@ _FURTHEST: Final = 32
 
 
 class _End:
-    """What both ends have in common: the table, and closing.
+    """The common part of both ends: the table, and closing.
 
     Attributes:
-        state: Where it is.
+        state: The state of this end.
         epoch: Number of the latest handshake, from 1.
-        cause: Why it went down or is over, in a few words; empty as long as it has not.
-        wake_at: When to call `tick`, in seconds of the caller's clock; `None`: not at all.
+        cause: The reason why it is down or over, in a few words; empty before that.
+        wake_at: Time of the next `tick`, in seconds of the caller's clock; `None` for none.
     """
 
     __slots__ = ("_told", "cause", "epoch", "options", "state", "wake_at")
@@ -63,7 +63,7 @@ class _End:
         self._told = 0
 
     def _move(self, given: SessionInput, cause: str = "") -> bool:
-        """Take an input; false if it came too late to mean anything."""
+        """Apply an input to the table; return whether it is legal in this state."""
         after = SESSION.get((self.state, given))
         if after is None:
             return False
@@ -74,7 +74,7 @@ class _End:
         return True
 
     def close(self, now: float, cause: str) -> Actions:
-        """Close this end: the other one is told until it confirms or was told often enough."""
+        """Close this end: send the close until it is confirmed, at most `close_attempts` times."""
         if not self._move(_I.CLOSE, cause):
             return _NOTHING
         if self.state is _S.CLOSED:
@@ -84,11 +84,11 @@ class _End:
         return (Action.TELL,)
 
     def acked(self) -> Actions:
-        """Take the other end's confirmation of a close."""
+        """Receive the confirmation of a close."""
         return (Action.OVER,) if self._move(_I.ACKED) else _NOTHING
 
     def told(self, cause: str) -> Actions:
-        """Take the other end's word that the session is over."""
+        """Receive the close of the other end."""
         return (Action.OVER,) if self._move(_I.TOLD, cause) else _NOTHING
 
     def _due(self, now: float) -> bool:
@@ -103,7 +103,7 @@ class _End:
 
 
 class Opener(_End):
-    """The end that asks for the session, pings, and replaces the way.
+    """The end that opens the session, pings, and replaces its route.
 
     Args:
         options: Its times.
@@ -124,7 +124,7 @@ class Opener(_End):
         self._up_at = 0.0
 
     def start(self, now: float) -> Actions:
-        """Begin."""
+        """Start the first handshake."""
         return self._attempt(now)
 
     def _attempt(self, now: float) -> Actions:
@@ -133,7 +133,7 @@ class Opener(_End):
         return (Action.ATTEMPT,)
 
     def opened(self, now: float, epoch: int) -> Actions:
-        """Take the answer to a handshake; one to another than the latest is too late."""
+        """Receive the answer to a handshake; only an answer to the latest one counts."""
         if epoch != self.epoch or self.state is _S.UP or not self._move(_I.OPENED):
             return _NOTHING
         self._unanswered = 0
@@ -142,7 +142,7 @@ class Opener(_End):
         return (Action.UP,)
 
     def failed(self, now: float, epoch: int, cause: str) -> Actions:
-        """Take the failure of a handshake."""
+        """Receive the failure of a handshake."""
         first = self.state is _S.ESTABLISHING
         if epoch != self.epoch or not self._move(_I.FAILED, cause):
             return _NOTHING
@@ -151,15 +151,15 @@ class Opener(_End):
         return (Action.DOWN,) if first else _NOTHING
 
     def heard(self) -> None:
-        """Take an answer to a ping, or any other sign of the other end."""
+        """Receive an answer to a ping, or another sign of the other end."""
         self._unanswered = 0
 
     def lost(self, now: float, epoch: int, cause: str) -> Actions:
-        """Take the loss of the way that handshake `epoch` was made by."""
+        """Receive the loss of the route of handshake `epoch`."""
         return self._go_down(now, _I.LOST, cause) if epoch == self.epoch else _NOTHING
 
     def tick(self, now: float) -> Actions:
-        """Do what is due."""
+        """Run the timer if it is due."""
         if not self._due(now):
             return _NOTHING
         if self.state is _S.UP:
@@ -182,8 +182,8 @@ class Opener(_End):
     def _go_down(self, now: float, given: SessionInput, cause: str) -> Actions:
         if not self._move(given, cause):
             return _NOTHING
-        # Only a way that held for a while was a success. Else one that is always taken and
-        # always lost at once would be tried without any pause.
+        # Only a route that lasted for a while was a success. Otherwise a route that is accepted
+        # and lost at once, every time, would be tried without a pause.
         if now - self._up_at >= self.options.ping_interval:
             self._failures = 0
         else:
@@ -194,7 +194,7 @@ class Opener(_End):
     def _wait(self, now: float) -> None:
         options = self.options
         if self._failures == 0:
-            # All sessions of a link go down together; they are not to come back as one.
+            # All sessions of a link go down together; they must not retry at the same time.
             self.wake_at = now + options.retry * options.jitter * self._random()
             return
         doubled = options.retry * 2.0 ** min(self._failures - 1, _FURTHEST)
@@ -203,13 +203,13 @@ class Opener(_End):
 
 
 class Acceptor(_End):
-    """The end that a handshake made.
+    """The end that the first handshake creates.
 
     Args:
         options: Its times; `ping_interval` is the other end's.
 
     Attributes:
-        forgotten: Whether it is over because nothing came for too long.
+        forgotten: Whether it is over because the other end was silent for too long.
     """
 
     __slots__ = ("_heard_at", "forgotten")
@@ -220,11 +220,11 @@ class Acceptor(_End):
         self._heard_at = 0.0
 
     def opened(self, now: float, epoch: int) -> Actions | None:
-        """Take a handshake.
+        """Receive a handshake.
 
         Returns:
-            What to do; `None` if the handshake is older than one taken before: it came
-            too late, and its way must not be used.
+            The actions to perform; `None` if the handshake is older than one received before:
+            it came too late, and its route must not be used.
         """
         if epoch < self.epoch or self.state in (_S.CLOSING, _S.CLOSED):
             return None
@@ -232,7 +232,7 @@ class Acceptor(_End):
         return self._came(now, _I.OPENED)
 
     def heard(self, now: float, epoch: int) -> Actions | None:
-        """Take a ping; `None` if it is of an older handshake."""
+        """Receive a ping; return `None` if it is of an older handshake."""
         if epoch != self.epoch or self.state not in (_S.UP, _S.DOWN):
             return None
         return self._came(now, _I.HEARD)
@@ -246,11 +246,11 @@ class Acceptor(_End):
         return _NOTHING if was_up else (Action.UP,)
 
     def lost(self, epoch: int, cause: str) -> Actions:
-        """Take the loss of the way that handshake `epoch` came by."""
+        """Receive the loss of the route that handshake `epoch` came by."""
         return self._go_down(_I.LOST, cause) if epoch == self.epoch else _NOTHING
 
     def tick(self, now: float) -> Actions:
-        """Do what is due."""
+        """Run the timer if it is due."""
         if not self._due(now):
             return _NOTHING
         if self.state is _S.UP:

@@ -14,8 +14,9 @@ machine, `SESSION`; some inputs only come to one of them:
 - `HEARD` and `FORGET` come to the accepting end alone: a ping brings back what silence took
   down. The opening end, once down, wants an answer to a new handshake.
 
-Closing takes two steps, as the other end is told and may have to be told again. An end that has
-never been up has nobody to tell. What the table does not list is ignored: it came too late.
+Closing takes two steps: a close is sent, repeatedly if need be, and confirmed. An end that was
+never up has no other end to close. Inputs that the table does not list came too late and are
+ignored.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class SessionState(IntEnum):
 
 
 class SessionInput(Enum):
-    """What moves an end of a session."""
+    """An input of the state machine of an end of a session."""
 
     OPENED = "a handshake succeeded"
     FAILED = "a handshake failed, or took too long"
