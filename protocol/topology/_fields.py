@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Problems:
-    """What is wrong with a file.
+    """The problems of a file.
 
     Args:
         file: Its name.
@@ -64,7 +64,7 @@ class Problems:
 
 
 class Table:
-    """A table of the file. Each key is taken once; `finish` tells of those nobody took.
+    """A table of the file. Each key is read once; `finish` reports unknown keys.
 
     Args:
         problems: Where to say what is wrong.
@@ -81,7 +81,7 @@ class Table:
         self.has_problem = False
 
     def add(self, key: str, text: str) -> None:
-        """Say that something is wrong with a key, or with the table if the key is empty."""
+        """Report a problem of a key, or of the table if the key is empty."""
         self.has_problem = True
         self._problems.add((*self.path, key) if key else self.path, text)
 
@@ -147,12 +147,12 @@ class Table:
         return tuple(self._values)
 
     def rest(self) -> dict[str, object]:
-        """Take everything that is left."""
+        """Return all keys that are not read yet, and mark them as read."""
         rest, self._values = self._values, {}
         return rest
 
     def finish(self) -> None:
-        """Say which keys nobody takes, and which there are."""
+        """Report the unknown keys, with those that are allowed."""
         allowed = sorted(self._known)
         for key in self._values:
             near = suggestion(key, allowed)

@@ -1,7 +1,7 @@
-"""What a topology file may say: the kinds of worker there are, and options of all sorts.
+"""The vocabulary of topology files: kinds of worker, and the types of options.
 
-Which kinds there are, and what transports understand, is the runtime's affair; whoever reads a file
-passes it in, so that what is wrong is found where it stands in the file.
+The runtime defines the kinds of worker and the options of transports. The caller of `read_topology`
+passes them in, so that problems are reported with their place in the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["KindOptions", "Option", "OptionType", "local_heads", "read_option"]
 
 
 class OptionType(Enum):
-    """What an option is in the file, and what becomes of it."""
+    """The type of an option in the file, and its conversion."""
 
     TEXT = "text"
     """Text, as it is."""
@@ -97,7 +97,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class KindOptions:
-    """What a kind of worker understands, or a transport.
+    """The options of a kind of worker, or of a transport.
 
     Attributes:
         options: Its options, by name.

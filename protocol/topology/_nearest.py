@@ -1,4 +1,4 @@
-"""Which name somebody may have meant who wrote another."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 

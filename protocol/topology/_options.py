@@ -14,10 +14,10 @@ from ._plan import OptionValue
 __all__ = ["TransportOptions", "any_options", "read_options", "read_transport_options"]
 
 TransportOptions: TypeAlias = Callable[[str], KindOptions | None]
-"""What the transport of a scheme understands; `None`: nobody knows."""
+"""The options of the transport of a scheme; `None`: not known."""
 
 _BESIDE: Final = ("allow", "expose", "uri")
-"""What stands beside the options, not in them."""
+"""Keys that stand beside the options, not in them."""
 
 
 def any_options(_scheme: str) -> None:
@@ -31,8 +31,8 @@ def read_transport_options(
 
     Args:
         table: That of the listener or link.
-        uri: Its URI, or that of the listener it goes to; empty if nobody knows.
-        transports: What transports understand.
+        uri: Its URI, or that of the listener it goes to; empty if it is not known.
+        transports: The options of transports.
     """
     options = table.table("options")
     if not options.keys():
@@ -85,7 +85,7 @@ def _nested(table: Table, name: str, option: Option) -> tuple[object] | None:
 
 
 def _make(table: Table, make: Callable[..., object], read: Mapping[str, object]) -> None:
-    """Say what is wrong with options that are each of the right type."""
+    """Report problems of options that each have the right type."""
     left = dict(read)
     while True:
         try:

@@ -41,12 +41,12 @@ __all__ = [
 _ANY_PORT: Final = re.compile(r":0(?![0-9])")
 
 OptionValue: TypeAlias = Any
-"""What an option of a worker is: what TOML has, or the `Address` or `Route` made of it."""
+"""The value of an option of a worker: a value of TOML, or an `Address` or `Route` made of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyLimits:
-    """How much may be in a topology file. More of anything is a `Problem`.
+    """Limits of a topology file. More of anything is a `Problem`.
 
     Attributes:
         size: Bytes of the file.
@@ -74,7 +74,7 @@ class TopologyLimits:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a file something stands.
+    """A place in a file.
 
     Attributes:
         file: The file's name, as given.
@@ -97,7 +97,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class MailboxPlan:
-    """How many messages may wait for a worker; `None`: what the runtime has by default.
+    """The mailbox of a worker; `None`: the default of the runtime.
 
     Attributes:
         limit: Messages.
@@ -110,7 +110,7 @@ class MailboxPlan:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionPlan:
-    """What becomes of a worker that fails; `None`: what the runtime has by default.
+    """The supervision of a worker; `None`: the default of the runtime.
 
     Attributes:
         on_failure: `resume`, `restart`, `stop` or `escalate`.
@@ -135,8 +135,8 @@ class WorkerPlan:
         also: Its other addresses.
         makes: Addresses that it makes while it runs, as a relay service does.
         mailbox: Its mailbox.
-        supervision: What becomes of it when it fails.
-        options: What it is made with, by name.
+        supervision: Its supervision.
+        options: Its options, by name.
     """
 
     place: Place
@@ -151,7 +151,7 @@ class WorkerPlan:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Those it is started with, the primary one first."""
+        """The addresses it is started with, the primary one first."""
         return (self.address, *self.also)
 
 
@@ -215,14 +215,14 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class FaultsPlan:
-    """What happens to messages of a simulated link, both ways; `None`: as the network has it.
+    """The faults of a simulated link, in both directions; `None`: the default of the network.
 
     Attributes:
-        latency: The least and the most, in seconds.
+        latency: The least and the greatest latency, in seconds.
         loss: Probability that a message is lost.
-        duplicate: Probability that it comes twice.
-        reorder: Probability that it may be overtaken.
-        reorder_by: How late it may then be, in seconds.
+        duplicate: Probability that a message arrives twice.
+        reorder: Probability that a message may be overtaken.
+        reorder_by: Greatest delay of such a message, in seconds.
     """
 
     latency: tuple[float, float] | None = None
@@ -301,10 +301,10 @@ class RequestPlan:
 
 @dataclass(frozen=True, slots=True)
 class SimulationPlan:
-    """What a simulated run is made of.
+    """The settings of a simulated run.
 
     Attributes:
-        seed: What everything random in it comes from.
+        seed: The seed of all random numbers of the run.
         faults: The faults of every link that has none of its own.
     """
 

@@ -34,18 +34,18 @@ def read_topology(
     """Read a topology file.
 
     Args:
-        text: What is in it; bytes are UTF-8.
-        file: What errors call it.
+        text: The content of the file; bytes are UTF-8.
+        file: The name of the file in errors.
         kinds: The kinds of worker there are, by name.
-        transports: What the transport of a scheme understands, `None` if nobody knows; options
-            of listeners and links are passed on unseen then, which is the default.
-        limits: How much may be in it.
+        transports: The options of the transport of a scheme, or `None` if they are not known. By
+            default they are not, and options of listeners and links are passed on unchecked.
+        limits: Limits of the file.
 
     Returns:
         The plan; everything it refers to is in it.
 
     Raises:
-        TopologyError: Something is wrong; it says all that is.
+        TopologyError: The file has problems; the error lists all of them.
     """
     problems = Problems(file, limits.problems)
     document = _parse(text, problems, limits)

@@ -1,4 +1,4 @@
-"""Whether what a plan refers to is there: workers, names that nobody else has, routes."""
+"""The check of references in a plan: workers exist, addresses are unique, routes lead on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_references"]
 
 
 class _Node:
-    """What is known by which address on one node."""
+    """The addresses of one node."""
 
     def __init__(self, plan: NodePlan) -> None:
         self.plan = plan
@@ -43,13 +43,13 @@ class _Check:
         self.listeners = {each.id: each for each in plan.listeners}
 
     def tell(self, place: Place, below: Path, text: str) -> None:
-        """Say what is wrong with a key of something in the file."""
+        """Report a problem of a key below a place in the file."""
         self.problems.add((*place.path, *below), text)
 
     # --- names ------------------------------------------------------------------------------
 
     def addresses(self) -> None:
-        """Have each address known to its node, and to nobody else there."""
+        """Register the addresses of each node, and report those that are taken."""
         for node in self.nodes.values():
             for worker in node.plan.workers:
                 self._free(node, worker.address, worker.place, ())
@@ -71,7 +71,7 @@ class _Check:
             self.tell(place, below, f"the address {_name(address)!r} is that of {where}")
 
     def uris(self) -> None:
-        """Have no two listeners at one place."""
+        """Report listeners with the same URI."""
         seen: dict[str, ListenerPlan] = {}
         for listener in self.listeners.values():
             if not listener.is_fixed or not listener.uri:
@@ -82,7 +82,7 @@ class _Check:
                 self.tell(listener.place, ("uri",), f"the URI is that of {other.id} (line {line})")
 
     def exposed(self) -> None:
-        """Have every address that is exposed be there."""
+        """Report exposed addresses that do not exist."""
         for listener in self.listeners.values():
             self._expose(self.nodes[listener.node], listener.expose, listener.place)
         for link in self.plan.links:
@@ -117,7 +117,7 @@ class _Check:
     # --- routes -----------------------------------------------------------------------------
 
     def options(self) -> None:
-        """Have the routes of workers begin on their node."""
+        """Report routes in options of workers that do not begin on their node."""
         for node in self.nodes.values():
             for worker in node.plan.workers:
                 kind = self.kinds.get(worker.kind)
@@ -133,7 +133,7 @@ class _Check:
                             self._missing(node, head, worker.place, ("options", name))
 
     def requests(self) -> None:
-        """Have the routes of requests lead somewhere, as far as the file can tell."""
+        """Report routes of requests that lead nowhere, as far as the file shows."""
         for request in self.plan.requests:
             node = self.nodes.get(request.node)
             if node is not None:
@@ -186,7 +186,7 @@ def _lets(listener: ListenerPlan, step: Address, first: bool) -> bool:
 
 
 def check_references(plan: Plan, kinds: Mapping[str, KindOptions], problems: Problems) -> None:
-    """Say what a plan refers to that is not there, and what is there twice."""
+    """Report references to things that do not exist, and things that exist twice."""
     check = _Check(plan, kinds, problems)
     check.addresses()
     check.uris()
