@@ -1,4 +1,4 @@
-"""What is on the wire and what it means.
+"""The wire formats and protocols, without I/O.
 
 Everything here is pure: no socket, thread, event loop, clock or random source. Time and
 randomness come in as arguments; bytes and values go in and out.

@@ -70,8 +70,8 @@ class Address(NamedTuple):
     """One step of a route.
 
     Attributes:
-        type: Which routing rule resolves it, 0 to 255; 0 is local to a node.
-        value: What the rule is given, at most `MAX_ADDRESS_VALUE` bytes.
+        type: The number of the rule that resolves it, 0 to 255; 0 is local to a node.
+        value: The argument of the rule, at most `MAX_ADDRESS_VALUE` bytes.
     """
 
     type: int
@@ -109,7 +109,7 @@ class Address(NamedTuple):
 
 
 Route: TypeAlias = tuple[Address, ...]
-"""Where a message goes, or the way back: the first address is the next step."""
+"""A sequence of addresses, each resolved by the holder of the one before it."""
 
 AddressLike: TypeAlias = Address | str | bytes
 """An address, its text form, or the value of a local address."""

@@ -103,7 +103,7 @@ class AddressError(ProtocolError):
     """An address cannot be read or is out of range.
 
     Attributes:
-        text: What was given.
+        text: The input.
         reason: What is wrong with it.
     """
 
@@ -131,8 +131,8 @@ class RouteTooLong(RouteError):
     """A route has more addresses than the limit, as happens when relays form a loop.
 
     Attributes:
-        length: How many addresses it would have had.
-        limit: How many it may have.
+        length: Number of addresses it would have had.
+        limit: Number of addresses it may have.
     """
 
     def __init__(self, length: int, limit: int) -> None:
@@ -167,7 +167,7 @@ class PayloadNotBytes(ProtocolError, TypeError):
 
     Attributes:
         kind: Name of its type.
-        what: What was to be `bytes`: the payload, or a part of a request or an answer.
+        what: The value that has to be `bytes`: the payload, or a part of a request or an answer.
     """
 
     def __init__(self, kind: str, what: str = "a payload") -> None:
@@ -246,7 +246,7 @@ class DeliveryError(OnwardError):
     """A message did not get through.
 
     Attributes:
-        target: What it was for, as text; empty where that is not known.
+        target: The receiver of the message, as text; empty where it is not known.
         detail: More about the reason; may be empty.
     """
 

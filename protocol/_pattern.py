@@ -1,4 +1,4 @@
-"""Patterns of addresses: those that messages from outside may go to."""
+"""Patterns of addresses, for the addresses that messages from outside may be sent to."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def matcher(value: bytes) -> Callable[[bytes], object]:
 
 
 def matches(pattern: Address, address: Address) -> bool:
-    """Whether a pattern stands for an address, which has to be of the same type."""
+    """Whether an address matches a pattern; both have to be of the same type."""
     return pattern.type == address.type and bool(matcher(pattern.value)(address.value))

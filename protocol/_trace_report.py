@@ -1,4 +1,4 @@
-"""What a node tells the tracer of a marked message about one hop; no I/O.
+"""The report of one hop of a marked message, which a node sends to the tracer; no I/O.
 
 The payload of a report is a CBOR array of fifteen:
 
@@ -61,13 +61,13 @@ class HopOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class HopReport:
-    """One hop of a marked message, as its node tells it.
+    """The report of one hop of a marked message.
 
     Attributes:
         trace: Which trace: 32 hexadecimal digits.
         hop: Which hop: 16 hexadecimal digits. The reports of one hop have the same.
         before: The hop before on a node that reports.
-        depth: How many hops have been reported on the way, this one included.
+        depth: Number of hops reported so far, this one included.
         node_id: Which node: 16 hexadecimal digits. Names of nodes need not be unique.
         node: Name of the node.
         worker: The address the message came to.
@@ -161,7 +161,7 @@ def decode_hop_report(payload: bytes) -> HopReport:
 
 
 class _ReportReader(Reader):
-    """Reads what a routed message has no use for."""
+    """A reader for the items that routed messages do not have."""
 
     __slots__ = ()
 

@@ -9,7 +9,7 @@ def counted(number: int, noun: str, form: str = "") -> str:
     """Return a number with its noun: `1 byte`, `2 bytes`, `1 address`, `2 addresses`.
 
     Args:
-        number: How many.
+        number: The number.
         noun: What, in the singular; its plural is regular.
         form: How the number is written, as a format has it: `,` is 2,000 bytes.
     """

@@ -1,4 +1,4 @@
-"""What BARE writes of numbers, texts and bytes: the shapes that payloads of Ockam's services have.
+"""BARE encoding of numbers, texts and bytes, as payloads of Ockam's services use it.
 
 ```python
 payload = encode_string("forward_to_orders") + encode_uint(7)

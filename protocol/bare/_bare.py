@@ -74,11 +74,11 @@ class Reader:
     lies costs nothing.
 
     Args:
-        data: What to read.
-        position: Where to start, in bytes.
+        data: The bytes to read.
+        position: Offset to start at, in bytes.
 
     Attributes:
-        position: Where the next value starts, in bytes. After a `BareError` it is undefined
+        position: Offset of the next value, in bytes. After a `BareError` it is undefined
             and the reader is of no use.
     """
 

@@ -1,4 +1,4 @@
-"""Which epochs have ended, as bytes: an exact set, however far apart their numbers are.
+"""The set of epochs that have ended, as bytes: exact, however far apart the numbers are.
 
 The bytes are a 64-bit Roaring bitmap in the portable format
 (https://github.com/RoaringBitmap/RoaringFormatSpec), none for the empty set. Epochs that follow one

@@ -1,4 +1,4 @@
-"""How far one partition of a query has come, in each epoch that is known of: plain values.
+"""The progress of a partition of a query, in each epoch that is remembered: plain values.
 
 The last epoch is written out. Those before it are kept as two things: the ones that have ended as a
 set of their numbers, and each that was left in the middle with the row it goes on from. Of an epoch

@@ -160,8 +160,8 @@ class BatchReceiver:
     taken for new, unless it is given the `progress` it had.
 
     Args:
-        options: How much it remembers.
-        progress: How far partitions had come before, the longest unused first; of more than
+        options: Its limits.
+        progress: The progress of partitions before, the least recently used first; of more than
             `max_partitions` the first are forgotten, of more epochs than there may be the oldest.
 
     Raises:
@@ -294,7 +294,7 @@ class BatchReceiver:
         return BatchAnswer(Status.DUPLICATE, expected)
 
     def _make_room(self) -> bool:
-        """Forget one partition if there is no room for another; return whether there is."""
+        """Forget one partition if there is no room for another; return whether there is room."""
         if len(self._places) < self._options.max_partitions:
             return True
         oldest = next((key for key, place in self._places.items() if place.in_hand is None), None)
@@ -306,7 +306,7 @@ class BatchReceiver:
 
     @property
     def progress(self) -> tuple[BatchProgress, ...]:
-        """How far each partition has come, the longest unused first."""
+        """The progress of each partition, the least recently used first."""
         return tuple(place.progress for place in self._places.values())
 
     def statistics(self) -> BatchReceiverStatistics:

@@ -59,9 +59,9 @@ class AddressSpans(NamedTuple):
     Attributes:
         routing: Unicast, multicast or shard.
         encrypted: Whether the payload is encrypted.
-        metadata: Where the metadata list starts; it ends where the tags start.
-        tags: Where the tag list starts.
-        wrapped: Where the tag list ends and the wrapped metadata starts; that goes on to
+        metadata: Start of the metadata list; it ends where the tags start.
+        tags: Start of the tag list.
+        wrapped: End of the tag list and start of the wrapped metadata; that goes on to
             the end of the buffer.
     """
 
@@ -79,7 +79,7 @@ class AddressFrame:
     Attributes:
         origin_route_id: 16 bytes: the route the request comes from.
         routing: Unicast, multicast or shard.
-        tags: What the destination must carry; at least one.
+        tags: The tags that the destination must carry; at least one.
         encrypted: Whether the payload is encrypted.
         metadata: For brokers, not used to choose a route. Not in the reference dialect.
         wrapped: The request's own metadata. Not in the reference dialect.

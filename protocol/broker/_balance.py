@@ -1,4 +1,4 @@
-"""Methods of unicast: which of several routes that carry the tags gets the next request.
+"""Methods of unicast: the choice of one of several routes that carry the tags.
 
 A `Balancer` belongs to one tag query, so that queries do not disturb one another. It reads
 no clock and has no random source: both are arguments. It never counts requests itself, but
@@ -58,7 +58,7 @@ class Candidate(Protocol):
 
     @property
     def weight(self) -> float:
-        """Its share of the requests beside others' weights."""
+        """The share of the requests, relative to the weights of other routes."""
         ...
 
 
@@ -228,7 +228,7 @@ def peak_ewma(average: float, sample: float, elapsed: float, decay: float) -> fl
 
     Args:
         average: The average so far, in seconds; 0 if there is none.
-        sample: What was measured, in seconds; 0 or less was not measured.
+        sample: The measured latency, in seconds; 0 or less if it was not measured.
         elapsed: Seconds since the last sample.
         decay: Seconds in which the old average loses all but about a third of its weight;
             with 0 or less only the sample counts.

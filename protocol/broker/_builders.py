@@ -1,4 +1,4 @@
-"""Making an ADDRESS in one line.
+"""Functions that make an ADDRESS.
 
     unicast("orders", tags={"region": "eu"}, method="peak-ewma")
     shard("orders", tags={"user": "42"}, by="user")

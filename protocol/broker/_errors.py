@@ -1,4 +1,4 @@
-"""What can be wrong with the bytes of a Routing and Forwarding frame.
+"""Errors in the bytes of Routing and Forwarding frames.
 
 ```
 ProtocolError
@@ -59,8 +59,8 @@ class FrameTruncated(BrokerFrameError):
     """A field announces more bytes than there are.
 
     Attributes:
-        size: How many bytes the field needs.
-        left: How many there are.
+        size: Number of bytes that the field needs.
+        left: Number of bytes that are left.
     """
 
     def __init__(self, field: str, size: int, left: int) -> None:
@@ -74,7 +74,7 @@ class TrailingBytes(BrokerFrameError):
     """Bytes follow where the frame has ended.
 
     Attributes:
-        size: How many.
+        size: Number of bytes.
     """
 
     def __init__(self, field: str, size: int) -> None:

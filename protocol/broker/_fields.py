@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What frames are read from: bytes of any kind."""
+"""The types of bytes that frames are read from."""
 
 MAJOR_VERSION: Final = 0
 """Major version of the specification, as every frame says it."""

@@ -68,7 +68,7 @@ class RouteSetup:
     Attributes:
         route_id: 16 bytes, unique among all routes.
         service_name: 1 to 255 bytes of UTF-8.
-        tags: What requests for it may ask for.
+        tags: The tags that requests for it may name.
     """
 
     route_id: bytes

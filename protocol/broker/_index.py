@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 MAX_CACHED_QUERIES: Final = 4096
-"""How many answers are kept, by default; the one made first goes first."""
+"""Most answers that are kept, by default; at the limit the oldest is dropped."""
 
 MAX_CACHED_MATCHES: Final = 4_000_000
-"""How many routes the kept answers may name, all together, by default. A route in an answer
+"""Most routes that the kept answers name, all together, by default. A route in an answer
 takes at most two bytes, and eight more once its candidates have been asked for."""
 
 MAX_CACHED_TAGS: Final = 16
@@ -75,7 +75,7 @@ class Answer:
     """A kept answer.
 
     Attributes:
-        query: What was asked.
+        query: The query.
         matches: The numbers of the routes that carry all tags asked for.
         candidates: What the index's owner makes of `matches`, and keeps as long; `None`
             until it has.
@@ -95,15 +95,15 @@ class TagIndexStatistics:
     """A tag index at one moment.
 
     Attributes:
-        routes: How many routes are indexed, those that are hidden included.
-        tags: How many different tags they carry.
-        numbers: How many dense numbers were ever in use at once: the peak of `routes`.
-        cached_queries: How many answers are kept.
-        cached_matches: How many routes those name, all together.
-        computed: How many answers were computed since the start.
-        invalidated: How many kept answers a change of the table dropped.
-        evicted: How many kept answers a limit dropped.
-        hidden: How many of the routes are hidden.
+        routes: Number of routes in the index, hidden ones included.
+        tags: Number of different tags they carry.
+        numbers: Number of dense numbers in use at once, at most so far: the peak of `routes`.
+        cached_queries: Number of answers that are kept.
+        cached_matches: Number of routes in kept answers, all together.
+        computed: Number of answers computed since the start.
+        invalidated: Number of kept answers that a change of the table dropped.
+        evicted: Number of kept answers that a limit dropped.
+        hidden: Number of routes that are hidden.
     """
 
     routes: int

@@ -1,4 +1,4 @@
-"""Reading what is asked for, and remembering it: the same few queries come again and again."""
+"""A cache of parsed queries: the same few queries repeat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BODY: Final = HEADER_SIZE + ID_SIZE
 
 
 class QueryReader:
-    """Reads raw queries and remembers what they said, so that a repeated one is not parsed.
+    """A parser of raw queries with a cache, so that a repeated query is not parsed again.
 
     What bytes mean does not depend on the routing table, so nothing here ever is stale. At
     the limit the query read first is forgotten.

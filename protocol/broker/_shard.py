@@ -1,4 +1,4 @@
-"""Methods of sharding: which of several routes is responsible for a key.
+"""Methods of sharding: the choice of the route that is responsible for a key.
 
 A `Sharding` makes a `Placement` of the routes there are; a placement says which one a key
 belongs to. The order in which the routes are given does not matter. All of it depends on
@@ -69,7 +69,7 @@ def shard_hash(keys: TagList) -> int:
 
 
 class Placement(ABC):
-    """Says which of the members it was prepared for a key belongs to."""
+    """A function from keys to the members that it was prepared for."""
 
     __slots__ = ()
 

@@ -77,9 +77,9 @@ class Snapshot:
         data: The whole file.
         directory: The directory of routes: for each number 32 bytes, the route id first.
         tag_directory: The directory of bitmaps: for each 32 bytes, where it is at byte 8 of them.
-        bitmaps: How many tags any route carries, their own RouteIds aside.
-        postings: How many tags all routes carry together, their own RouteIds aside.
-        builder: Which way of making the bytes made them.
+        bitmaps: Number of different tags that routes carry, their own RouteIds aside.
+        postings: Number of tags of all routes together, their own RouteIds aside.
+        builder: The version of the writer that made the bytes.
     """
 
     def __init__(

@@ -139,7 +139,7 @@ class SnapshotRoute:
         service: Its service name, at most 255 bytes.
         tags: Its tags. The default tags are added where they are absent, as a table does.
         broker_id: 16 bytes: the broker it was connected to; zeros for none.
-        timestamp: When it was made, in milliseconds since the Unix epoch.
+        timestamp: Time of the registration, in milliseconds since the Unix epoch.
         weight: Its share of the requests where a method goes by weight.
         expected: Whether it had not come when the table was saved: it was known from a table
             before that.

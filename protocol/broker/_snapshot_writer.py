@@ -56,7 +56,7 @@ class SnapshotWriter:
 
         Args:
             route_id: 16 bytes.
-            record: What `encode_route` makes of it.
+            record: The result of `encode_route`.
 
         Returns:
             What to write.
@@ -85,7 +85,7 @@ class SnapshotWriter:
 
         Args:
             tag: The tag; not one that `written_tags` leaves out.
-            count: How many routes carry it.
+            count: Number of routes that carry it.
             bitmap: Their numbers, as `portable_bitmap` writes them.
 
         Returns:

@@ -22,7 +22,7 @@ class Sticky:
     left, the key is given another, and stays there.
 
     Attributes:
-        forgotten: How many keys were forgotten because of the limit.
+        forgotten: Number of keys that were forgotten because of the limit.
 
     Args:
         balancer: Chooses for keys that have no route.

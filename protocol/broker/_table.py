@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 TOMBSTONE_LIFETIME: Final = 600_000
-"""How long a removal is remembered, in milliseconds, by default. It has to be longer than a
+"""Time for which a removal is remembered, in milliseconds, by default. It has to be longer than a
 ROUTE_ADD may be under way between brokers."""
 
 MAX_TOMBSTONES: Final = 100_000
-"""How many removals are remembered, by default; at the limit the oldest is forgotten."""
+"""Most removals that are remembered, by default; at the limit the oldest is forgotten."""
 
 Target = TypeVar("Target")
 
@@ -53,7 +53,7 @@ class Entry(Generic[Target]):
         broker_id: 16 bytes: the broker the destination is connected to.
         service_name: The route's name.
         tags: Its tags in normal form, the default tags included.
-        timestamp: When it was made, in milliseconds since the Unix epoch.
+        timestamp: Time of the registration, in milliseconds since the Unix epoch.
         target: Whatever the table's owner reaches the destination by.
         number: Its dense number, which another route may get once this one is gone.
     """
@@ -76,7 +76,7 @@ class Expected:
         broker_id: 16 bytes: the broker it was connected to.
         service_name: The route's name.
         tags: Its tags in normal form, the default tags included.
-        timestamp: When it was made, in milliseconds since the Unix epoch.
+        timestamp: Time of the registration, in milliseconds since the Unix epoch.
         weight: Its share of the requests where a method goes by weight.
         number: Its dense number, which it keeps when it comes.
     """
@@ -111,14 +111,14 @@ class RoutingTableStatistics:
     """A routing table at one moment.
 
     Attributes:
-        routes: How many routes there are.
-        tombstones: How many removals are remembered.
-        applied: How many updates were applied since the start.
-        stale: How many updates were not newer and not applied.
-        tombstones_expired: How many removals were forgotten because of their age.
-        tombstones_evicted: How many removals were forgotten because of their number.
+        routes: Number of routes.
+        tombstones: Number of removals that are remembered.
+        applied: Number of updates applied since the start.
+        stale: Number of updates that were not newer and not applied.
+        tombstones_expired: Number of removals forgotten because of their age.
+        tombstones_evicted: Number of removals forgotten because of their number.
         index: The tag index.
-        expected: How many routes are known of and not there yet.
+        expected: Number of routes that are expected and not registered.
     """
 
     routes: int
@@ -311,7 +311,7 @@ class RoutingTable(Generic[Target]):
         return self._index.hides(query)
 
     def expected(self) -> Iterator[Expected]:
-        """Iterate over the routes that are expected, those that have been longest first."""
+        """Iterate over the expected routes, the longest expected first."""
         return iter(self._expected.values())
 
     @property
@@ -324,7 +324,7 @@ class RoutingTable(Generic[Target]):
         return route_id in self._expected
 
     def forget_expected(self, limit: int) -> int:
-        """Expect some routes no more, those first that have been expected longest.
+        """Remove expected routes, the longest expected first.
 
         Args:
             limit: Most that are forgotten now; each takes as long as the removal of a route.

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAGIC: Final = b"ONWL"
-"""What a segment begins with."""
+"""The first bytes of a segment."""
 
 VERSION: Final = 1
 """The version of the format that this Onward writes, and the last one that it reads."""
@@ -60,10 +60,10 @@ class SegmentHeader:
     Attributes:
         broker: The log's name: of a broker or a node.
         log: The log's identity, 16 bytes: two logs with one name differ in it.
-        epoch: Which run of the writer, from 1 on.
+        epoch: The number of the writer's run, from 1 on.
         first_seq: The number of the first event, or of the next to be given if there is none.
-        started_us: When it was begun, in microseconds since the Unix epoch.
-        sample_rate: Which part of the messages have hops in it, 0 to 1.
+        started_us: Time of its creation, in microseconds since the Unix epoch.
+        sample_rate: The share of messages that have hops in it, 0 to 1.
         version: The version of the format.
     """
 
@@ -111,11 +111,11 @@ class SegmentFooter:
 
     Attributes:
         hops: Number of hops.
-        flows: How many flows.
-        events: How many route events.
+        flows: Number of flows.
+        events: Number of route events.
         last_seq: The last number given; `first_seq - 1` if none was. What is missing of the
             numbers between was lost before it was written.
-        ended_us: When it was sealed, in microseconds since the Unix epoch.
+        ended_us: Time of sealing, in microseconds since the Unix epoch.
     """
 
     hops: int

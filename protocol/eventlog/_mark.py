@@ -39,8 +39,8 @@ class LogMark:
 
     Attributes:
         trace_id: The id of the message: 64 bits.
-        hop: How many hops were recorded on the way to here, 0 to `MAX_LOG_HOP`.
-        weight: How many messages it stands for, 1 to `MAX_LOG_WEIGHT`: by the rate of the node
+        hop: Number of hops recorded so far, 0 to `MAX_LOG_HOP`.
+        weight: Number of messages it stands for, 1 to `MAX_LOG_WEIGHT`: by the rate of the node
             that marked it, whatever those have that it comes by.
     """
 

@@ -1,4 +1,4 @@
-"""What an event log holds: hops, flows and route events, and the codes in them.
+"""The records of an event log: hops, flows and route events, and the codes in them.
 
 Numbers that stand for names, routes and tag sets (`origin`, `dest`, `route`, `tagset`) are
 places in the segment's own lists, from 1 on; 0 stands for none, or for one that there was no
@@ -135,11 +135,11 @@ class Hop:
     Attributes:
         seq: Its number in the log's epoch.
         ts_us: When, in microseconds since the Unix epoch.
-        trace_id: Which message, 64 bits; all its hops have the same, on all nodes.
+        trace_id: The id of the message, 64 bits, the same in all its hops on all nodes.
         shard_hash: The hash of the tags that choose, 64 bits; else 0. Never the tags.
         kind: See `Kind`.
         outcome: See `Outcome`.
-        hop: How many hops before were recorded, at most 255.
+        hop: Number of hops recorded before, at most 255.
         flags: See `Flag`.
         origin: The sender: a number of the segment's names.
         dest: The receiver: a number of the segment's names.

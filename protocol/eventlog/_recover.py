@@ -1,4 +1,4 @@
-"""What to do with a segment that its writer left open: keep its whole blocks, and seal it."""
+"""Recovery of a segment that its writer left open: keep its whole blocks, and seal it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Recovered:
         valid: Number of bytes to keep: the header and whole blocks.
         footer: The footer for these bytes.
         lost: Number of bytes behind them that are lost.
-        reason: Why they are; empty if nothing is lost.
+        reason: The reason of the loss; empty if nothing is lost.
         sealed: Whether the footer is among the bytes to keep.
         refused: Whether what follows those begins with a block that is whole, by its check, and
             that this Onward does not understand. That is no torn end: nothing is to be cut.

@@ -1,4 +1,4 @@
-"""Which messages are sampled: all hops of one or none, decided by its trace id alone."""
+"""The choice of sampled messages: all hops of a message or none, by its trace id alone."""
 
 from __future__ import annotations
 

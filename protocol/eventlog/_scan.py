@@ -1,4 +1,4 @@
-"""Reads a segment block by block: what both the reader of sealed ones and recovery stand on.
+"""A reader of segments block by block, for sealed segments and for recovery.
 
 A block is taken whole or not at all: nothing is remembered of one that is refused, and nothing is
 made room for before its length was held against the bytes there are. The records in the blocks
@@ -52,11 +52,11 @@ class RecordBlock:
     """The records of one block, and which numbers were given when it was written.
 
     Attributes:
-        offset: Where the body begins in the segment.
+        offset: Offset of the body in the segment.
         body: The records.
-        names: How many names had a number.
-        routes: How many route ids had.
-        tagsets: How many tag sets had.
+        names: Number of names so far.
+        routes: Number of route ids so far.
+        tagsets: Number of tag sets so far.
     """
 
     offset: int

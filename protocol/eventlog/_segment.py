@@ -62,7 +62,7 @@ class Segment:
 
     @property
     def missing(self) -> int:
-        """How many numbers were given, and what had them was lost before it was written."""
+        """Number of records that were given a number and lost before they were written."""
         given = self.footer.last_seq - self.header.first_seq + 1
         return given - self.footer.hops - self.footer.flows - self.footer.events
 

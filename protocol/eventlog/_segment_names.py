@@ -1,4 +1,4 @@
-"""What the files of an event log are called: by epoch and first event, so that names sort."""
+"""The names of the files of an event log: by epoch and first event, so that names sort."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ UNUSUAL: Final = 16
 
 
 class MessageDecoder:
-    """Reads the bodies of one connection's frames.
+    """A decoder of the bodies of one connection's frames.
 
     It remembers the bytes of the last two routes. CBOR is read from left to right and says
     itself where an item ends, so a body that begins with the same bytes has the same routes.
@@ -222,7 +222,7 @@ class MessageDecoder:
 
 
 class FrameReader(MessageDecoder):
-    """Finds the frames in a stream, and the messages in the frames.
+    """A reader of the frames in a stream, and of the messages in the frames.
 
     Args:
         own: As for `MessageDecoder`.

@@ -118,7 +118,7 @@ class Part:
 
     @property
     def end(self) -> int:
-        """How many bytes the message has at least."""
+        """The least size of the message, in bytes."""
         if self.last:
             return self.index + len(self.content)
         return (self.total - 1) * len(self.content)
@@ -156,7 +156,7 @@ class OffsetPart:
 
     @property
     def end(self) -> int:
-        """Where in the message its last byte is, plus one."""
+        """Offset of the end of the part in the message."""
         return self.offset + len(self.content)
 
     @property
@@ -331,7 +331,7 @@ class _UnfinishedOffsets:
 
 
 class Assembler:
-    """Puts the messages of many peers together.
+    """An assembler of the parts of messages from many peers.
 
     A part that cannot be of the same message as others with its number is of a newer message:
     numbers repeat after 65536 messages, and after a restart. The older message is dropped then. A
@@ -362,12 +362,12 @@ class Assembler:
 
     @property
     def unfinished(self) -> int:
-        """Messages that have not come whole."""
+        """Number of incomplete messages."""
         return len(self._order)
 
     @property
     def held(self) -> int:
-        """Bytes that they count for."""
+        """Number of bytes that they count for."""
         return self._bytes
 
     def receive(self, peer: Hashable, data: bytes, now: float) -> bytes | None:
@@ -438,7 +438,7 @@ class Assembler:
         return None
 
     def expire(self, now: float) -> None:
-        """Give up what has not come whole in time. `receive` does so too.
+        """Drop messages that are incomplete after their time. `receive` does so too.
 
         Args:
             now: The time, in seconds.

@@ -1,4 +1,4 @@
-"""What an annotation accepts: a function that returns the value, and the text of an error."""
+"""The values that an annotation accepts: a function that checks them, and the text of an error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Refusal(Enum):
 
 
 REFUSED: Final = Refusal.REFUSED
-"""What a reader returns of a value that it does not accept: `None` may be one that it does."""
+"""The result of a reader for a value that it does not accept, as `None` may be accepted."""
 
 
 _NONE: Final = "None"

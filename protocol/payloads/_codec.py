@@ -1,4 +1,4 @@
-"""What a codec is, and what is wrong with a payload that has none of its meaning."""
+"""Codecs: their interface, their limits, and the error of a payload that cannot be decoded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sender has on the way: which frames have arrived, and which are lost."""
+"""The frames that a sender has in flight: those that have arrived, and those that are lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Flight:
         round_trip: Takes the measurements.
 
     Attributes:
-        lost_at: When the next one will count as overtaken, in seconds, or `None`.
+        lost_at: Time at which the next one counts as overtaken, in seconds, or `None`.
     """
 
     __slots__ = ("_flying", "_newest", "_order", "_round_trip", "lost_at")
@@ -73,7 +73,7 @@ class Flight:
             self._newest = segment.order
 
     def take_lost(self, now: float) -> list[Segment]:
-        """Take out what later frames have overtaken."""
+        """Remove and return the segments that later frames have overtaken."""
         self.lost_at = None
         overtaken = self._round_trip.overtaken()
         lost: list[Segment] = []
@@ -90,7 +90,7 @@ class Flight:
         return lost
 
     def take_oldest(self) -> Segment | None:
-        """Take out what was sent first, if there is anything."""
+        """Remove and return the segment sent first, if there is one."""
         segment = next(iter(self._flying.values()), None)
         if segment is not None:
             del self._flying[segment.order]

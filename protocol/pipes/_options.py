@@ -1,4 +1,4 @@
-"""What a pipe promises, and how far everything in it may grow: plain values."""
+"""The guarantees and the limits of a pipe: plain values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Window: TypeAlias = Annotated[int, Range(least=1, most=MAX_WINDOW)]
 
 
 class Ordering(IntEnum):
-    """In which order the receiver hands messages on. The values are those of the wire."""
+    """The order in which the receiver hands messages on. The values are those of the wire."""
 
     NONE = 0
     """As they come."""

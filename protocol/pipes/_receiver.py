@@ -56,7 +56,7 @@ class Receiver:
         options: Its limits.
         identity: The pipe's.
         epoch: Eight random bytes of its own; `NO_EPOCH` if the pipe is not confirmed.
-        mode: What the sender asks for.
+        mode: The guarantees that the sender requests.
         now: The time, in seconds.
         begin: The number of the first message that it waits for. More than 1 for a pipe that is not
             confirmed, and of which a receiver before this one took those before.
@@ -65,15 +65,15 @@ class Receiver:
         identity: As given.
         epoch: As given.
         mode: As given.
-        state: Where it is.
-        ready: What is to be handed on, in order. Use `handed_on` and `refuse` to take it off.
+        state: The state of this end.
+        ready: The messages to hand on, in order. Use `handed_on` and `refuse` to take it off.
         done: All messages up to this number are dealt with.
         handed: Messages handed on.
         missed: Messages missed, those refused included.
         duplicates: Messages that came again, or too late, and were dropped.
         beyond: Messages beyond the window, which were not taken. A confirmed one comes again.
         over: Whether the sender has ended or broken the pipe, so that nothing more comes.
-        idle_at: When the sender will be taken to be gone, in seconds.
+        idle_at: Time at which the sender counts as gone, in seconds.
     """
 
     def __init__(
@@ -364,7 +364,7 @@ class Receiver:
         return bool(self._held or self._early or self._next <= self._due())
 
     def _watch_gap(self, now: float) -> None:
-        """Give what is missing now its time."""
+        """Start the timer of the first gap."""
         options = self._options
         self._gap = self._next
         wait = options.gap_timeout
@@ -377,7 +377,7 @@ class Receiver:
         return self._next == 1 and not self.mode.confirm
 
     def _pass_gap(self) -> None:
-        """Go on without what is missing first."""
+        """Pass the first gap: its messages are missed."""
         first = self._next
         beyond, last = self._held or self._early, self._last
         if beyond:

@@ -1,4 +1,4 @@
-"""What the receiving end of a pipe has to tell, and what it answers to strangers."""
+"""The events of the receiving end of a pipe, and its answers to frames of unknown pipes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Overflow:
 
 
 ReceiverEvent: TypeAlias = Gap | Overflow
-"""What a receiver has to tell."""
+"""An event of a receiver."""
 
 
 def answer_to_stranger(frame: Open | Data | End | Abort) -> bytes | None:

@@ -1,4 +1,4 @@
-"""How long a confirmation takes, and from that, when one is overdue. RFC 6298 in floats."""
+"""The round trip time of confirmations, and the timeout that follows: RFC 6298 in floats."""
 
 from __future__ import annotations
 

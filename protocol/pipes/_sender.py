@@ -66,11 +66,11 @@ class Sender:
     """The sending end of a pipe.
 
     Args:
-        options: What it promises, and its limits.
+        options: Its guarantees and limits.
         new_identity: Gives 16 random bytes: a new identity for each pipe that is opened.
 
     Attributes:
-        state: Where it is.
+        state: The state of this end.
         accepted: Messages taken, those waiting to be sent included.
         frames_sent: Frames with messages that were sent, repetitions aside.
         resent: Frames that were sent again.
@@ -105,7 +105,7 @@ class Sender:
         self._forget()
 
     def _forget(self) -> None:
-        """Be as if nothing had been opened."""
+        """Reset to the state before a pipe was opened."""
         self._identity = b""
         self._epoch = NO_EPOCH
         self._opened = not self._mode.confirm
@@ -141,7 +141,7 @@ class Sender:
 
     @property
     def room(self) -> int:
-        """How many more messages can be taken now."""
+        """Number of messages that can be accepted now."""
         return self._options.queue - len(self._queue)
 
     def send(self, message: Message, behind: int = 0) -> None:
@@ -335,7 +335,7 @@ class Sender:
             self._transmit(segment, now)
 
     def _send_again(self, now: float) -> None:
-        """Repeat what should have had an answer by now."""
+        """Send again the frames that should have been answered by now."""
         if not self._opened:
             self._out.append(encode_frame(Open(self._identity, self._mode)))
             self._arm(now)

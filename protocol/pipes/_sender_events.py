@@ -1,4 +1,4 @@
-"""What the sending end of a pipe has to tell."""
+"""The events of the sending end of a pipe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Broken:
     """The pipe to this receiver is over.
 
     Attributes:
-        why: What happened, in a few words.
+        why: The reason, in a few words.
         in_doubt: Sent, and not known to be dealt with: some may have been handed on.
         unsent: Certainly not handed on. (When the receiver was restarted, what is not sent yet
             is none of these: it goes through the pipe that is opened next.)
@@ -46,4 +46,4 @@ class Closed:
 
 
 SenderEvent: TypeAlias = Missed | Overdue | Broken | Closed
-"""What a sender has to tell."""
+"""An event of a sender."""

@@ -72,7 +72,7 @@ SENDER: Final[Mapping[tuple[SenderState, SenderInput], SenderState]] = {
     (SenderState.ENDING, SenderInput.GIVE_UP): SenderState.CLOSED,
     (SenderState.ENDING, SenderInput.ABORT): SenderState.CLOSED,
 }
-"""What is not here does not happen, or changes nothing."""
+"""Inputs that are not listed do not happen, or change nothing."""
 
 
 class ReceiverState(Enum):
@@ -100,4 +100,4 @@ RECEIVER: Final[Mapping[tuple[ReceiverState, ReceiverInput], ReceiverState]] = {
     (ReceiverState.FINISHING, ReceiverInput.ABORT): ReceiverState.CLOSED,
     (ReceiverState.FINISHING, ReceiverInput.CLOSE): ReceiverState.CLOSED,
 }
-"""What is not here does not happen, or changes nothing."""
+"""Inputs that are not listed do not happen, or change nothing."""

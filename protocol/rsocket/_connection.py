@@ -266,7 +266,7 @@ class Connection(Control):
             events.append(frame)
 
     def _ignore_request(self, stream_id: int) -> None:
-        """Count a request on stream 0 or on an id that only our side may open."""
+        """Count a request on stream 0 or on an id that only this side may open."""
         if stream_id > MAX_STREAM_ID:
             raise MalformedFrame("the reserved bit of a stream id is set")
         self.counters["request_id_not_the_peers" if stream_id else "request_on_stream_0"] += 1

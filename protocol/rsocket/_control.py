@@ -74,8 +74,9 @@ class Control(Outbound):
             all other times are of the same clock.
 
     Attributes:
-        setup: What the client asked for, once SETUP was accepted or sent.
-        error: Why the connection closed; `None` while it lives, or if it closed in order.
+        setup: The SETUP of the client, once it was accepted or sent.
+        error: The error that closed the connection; `None` before that, and after an orderly
+            close.
     """
 
     __slots__ = (
@@ -115,12 +116,12 @@ class Control(Outbound):
 
     @property
     def unfinished(self) -> int:
-        """How many bytes it keeps of a frame that is not whole yet."""
+        """Number of bytes kept of an incomplete frame."""
         return len(self._tail)
 
     @property
     def unfinished_since(self) -> float:
-        """When the first byte of that frame came; of no meaning while there is none."""
+        """Time of arrival of the first byte of that frame; without meaning while there is none."""
         return self._unfinished_since
 
     def send_setup(self, setup: Setup) -> None:
@@ -195,7 +196,7 @@ class Control(Outbound):
     def _end(
         self, error: RSocketError | None, reason: ConnectionInput = ConnectionInput.FAIL
     ) -> Closed:
-        """Forget everything; the peer was told, or cannot be told."""
+        """Close the connection and drop its streams; nothing more is sent."""
         self.state = CONNECTION[self.state, reason]
         self.error = error
         streams = tuple(self.streams.values())

@@ -52,7 +52,7 @@ class RSocketError(ProtocolError):
     Attributes:
         text: What is wrong, fit to be sent as the data of an ERROR frame.
         code: The code of that ERROR frame; an `ErrorCode` or a number of the application.
-        stream_id: Which stream it is about; 0 is the connection.
+        stream_id: The id of the stream; 0 is the connection.
     """
 
     default_code: ClassVar[int] = ErrorCode.CONNECTION_ERROR

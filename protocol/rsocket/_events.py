@@ -1,4 +1,4 @@
-"""What a connection reports besides the frames it accepted."""
+"""The events of a connection besides the frames it accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StreamFailed:
 
     Attributes:
         stream: The stream, over by now.
-        error: What the peer did.
+        error: The violation of the peer.
     """
 
     stream: Stream
@@ -44,4 +44,4 @@ class Closed:
 
 
 Event: TypeAlias = Frame | StreamFailed | Closed
-"""What `Connection.receive_data` gives: mostly frames, so test for `Frame` first."""
+"""The items that `Connection.receive_data` returns: mostly frames, so test for `Frame` first."""

@@ -241,12 +241,12 @@ class Frame:
 
     @property
     def time_to_live(self) -> int:
-        """For how many milliseconds a LEASE holds."""
+        """Time to live of a LEASE, in milliseconds."""
         return self._u32(6, FrameType.LEASE)
 
     @property
     def number_of_requests(self) -> int:
-        """How many requests a LEASE allows."""
+        """Number of requests that a LEASE allows."""
         return self._u32(10, FrameType.LEASE)
 
     def detached(self) -> Frame:
@@ -288,7 +288,7 @@ def split_frames(
     """Split a byte stream into frames, without looking inside them.
 
     Args:
-        tail: What the last call gave back as rest; empty at first.
+        tail: The rest that the last call returned; empty at first.
         chunk: The next bytes.
         max_frame: Most bytes a frame may have, without its length prefix.
 

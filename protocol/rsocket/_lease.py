@@ -1,4 +1,4 @@
-"""What one side of a connection has allowed the other by LEASE frames (RSocket "Lease Semantics").
+"""The requests that one side of a connection allows the other by LEASE frames ("Lease Semantics").
 
 One such budget is what a peer allows us, another what we allow it: the rules are the same. A
 budget knows no clock. All times are in seconds, of any one monotonic clock.
@@ -30,11 +30,11 @@ class LeaseBudget:
         self._left = 0
 
     def grant(self, ttl_seconds: float, requests: int, now: float) -> None:
-        """Begin a lease.
+        """Start a lease.
 
         Args:
             ttl_seconds: For how long it holds; 0: not at all.
-            requests: How many requests it allows; 0: none.
+            requests: Number of requests it allows; 0: none.
             now: The time at which the LEASE frame came, or is sent.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Reading the numbers of frames, as fast as may be.
+"""Fast reading of the numbers in frames.
 
 Interpreted, one call of `struct` beats ten steps of our own. Compiled, it is the other way
 round: to index bytes costs next to nothing there, and a call of `struct` makes a tuple and its

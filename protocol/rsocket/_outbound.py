@@ -337,7 +337,7 @@ class Outbound:
             self._send(stream, (cancel_frame(stream.id),))
 
     def terminate(self, stream: Stream, code: int, text: str = "") -> None:
-        """End a stream in the way open to our side: CANCEL as requester, ERROR as responder.
+        """End a stream by the frame of this side: CANCEL as requester, ERROR as responder.
 
         Does nothing on a stream that is over. A fire-and-forget we respond to is just
         forgotten, since it has no answer.

@@ -39,8 +39,8 @@ __all__ = [
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What frames are made of: bytes of any kind."""
-"""What payloads may be given as."""
+"""The types of bytes that frames are made of."""
+"""The types of payloads."""
 
 MIN_MTU: Final = 64
 """Smallest fragment size in bytes; below it headers are most of the traffic."""
@@ -108,7 +108,7 @@ def lease_frame(
 
     Args:
         time_to_live: For how many milliseconds it holds; 0 stops all requests.
-        number_of_requests: How many requests it allows; 0 stops all requests.
+        number_of_requests: Number of requests it allows; 0 stops all requests.
         metadata: Metadata, or `None` for none.
     """
     high, low = _split(14 + (0 if metadata is None else len(metadata)))

@@ -170,7 +170,7 @@ REQUEST_START: Final[dict[tuple[FrameType, bool, bool], Direction]] = {
     (_CHANNEL, False, True): _D.DONE,
     (_CHANNEL, True, True): _D.FINAL,
 }
-"""Where the requester's direction starts, by the request's frame type, F and C."""
+"""The first state of the requester's direction, by the request's frame type, F and C."""
 
 RESPONDER_START: Final[dict[FrameType, Direction]] = {
     _RR: _D.ONE,
@@ -178,7 +178,7 @@ RESPONDER_START: Final[dict[FrameType, Direction]] = {
     _STREAM: _D.OPEN,
     _CHANNEL: _D.OPEN,
 }
-"""Where the responder's direction starts, by the request's frame type."""
+"""The first state of the responder's direction, by the request's frame type."""
 
 ENDS_WITH: Final[dict[FrameType, frozenset[Side]]] = {
     _RR: frozenset({Side.RESPONDER}),

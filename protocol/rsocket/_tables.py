@@ -62,7 +62,7 @@ BARE: Final = 16
 """Action: the frame has fixed fields only; a relay leaves out what follows them."""
 
 Move: TypeAlias = PayloadInput | FrameType
-"""What moves a stream: what a PAYLOAD says, or REQUEST_N, CANCEL or ERROR."""
+"""An input of a stream: the flags of a PAYLOAD, or REQUEST_N, CANCEL or ERROR."""
 Transition: TypeAlias = tuple[int, int]
 """The next state and a sum of actions."""
 Sending: TypeAlias = tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""What Ockam's services are sent and what they answer: relays, publish/subscribe, discovery.
+"""The payloads of Ockam's services: relays, publish/subscribe, discovery.
 
 ```python
 payload = encode_subscription("screen 1", "weather")  # to `pub_sub`

@@ -63,9 +63,9 @@ class ApiRequest:
     """A request.
 
     Attributes:
-        number: Which request it is, 0 to `MAX_REQUEST_ID`; the response names it.
-        path: What it is about, at most `MAX_NAME` bytes; may be empty.
-        method: What is wanted.
+        number: The id of the request, 0 to `MAX_REQUEST_ID`; the response names it.
+        path: The path, at most `MAX_NAME` bytes; may be empty.
+        method: The method.
         body: CBOR, or nothing.
     """
 
@@ -80,9 +80,9 @@ class ApiResponse:
     """A response.
 
     Attributes:
-        number: Which response it is, 0 to `MAX_REQUEST_ID`.
-        to: Which request it answers.
-        status: What became of it.
+        number: The id of the response, 0 to `MAX_REQUEST_ID`.
+        to: The id of the request that it answers.
+        status: The status.
         body: CBOR, or nothing.
     """
 

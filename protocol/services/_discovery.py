@@ -1,4 +1,4 @@
-"""What a discovery service tells of a service: its name, the route, and what else is known."""
+"""The entries of a discovery service: name, route and metadata of a service."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class ServiceInfo:
     """A service that can be found.
 
     Attributes:
-        name: What it is asked for by.
+        name: Its name.
         route: The way to it from the node of the discovery service.
-        metadata: What else is known: text to bytes.
+        metadata: Further properties: text to bytes.
     """
 
     name: str

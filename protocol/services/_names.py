@@ -1,4 +1,4 @@
-"""What Ockam's services are called, and what their payloads are: BARE strings."""
+"""The addresses of Ockam's services, and their payloads: BARE strings."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ STATIC_FORWARDING_API: Final = "static_forwarding_api"
 """Address at which the relays of the second service are listed and taken away."""
 
 RELAY_PREFIX: Final = "forward_to_"
-"""What a relay's address begins with; the alias follows."""
+"""The prefix of a relay's address; the alias follows."""
 
 REGISTER: Final = "register"
-"""What the first service is sent."""
+"""The payload of a registration at the first service."""
 
 PUB_SUB: Final = "pub_sub"
 """Address of the service that topics are subscribed at."""
 
 TOPIC_PREFIX: Final = "pub_sub_t"
-"""What a topic's address begins with; `_` and the topic's name follow."""
+"""The prefix of a topic's address; `_` and the topic's name follow."""
 
 DISCOVERY: Final = "discovery"
 """Address of the service that knows where other services are."""

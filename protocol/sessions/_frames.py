@@ -1,8 +1,9 @@
-"""What the two ends of a session send each other: BARE, and for a message Ockam's wire.
+"""The frames of a session: BARE, and for a message Ockam's wire.
 
 A message through a session is a frame from end to end, routes and all, as it would be on a
-connection. So those on the way see the two ends' addresses and nothing else: they have but one
-way back to remember, and an answer finds its way also when that way is another by now.
+connection. So workers between the two ends see the addresses of the ends and nothing else: they
+have one return route to remember, and an answer is delivered even if the route was replaced
+meanwhile.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Opened:
     Attributes:
         session: As asked.
         epoch: As asked.
-        token: Which accepting end it is; random bytes chosen by it. An end that was lost
+        token: The identity of the accepting end; random bytes chosen by it. An end that was lost
             and made anew has another.
     """
 
@@ -127,7 +128,7 @@ class Ping:
 
     Attributes:
         token: Of the accepting end.
-        epoch: Of the handshake that the way is of.
+        epoch: The number of the handshake that set up the route.
         number: Comes back in the answer.
     """
 

@@ -15,11 +15,11 @@ class LivenessOptions:
 
     Attributes:
         ping_interval: From one ping to the next, in seconds.
-        max_unanswered: Pings in a row that may go unanswered; then the way is down.
-        open_timeout: How long one attempt may take, in seconds.
+        max_unanswered: Pings in a row that may go unanswered; then the route is down.
+        open_timeout: Longest time of one attempt, in seconds.
         retry: Wait after the first attempt that failed, in seconds; it doubles with each.
         longest_retry: The longest such wait, in seconds.
-        jitter: How much of a wait is random, from 0 (none) to 1 (up to twice or down to nothing).
+        jitter: The random part of a wait, from 0 (none) to 1 (up to twice or down to nothing).
         forget_after: Time without a word after which the accepting end forgets a session, in
             seconds.
         close_interval: How long to wait for the other end to confirm a close, in seconds, before
@@ -46,5 +46,5 @@ class LivenessOptions:
 
     @property
     def silence(self) -> float:
-        """How long nothing may be heard before the way is down, in seconds."""
+        """Longest silence before the route is down, in seconds."""
         return self.ping_interval * (self.max_unanswered + 1)

@@ -56,7 +56,7 @@ class SessionInput(Enum):
     FAILED = "a handshake failed, or took too long"
     HEARD = "something came from the other end after all"
     SILENT = "too many pings went unanswered, or none came"
-    LOST = "the first step of the way is gone"
+    LOST = "the first step of the route is gone"
     RETRY = "it is time for the next attempt"
     CLOSE = "this end closes"
     TOLD = "the other end closes, or takes no such session"

@@ -67,7 +67,7 @@ class Table:
     """A table of the file. Each key is read once; `finish` reports unknown keys.
 
     Args:
-        problems: Where to say what is wrong.
+        problems: The problems of the file, to add to.
         path: Where the table is.
         values: What is in it.
     """

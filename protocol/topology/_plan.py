@@ -128,9 +128,9 @@ class WorkerPlan:
     """One worker.
 
     Attributes:
-        place: Where it stands.
+        place: Its place in the file.
         address: Its primary address; the key it stands under.
-        kind: What it is, by name; empty if it is of a class.
+        kind: Its kind, by name; empty if it is of a class.
         class_path: Its class as `package.module:Class`; empty if it is of a kind.
         also: Its other addresses.
         makes: Addresses that it makes while it runs, as a relay service does.
@@ -160,13 +160,13 @@ class ListenerPlan:
     """One listener.
 
     Attributes:
-        place: Where it stands.
+        place: Its place in the file.
         node: The name of its node.
         name: Its name, unique on the node.
-        uri: Where it listens; a port may be 0, and `{dir}` is a directory of the run.
+        uri: The URI it listens at; a port may be 0, and `{dir}` is a directory of the run.
         expose: The addresses that can be reached through it.
         allow: The patterns of what can be reached behind those.
-        options: What the transport is given, by name.
+        options: The options of its transport, by name.
     """
 
     place: Place
@@ -198,7 +198,7 @@ class NodePlan:
     """One node.
 
     Attributes:
-        place: Where it stands.
+        place: Its place in the file.
         name: Its name.
         workers: In the order of the file, which is the order they are started in.
         listeners: In the order of the file.
@@ -248,16 +248,16 @@ class LinkPlan:
     """One link. The node it comes from knows it by an address, as if it were a worker.
 
     Attributes:
-        place: Where it stands.
+        place: Its place in the file.
         node: The name of the node that connects.
-        address: What the link is called on that node.
+        address: The address of the link on that node.
         to_node: The name of the node it goes to; empty if that is outside.
         to_listener: The `ListenerPlan.id` it goes to; empty if that is outside.
-        uri: Where it goes if that is outside; empty otherwise.
+        uri: The URI it connects to if that is outside; empty otherwise.
         expose: The addresses of the connecting node that the other side can reach.
         allow: The patterns of what it can reach behind those.
-        options: What the transport is given, by name.
-        faults: What a simulated network does to it.
+        options: The options of its transport, by name.
+        faults: Its faults in a simulated network.
     """
 
     place: Place
@@ -277,14 +277,14 @@ class RequestPlan:
     """One request, and what has to come of it.
 
     Attributes:
-        place: Where it stands.
+        place: Its place in the file.
         node: The name of the node that asks.
-        route: Where to.
+        route: The onward route.
         payload: What.
         expect: The answer's payload; `None`: any.
         error: The reason it has to fail with, as `no answer in time` or, from an error reply,
             `not exposed`; empty: it has to succeed.
-        timeout: How long the answer may take, in seconds.
+        timeout: Time to wait for the answer, in seconds.
         within: For how long it is asked again while it does not come out as it has to, in
             seconds; 0: it is asked once.
     """
@@ -318,11 +318,11 @@ class Plan:
 
     Attributes:
         file: The file's name, as given.
-        title: What it is called.
+        title: The title.
         nodes: At least one, in the order of the file.
         links: In the order of the file.
         requests: In the order of the file, in which they are made.
-        simulation: What a simulated run is made of.
+        simulation: The settings of a simulated run.
     """
 
     file: str
