@@ -73,7 +73,7 @@ FUNCTION_OPENINGS: Final = PRONOUNS | frozenset(
 """First words that no docstring of a function has."""
 
 NAMED_SO: Final = frozenset({"take"})
-"""First words that a function may have whose name begins with the same word."""
+"""First words for functions with a name that begins with the same word."""
 
 _WORD: Final = re.compile(r"[a-z]+")
 _BANNED: Final = re.compile(rf"\b(?:{'|'.join(sorted(BANNED))})\b", re.IGNORECASE)

@@ -19,7 +19,7 @@ GATES: Mapping[str, float] = {"protocol": 100.0, "actors": 95.0, "transports": 9
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What ran of some code, and how much there is."""
+    """The numbers of lines and branches, and of those that ran."""
 
     lines: int
     lines_run: int

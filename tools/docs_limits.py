@@ -49,7 +49,7 @@ def sections() -> Iterator[str]:
 
 
 def is_limits(thing: object) -> bool:
-    """Tell whether a public name is a dataclass that holds limits."""
+    """Whether a public name is a dataclass that holds limits."""
     return (
         inspect.isclass(thing)
         and dataclasses.is_dataclass(thing)
