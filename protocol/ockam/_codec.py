@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "SHORT_SIZES",
     "FrameReader",
     "MessageDecoder",
     "decode_message",
@@ -95,7 +96,7 @@ def encode_routes(onward: Route, back: Route) -> bytes:
 
 def encode_size(size: int) -> bytes:
     """Write the header of a payload of so many bytes; the payload itself is not copied."""
-    return _SHORT_BYTES[size] if size < 256 else _long_bytes(size)
+    return SHORT_SIZES[size] if size < 256 else _long_bytes(size)
 
 
 def encode_tail(context: Context | None) -> bytes:
@@ -119,7 +120,7 @@ def _long_bytes(size: int) -> bytes:
 
 
 # The headers of all short items, as cbor2 writes them.
-_SHORT_BYTES: Final = tuple(dumps(bytes(size))[: 1 if size < 24 else 2] for size in range(256))
+SHORT_SIZES: Final = tuple(dumps(bytes(size))[: 1 if size < 24 else 2] for size in range(256))
 _ARRAYS: Final = tuple(
     dumps([0] * size)[: 1 if size < 24 else 2] for size in range(MAX_ROUTE_LENGTH + 1)
 )
@@ -178,27 +179,37 @@ class MessageDecoder:
         Raises:
             MalformedMessage: It does not hold a message. The decoder can go on.
         """
+        return self._decode(body, 0, len(body))
+
+    def _decode(self, data: bytes, begin: int, stop: int) -> Message:
+        """Read the body of a frame in place."""
         prefix = self._prefix
-        if body.startswith(prefix):
-            position = len(prefix)
+        if data.startswith(prefix, begin, stop):
+            position = begin + len(prefix)
         else:
-            position = self._read_routes(body)
+            position = self._read_routes(data, begin, stop)
             if not position:
-                return self._read_any(body)
+                return self._read_any(data[begin:stop])
         start = position + 1
-        size = body[position] - 0x40 if position < len(body) else -1
-        if 24 <= size <= 26:  # the length is in the next 1, 2 or 4 bytes
-            width = 1 << (size - 24)
-            size = int.from_bytes(body[start : start + width])
+        # Behind the header there is at least what comes after the payload.
+        size = data[position] - 0x40 if start < stop else -1
+        if size == 24:  # the length is in the next byte
+            size = data[start]
+            start += 1
+        elif size == 25 or size == 26:  # or in the next 2 or 4
+            width = 2 if size == 25 else 4
+            size = int.from_bytes(data[start : start + width])
             start += width
         elif not 0 <= size < 24:
-            return self._read_any(body)
+            return self._read_any(data[begin:stop])
         end = start + size
-        if end >= len(body):
-            return self._read_any(body)
-        context = self.context if body[end] == _NULL else _context(Reader(body, end).trace())
+        if end >= stop:
+            return self._read_any(data[begin:stop])
+        context = self.context
+        if data[end] != _NULL:
+            context = _context(Reader(data[begin:stop], end - begin).trace())
         return _new_message(
-            Message, (self._onward, self._return, body[start:end], self._own, context)
+            Message, (self._onward, self._return, data[start:end], self._own, context)
         )
 
     def _read_any(self, body: bytes) -> Message:
@@ -206,16 +217,18 @@ class MessageDecoder:
         onward, back, payload, _, context = _decode_any(body)
         return Message(onward, (*self._traced, *back), payload, self._own, context)
 
-    def _read_routes(self, body: bytes) -> int:
+    def _read_routes(self, data: bytes, begin: int, stop: int) -> int:
         """Read both routes if they have the usual shape; return where they end, or 0."""
-        if body[:1] != _ARRAY_OF_FOUR:
-            return 0
         try:
-            onward, position = _usual_route(body, 1)
-            back, position = _usual_route(body, position)
+            if data[begin] != _ARRAY_OF_FOUR[0]:
+                return 0
+            onward, position = _usual_route(data, begin + 1)
+            back, position = _usual_route(data, position)
         except (_Unusual, IndexError):
             return 0
-        self._prefix = body[:position]
+        if position > stop:
+            return 0
+        self._prefix = data[begin:position]
         self._onward = onward
         self._return = (*self._traced, *back)
         return position
@@ -266,7 +279,7 @@ class FrameReader(MessageDecoder):
                 self.needed = 4 + size
                 return start - 4
             try:
-                message = self._repeated(data, start, position) or self.decode(data[start:position])
+                message = self._decode(data, start, position)
             except UnusableRoute:
                 self.unusable += 1
                 self.extra += 1
@@ -277,26 +290,6 @@ class FrameReader(MessageDecoder):
                 self.heartbeats += 1
                 self.extra += 1
         return position
-
-    def _repeated(self, data: bytes, start: int, end: int) -> Message | None:
-        """Read a message with the routes of the one before and nothing unusual, in place."""
-        prefix = self._prefix
-        at = start + len(prefix)
-        if at >= end or not data.startswith(prefix, start):
-            return None
-        size = data[at] - 0x40
-        at += 1
-        if size == 24:
-            size = data[at]
-            at += 1
-        elif not 0 <= size < 24:
-            return None
-        # What is left is the payload and one byte for "no tracing context".
-        if at + size + 1 != end or data[end - 1] != _NULL:
-            return None
-        return _new_message(
-            Message, (self._onward, self._return, data[at : end - 1], self._own, self.context)
-        )
 
 
 class _Unusual(Exception):
@@ -322,8 +315,6 @@ def _usual_route(body: bytes, position: int) -> tuple[Route, int]:
         if body[position] != 0x82 or number > 23 or size < 1:
             raise _Unusual
         position = start + size
-        if position > len(body):
-            raise _Unusual
         made.append(_new_address(Address, (number, body[start:position])))
     return tuple(made), position
 

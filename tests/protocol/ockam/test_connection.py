@@ -112,6 +112,23 @@ def test_a_cut_message_with_the_routes_of_the_one_before(cut: int) -> None:
     assert isinstance(wire.error, MalformedMessage)
 
 
+@pytest.mark.parametrize("cut", range(len(HELLO_FRAME) - 4))
+def test_a_cut_message_takes_nothing_of_the_frame_behind_it(cut: int) -> None:
+    body = HELLO_FRAME[4:]
+    wire = greeted()
+    assert wire.receive_data(frame(body[:cut]) + body[cut:] + HELLO_FRAME) == []
+    assert isinstance(wire.error, MalformedMessage)
+
+
+@pytest.mark.parametrize("header", [b"\x58", b"\x59", b"\x59\x00", b"\x5a", b"\x5a\x00"])
+def test_a_length_cut_off_at_the_end_of_what_was_read(header: bytes) -> None:
+    # With the routes of the message before, whose bytes need not be read again.
+    routes = HELLO_FRAME[4:-8]
+    wire = greeted()
+    assert wire.receive_data(HELLO_FRAME + frame(routes + header)) == [HELLO]
+    assert isinstance(wire.error, MalformedMessage)
+
+
 def test_nothing_is_data_too() -> None:
     wire = WireConnection()
     assert wire.receive_data(b"") == []
