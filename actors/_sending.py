@@ -302,8 +302,9 @@ class Sending(Actor):
         """
         node = self.node
         back: Route = (self.address,) if return_route is None else node.route_of(return_route)
-        node.check_payload(payload)
-        message = Message(node.route_of(route), back, payload, self.address, context)
+        if type(payload) is not bytes or len(payload) > node.limits.payload:
+            node.check_payload(payload)
+        message = _new(Message, (node.route_of(route), back, payload, self.address, context))
         # A return route that is given may be somebody's claim.
         self._out.carry_from(self.address if return_route is None else None, message)
 

@@ -26,7 +26,7 @@ from .._errors import (
 )
 from .._message import Context, Message, check_bytes
 from ..options import Range, check_options
-from ._codec import FrameReader, encode_routes, encode_size, encode_tail
+from ._codec import SHORT_SIZES, FrameReader, encode_routes, encode_size, encode_tail
 
 __all__ = ["HEARTBEAT", "MAX_FRAME", "PREAMBLE", "WireConnection", "WireLimits"]
 
@@ -145,7 +145,8 @@ class WireConnection:
         except WireError as error:
             self._fail(error)
         else:
-            self._buffer += data[rest:] if rest else data
+            if rest < len(data):
+                self._buffer += data[rest:]
         number = len(messages)
         self.received += number
         if reader.extra:
@@ -189,13 +190,13 @@ class WireConnection:
             self._routes = encode_routes(onward, back)
             self._onward = onward
             self._back = back
-        length = len(payload)
-        head = self._routes + encode_size(length)
+        routes, length = self._routes, len(payload)
+        head = SHORT_SIZES[length] if length < 256 else encode_size(length)
         tail = b"\xf6" if context is None or context[1] is None else encode_tail(context)
-        size = len(head) + length + len(tail)
+        size = len(routes) + len(head) + length + len(tail)
         if size > self._limit:
             raise PayloadTooBig(length, max(self._limit - size + length, 0))
-        self._out += (_pack_length(size) + head, payload, tail)
+        self._out += (_pack_length(size), routes, head, payload, tail)
         self.sent += 1
         return 4 + size
 
