@@ -195,17 +195,15 @@ class _Routes:
     def use(self, route: Route) -> bool:
         """Note that a route is used; tell whether it is there."""
         routes = self._routes
-        if route not in routes:
+        if routes.pop(route, route) is not None:
             return False
-        del routes[route]
         routes[route] = None
         return True
 
     def take(self, route: Route) -> bool:
         """Forget a route; tell whether it was there."""
-        if route not in self._routes:
+        if self._routes.pop(route, route) is not None:  # one look, as most requests come here
             return False
-        del self._routes[route]
         self.size -= len(route)
         return True
 
