@@ -126,6 +126,27 @@ class Link(Worker):
             can be made with it.
     """
 
+    # Not in the instance's dictionary: CPython 3.11 finds the methods of one with 30 or more in a
+    # slower way, and transports have some of their own.
+    __slots__ = (
+        "_at",
+        "_contexts",
+        "_ending",
+        "_gate",
+        "_holding",
+        "_joined",
+        "_kept",
+        "_limits",
+        "_max_inside",
+        "_sweep_at",
+        "_then",
+        "arrived",
+        "dropped",
+        "refused",
+        "stamp",
+        "taken",
+    )
+
     leaves_node: ClassVar[bool] = True
     default_mailbox: ClassVar[Mailbox] = LINK_MAILBOX
     scheme: str = "link"

@@ -409,3 +409,13 @@ async def test_what_has_gone_can_be_asked_to_end_again() -> None:
             link.hold()
             link.release()
         await wire_socket.closed()
+
+
+async def test_a_link_has_no_more_attributes_than_python_keeps_in_a_fast_way(nodes: Nodes) -> None:
+    # As for a node: with 30 or more in its dictionary, each call of a method looks there first.
+    a, _, c = nodes
+    listener = await listening(c, "echo")
+    address = await a.connect(listener.uri)
+    await eventually(lambda: listener.statistics().links)
+    link, accepted = a.worker_at(address), c.worker_at(listener.statistics().links[0].address)
+    assert max(len(vars(link)), len(vars(accepted))) < 30
