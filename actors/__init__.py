@@ -5,8 +5,6 @@ the broker made of them.
 """
 
 from ._background import BackgroundNode, new_event_loop
-from ._dead_letters import DeadLetter, DeadLetters
-from ._diagnostics import Diagnostics, DiagnosticsOptions, DiagnosticsStatistics
 from ._errors import (
     BadHandler,
     Expired,
@@ -20,16 +18,18 @@ from ._errors import (
     UnknownScheme,
     WouldDeadlock,
 )
-from ._future import LoopFuture
 from ._node import Node
-from ._observer import Observer, Tracer
-from ._policy import Mailbox, NodeLimits, OnFailure, Overflow, Supervision
-from ._router import Rule
-from ._statistics import NodeStatistics, WorkerStatistics
-from ._timer import Timer
 from ._transport import Listener, Transport
 from ._typed import MissingExtra, TypedWorker, call
 from ._worker import ThreadWorker, Worker
+from .instruments._diagnostics import Diagnostics, DiagnosticsOptions, DiagnosticsStatistics
+from .instruments._observer import Observer, Tracer
+from .instruments._statistics import NodeStatistics, WorkerStatistics
+from .pykka._future import LoopFuture
+from .routing._dead_letters import DeadLetter, DeadLetters
+from .routing._router import Rule
+from .runtime._policy import Mailbox, NodeLimits, OnFailure, Overflow, Supervision
+from .runtime._timer import Timer
 
 __all__ = [
     "BackgroundNode",

@@ -13,14 +13,14 @@ from weakref import WeakSet
 
 from ..protocol import Address, AddressLike, Context, Message, RouteLike
 from ..protocol.options import check_timeout
-from ._future import check_may_block
-from ._policy import Mailbox, Supervision
+from .pykka._future import check_may_block
+from .runtime._policy import Mailbox, Supervision
 
 if TYPE_CHECKING:
-    from ._cell import Factory
     from ._node import Node
     from ._transport import Listener
     from .access._guard import AccessLike
+    from .runtime._cell import Factory
 
 __all__ = ["BackgroundNode", "default_node", "new_event_loop"]
 

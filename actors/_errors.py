@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..protocol import InDoubt, NodeStopped, NotDelivered, OnwardError
-from ._dead_letters import EXPIRED
+from .routing._dead_letters import EXPIRED
 
 __all__ = [
     "BadHandler",

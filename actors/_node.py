@@ -8,19 +8,19 @@ from typing import Any, Final, Self
 
 from ..protocol import LOCAL, Address, AddressLike
 from ..protocol.options import check_timeout, check_value
-from . import _lifecycle as lifecycle
 from ._background import BackgroundNode
-from ._cell import Cell
-from ._diagnostics import Diagnostics, DiagnosticsOptions
 from ._errors import WouldDeadlock
 from ._log import shown
-from ._policy import NodeLimits
-from ._router import Rule
-from ._run_queue import Phase
 from ._several import several
 from ._transport import Listener, Transport, Transports
 from ._workers import Workers
 from .access._exposed import Exposed
+from .instruments._diagnostics import Diagnostics, DiagnosticsOptions
+from .routing._router import Rule
+from .runtime import _lifecycle as lifecycle
+from .runtime._cell import Cell
+from .runtime._policy import NodeLimits
+from .runtime._run_queue import Phase
 
 __all__ = ["Node"]
 

@@ -19,14 +19,14 @@ from ..protocol import (
     check_bytes,
     counted,
 )
-from ._actor import Actor
 from ._errors import RoutingLoop
+from .pykka._actor import Actor
 
 if TYPE_CHECKING:
-    from ._cell import Cell
     from ._node import Node
     from ._workers import Workers
     from .access._guard import Outgoing
+    from .runtime._cell import Cell
 
 __all__ = ["Sending"]
 

@@ -27,12 +27,12 @@ from ..protocol import (
 )
 from ..protocol.payloads import CBOR, Codec, PayloadError, PlainCodec
 from ._errors import YIELDS, BadHandler
-from ._thread import is_coroutine
 from ._worker import Worker
+from .runtime._thread import is_coroutine
 
 if TYPE_CHECKING:
-    from ._cell import Cell
     from ._node import Node
+    from .runtime._cell import Cell
 
 __all__ = ["MissingExtra", "TypedWorker", "call"]
 

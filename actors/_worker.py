@@ -11,21 +11,21 @@ import pykka
 
 from ..protocol import Address, AddressLike, Message
 from ._background import default_node
-from ._cell import Cell, Factory
 from ._errors import YIELDS, BadHandler
-from ._future import LoopFuture
-from ._lifecycle import Stop
-from ._policy import Mailbox, Supervision
-from ._pykka import Identity, Inbox, identity
 from ._sending import Sending
-from ._timer import Timer
+from .pykka._future import LoopFuture
+from .pykka._inbox import Identity, Inbox, identity
+from .runtime._cell import Cell, Factory
+from .runtime._lifecycle import Stop
+from .runtime._policy import Mailbox, Supervision
+from .runtime._timer import Timer
 
 if TYPE_CHECKING:
     import asyncio
     from threading import Event
 
-    from ._room import Room
     from .access._guard import AccessLike
+    from .runtime._room import Room
 
 __all__ = ["ThreadWorker", "Worker"]
 

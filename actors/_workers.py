@@ -14,16 +14,16 @@ from ..protocol import (
     address as address_of,
 )
 from ..protocol.options import check_value
-from . import _lifecycle as lifecycle
-from ._cell import Cell, Factory
 from ._errors import LimitReached
-from ._guarding import Guarding
-from ._policy import Mailbox, NodeLimits, OnFailure, Supervision
-from ._pykka import join_inbox, leave_behind
-from ._run_queue import Phase
-from ._state import NEW, RUNNING, STOPPED, STOPPING
-from ._statistics import NodeStatistics
 from .access._guard import AccessLike, Guarded
+from .instruments._statistics import NodeStatistics
+from .pykka._inbox import join_inbox, leave_behind
+from .routing._guarding import Guarding
+from .runtime import _lifecycle as lifecycle
+from .runtime._cell import Cell, Factory
+from .runtime._policy import Mailbox, NodeLimits, OnFailure, Supervision
+from .runtime._run_queue import Phase
+from .runtime._state import NEW, RUNNING, STOPPED, STOPPING
 
 if TYPE_CHECKING:
     import pykka

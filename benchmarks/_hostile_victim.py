@@ -10,7 +10,7 @@ import ctypes
 import gc
 import json
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 from _loop_lag import LoopLag
 
@@ -38,13 +38,13 @@ class Relay(Worker):
 class _MallocInfo(ctypes.Structure):
     """The `struct mallinfo2` of glibc."""
 
-    _fields_: ClassVar[list[tuple[str, Any]]] = [
+    _fields_ = tuple(
         (name, ctypes.c_size_t)
         for name in (
             *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
             *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
         )
-    ]
+    )
 
 
 def in_use() -> int:

@@ -29,6 +29,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
     "packages"
 ]
+INTERNAL = {
+    *(f"onward.actors.{each}" for each in ("instruments", "pykka", "routing", "runtime")),
+    *("onward.actors.broker.local", "onward.actors.broker.table"),
+    *("onward.actors.eventlog.recording", "onward.actors.eventlog.storage"),
+    *("onward.transports.node", "onward.transports.streams"),
+}
+"""Packages that export nothing; what is public in their modules, the package above exports."""
+
 ROOTS = {DeliveryError, InDoubt, NotDelivered, OnwardError, ProtocolError, RouteError, WireError}
 """Errors that group others and do not say what happened."""
 
@@ -41,12 +49,16 @@ def kind_then_name(name: str) -> tuple[int, str]:
 
 
 def underscored_modules(package: ModuleType) -> list[ModuleType]:
+    """Return the modules of a package, and of the internal packages in it."""
     folder = Path(str(package.__file__)).parent
-    return [
-        importlib.import_module(f"{package.__name__}.{each.name}")
-        for each in pkgutil.iter_modules([str(folder)])
-        if each.name.startswith("_") and each.name != "__main__" and not each.ispkg
-    ]
+    found: list[ModuleType] = []
+    for each in pkgutil.iter_modules([str(folder)]):
+        name = f"{package.__name__}.{each.name}"
+        if name in INTERNAL:
+            found += underscored_modules(importlib.import_module(name))
+        elif each.name.startswith("_") and each.name != "__main__" and not each.ispkg:
+            found.append(importlib.import_module(name))
+    return found
 
 
 def listed(module: ModuleType) -> list[str]:
@@ -54,7 +66,7 @@ def listed(module: ModuleType) -> list[str]:
     return list(getattr(module, "__all__", ()))
 
 
-@pytest.fixture(params=PACKAGES)
+@pytest.fixture(params=[name for name in PACKAGES if name not in INTERNAL])
 def package(request: pytest.FixtureRequest) -> ModuleType:
     name: str = request.param
     return importlib.import_module(name)
@@ -112,6 +124,13 @@ def test_every_public_constant_and_alias_is_documented(package: ModuleType) -> N
         if not (inspect.isclass(thing := getattr(package, name)) or inspect.isroutine(thing))
     ]
     assert [name for name in values if name not in texts] == []
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL))
+def test_an_internal_package_exports_nothing(name: str) -> None:
+    package = importlib.import_module(name)
+    assert not hasattr(package, "__all__")
+    assert len(inspect.getdoc(package) or "") > 30
 
 
 def test_every_package_says_what_it_is(package: ModuleType) -> None:

@@ -51,7 +51,7 @@ def public_errors() -> dict[type[OnwardError], str]:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found: dict[type[OnwardError], str] = {}
     for package in map(importlib.import_module, sorted(listed, key=len)):
-        for name in package.__all__:
+        for name in getattr(package, "__all__", ()):
             thing = getattr(package, name)
             if inspect.isclass(thing) and issubclass(thing, OnwardError):
                 found.setdefault(thing, f"{package.__name__}.{name}")

@@ -39,7 +39,7 @@ def sections() -> Iterator[str]:
         if constants:
             yield f"## {package.__name__}"
             yield _table("constant", constants)
-        for name in package.__all__:
+        for name in getattr(package, "__all__", ()):
             thing = getattr(package, name)
             if is_limits(thing) and thing not in seen:
                 seen.add(thing)
@@ -121,9 +121,10 @@ def _fields(thing: Any) -> Iterator[tuple[str, str, str]]:
 
 def _constants(package: ModuleType) -> Iterator[tuple[str, str, str]]:
     documented: dict[str, str] = {}
-    for file in sorted(Path(str(package.__file__)).parent.glob("_[a-z]*.py")):
+    folder = Path(str(package.__file__)).parent
+    for file in sorted((*folder.glob("_[a-z]*.py"), *folder.glob("[a-z]*/_[a-z]*.py"))):
         documented.update(_documented(file))
-    for name in package.__all__:
+    for name in getattr(package, "__all__", ()):
         value = getattr(package, name)
         is_limit = name.startswith(("MAX_", "DEFAULT_")) or name.endswith("_LIFETIME")
         if is_limit and name in documented and isinstance(value, int | float):

@@ -4,25 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._base import Listener, Transport
-from ._gate import MAX_RETURNS, Gate
-from ._identity import from_certificate
-from ._link import MAX_CROSSINGS, MAX_WORK, Link, TooMuchWork
-from ._link_statistics import LinkState, LinkStatistics
-from ._options import Backoff, StreamOptions, parse_uri
-from ._place import Place
-from ._tls import TlsOptions
-from ._ws_options import WebSocketOptions
+from .node._gate import MAX_RETURNS, Gate
+from .node._identity import from_certificate
+from .node._link import MAX_CROSSINGS, MAX_WORK, Link, TooMuchWork
+from .node._link_statistics import LinkState, LinkStatistics
+from .streams._endpoint import Place
+from .streams._options import Backoff, StreamOptions, parse_uri
+from .streams._tls import TlsOptions
+from .streams._ws_options import WebSocketOptions
 
 if TYPE_CHECKING:
-    from ._memory import MemoryLink, MemoryListener, MemoryTransport
-    from ._stream import StreamTransport
-    from ._stream_listener import ListenerStatistics, StreamListener
-    from ._tcp import TcpListener, TcpOptions, TcpTransport
-    from ._udp import UdpTransport
-    from ._udp_listener import UdpListener, UdpListenerStatistics
-    from ._udp_options import UdpOptions
-    from ._uds import UdsOptions, UdsTransport
-    from ._ws import WsOptions, WsTransport
+    from .node._memory import MemoryLink, MemoryListener, MemoryTransport
+    from .node._stream import StreamTransport
+    from .node._stream_listener import ListenerStatistics, StreamListener
+    from .node._tcp import TcpListener, TcpOptions, TcpTransport
+    from .node._udp import UdpTransport
+    from .node._udp_listener import UdpListener, UdpListenerStatistics
+    from .node._udp_options import UdpOptions
+    from .node._uds import UdsOptions, UdsTransport
+    from .node._ws import WsOptions, WsTransport
 
 __all__ = [
     "MAX_CROSSINGS",
@@ -62,15 +62,15 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
-    "_memory": ("MemoryLink", "MemoryListener", "MemoryTransport"),
-    "_stream": ("StreamTransport",),
-    "_stream_listener": ("ListenerStatistics", "StreamListener"),
-    "_tcp": ("TcpListener", "TcpOptions", "TcpTransport"),
-    "_udp": ("UdpTransport",),
-    "_udp_listener": ("UdpListener", "UdpListenerStatistics"),
-    "_udp_options": ("UdpOptions",),
-    "_uds": ("UdsOptions", "UdsTransport"),
-    "_ws": ("WsOptions", "WsTransport"),
+    "node._memory": ("MemoryLink", "MemoryListener", "MemoryTransport"),
+    "node._stream": ("StreamTransport",),
+    "node._stream_listener": ("ListenerStatistics", "StreamListener"),
+    "node._tcp": ("TcpListener", "TcpOptions", "TcpTransport"),
+    "node._udp": ("UdpTransport",),
+    "node._udp_listener": ("UdpListener", "UdpListenerStatistics"),
+    "node._udp_options": ("UdpOptions",),
+    "node._uds": ("UdsOptions", "UdsTransport"),
+    "node._ws": ("WsOptions", "WsTransport"),
 }
 """The transports are loaded one by one: a node that speaks TCP needs no WebSockets, and the first
 message to an address of type 1 loads TCP while its sender waits."""

@@ -20,14 +20,14 @@ from ...protocol import (
     RouteLike,
     address as address_of,
 )
-from .._losses import note_lost
-from .._mailbox import Target
+from ..routing._undeliverable import note_lost
+from ..runtime._mailbox import Target
 from ._controls import Access, AccessControl, allow_all, on_node, passes
 from ._errors import AccessDenied
 
 if TYPE_CHECKING:
-    from .._cell import Cell
     from .._workers import Workers
+    from ..runtime._cell import Cell
 
 __all__ = ["AccessLike", "Guard", "Guarded", "Outgoing"]
 

@@ -1,10 +1,13 @@
 """The broker's workers: tag index, routes, forwarder, and the broker that holds them."""
 
 from ._broker import Broker, Registration
-from ._events import BrokerEvent, EventKind, Events, Subscription
 from ._exchange import Exchange, MergeRules, Merging, exchange_of
-from ._explain import Mismatch, Resolution
-from ._handlers import (
+from ._management import MANAGEMENT_SERVICE
+from ._multicast import Multicast
+from ._options import BrokerOptions
+from ._reports import BrokerStatistics
+from ._unicast import Unicast
+from .local._handlers import (
     Answer,
     ApplicationError,
     Handlers,
@@ -13,16 +16,13 @@ from ._handlers import (
     Request,
     route_of,
 )
-from ._index import TagIndexWorker
-from ._management import MANAGEMENT_SERVICE
-from ._multicast import Multicast
-from ._options import BrokerOptions
-from ._reports import BrokerStatistics
-from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
-from ._selector import Ask, Selector
-from ._served import ServiceWorker
-from ._service import Handling, Incoming, Outlet
-from ._unicast import Unicast
+from .local._served import ServiceWorker
+from .local._service import Handling, Incoming, Outlet
+from .table._events import BrokerEvent, EventKind, Events, Subscription
+from .table._explain import Mismatch, Resolution
+from .table._index import TagIndexWorker
+from .table._route import BrokerRoute, Destination, RouteStatistics, RouteWorker
+from .table._selector import Ask, Selector
 
 __all__ = [
     "MANAGEMENT_SERVICE",

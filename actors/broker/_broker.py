@@ -31,22 +31,22 @@ from ...protocol.broker import (
     make_tags,
 )
 from ...protocol.options import check_value
-from .._policy import Mailbox
 from .._worker import Worker
-from ._events import BrokerEvent
+from ..runtime._policy import Mailbox
 from ._exchange import Exchange, exchange_of
-from ._explain import Resolution, explain
-from ._handlers import Handlers
-from ._index import TagIndexWorker
-from ._leaving import WITHDRAWN, WORKER_STOPPED
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
 from ._reports import BrokerStatistics, Figures, Reports
-from ._route import BrokerRoute, Destination, RouteStatistics, readable
+from .local._handlers import Handlers
+from .table._events import BrokerEvent
+from .table._explain import Resolution, explain
+from .table._index import TagIndexWorker
+from .table._leaving import WITHDRAWN, WORKER_STOPPED
+from .table._route import BrokerRoute, Destination, RouteStatistics, readable
 
 if TYPE_CHECKING:
-    from .._dead_letters import DeadLetter
     from .._node import Node
+    from ..routing._dead_letters import DeadLetter
 
 __all__ = ["Broker", "Registration"]
 

@@ -18,10 +18,10 @@ from ...protocol import (
 from ...protocol.eventlog import Outcome
 
 if TYPE_CHECKING:
-    from ..eventlog._account import Account
-    from ._handlers import Handlers, Request
-    from ._route import BrokerRoute
-    from ._service import Handling
+    from ..eventlog.recording._request_counting import Account
+    from .local._handlers import Handlers, Request
+    from .local._service import Handling
+    from .table._route import BrokerRoute
 
 __all__ = [
     "ALL_BUSY",

@@ -13,8 +13,8 @@ from ...protocol import ProtocolError
 from ...protocol.broker import format_route
 from ...protocol.rsocket import ErrorCode
 from .._errors import LimitReached
-from ._handlers import ApplicationError, Handlers, Request
-from ._table_text import TableText, event_of, row_of
+from .local._handlers import ApplicationError, Handlers, Request
+from .table._table_text import TableText, event_of, row_of
 
 if TYPE_CHECKING:
     from ._broker import Broker

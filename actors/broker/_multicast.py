@@ -9,7 +9,7 @@ from .._worker import Worker
 from ._exchange import MergeRules, exchange_of
 
 if TYPE_CHECKING:
-    from ._index import TagIndexWorker
+    from .table._index import TagIndexWorker
 
 __all__ = ["Multicast"]
 

@@ -8,7 +8,7 @@ from ...protocol import Message
 from .._worker import Worker
 
 if TYPE_CHECKING:
-    from ._index import TagIndexWorker
+    from .table._index import TagIndexWorker
 
 __all__ = ["Unicast"]
 

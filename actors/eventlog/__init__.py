@@ -1,13 +1,13 @@
 """The event log of a node or broker: recorded on the loop, written by a thread."""
 
-from ._counts import LogWriterStatistics
 from ._errors import LogInUse
 from ._options import Fsync, LogOptions
-from ._recorder import Recorder
-from ._sink import Receipt
 from ._statistics import RecorderStatistics
 from ._worker import EventLog, EventLogStatistics
-from ._writer import LogWriter
+from .recording._recorder import Recorder
+from .recording._sink import Receipt
+from .storage._counts import LogWriterStatistics
+from .storage._writer import LogWriter
 
 __all__ = [
     "EventLog",

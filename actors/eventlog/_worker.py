@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import TAGS, counted
 from ...protocol.options import check_value
-from .._clock import clock_of
 from .._errors import LimitReached
 from .._worker import Worker
-from ._counts import LogWriterStatistics
-from ._differences import Differences
+from ..runtime._clock import clock_of
 from ._options import LogOptions
-from ._recorder import Recorder
 from ._statistics import RecorderStatistics
-from ._writer import LogWriter
+from .recording._flow_sampler import Differences
+from .recording._recorder import Recorder
+from .storage._counts import LogWriterStatistics
+from .storage._writer import LogWriter
 
 if TYPE_CHECKING:
-    from .._dead_letters import DeadLetter
     from .._node import Node
+    from ..routing._dead_letters import DeadLetter
 
 __all__ = ["EventLog", "EventLogStatistics"]
 

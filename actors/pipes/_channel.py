@@ -22,9 +22,9 @@ from ...protocol.pipes import (
     RoundTrip,
     encode_frame,
 )
-from .._policy import Mailbox
 from .._worker import Worker
 from ..access._guard import AccessLike
+from ..runtime._policy import Mailbox
 from ..sessions._ways import Ways
 from ._memory import Budget, random_bytes
 from ._outer import Outer

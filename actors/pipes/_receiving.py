@@ -43,7 +43,7 @@ from ._hooks import told
 from ._memory import Budget, Retired, mode_of, random_bytes
 
 if TYPE_CHECKING:
-    from .._cell import Cell
+    from ..runtime._cell import Cell
     from ..sessions._ways import Ways
 
 __all__ = ["MAX_RETIRED", "PipeReceiverStatistics", "Receiving"]

@@ -10,9 +10,9 @@ from typing import Final
 from ...protocol import LOCAL, Message, OnwardError, RouteLike
 from ...protocol.options import check_value
 from ...protocol.pipes import Broken, Missed, PipeClosed, PipeOptions
-from .._cell import Cell
-from .._policy import Mailbox
 from .._worker import Worker
+from ..runtime._cell import Cell
+from ..runtime._policy import Mailbox
 from ._sending import Ear, PipeSenderStatistics, Sending
 
 __all__ = ["PipeSender"]

@@ -30,7 +30,7 @@ from ._hooks import told
 from ._memory import random_bytes
 
 if TYPE_CHECKING:
-    from .._cell import Cell
+    from ..runtime._cell import Cell
 
 _LOOK_AGAIN: Final = 0.05
 """How often a worker that waits for room looks whether it is to stop, in seconds."""

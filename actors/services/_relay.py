@@ -41,9 +41,9 @@ from ...protocol.services import (
     named_address,
     relayed,
 )
-from .._policy import Mailbox, Overflow
 from .._several import several
 from .._worker import Worker
+from ..runtime._policy import Mailbox, Overflow
 from ._options import RelayServiceOptions
 from ._service import Service
 

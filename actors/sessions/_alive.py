@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final, TypeAlias
 from ...protocol import Address, NotDelivered, UnknownAddress
 from ...protocol.options import check_timeout
 from ...protocol.sessions import Acceptor, Action, Actions, Opener, SessionState
-from .._timer import Timer
 from .._worker import Worker
+from ..runtime._timer import Timer
 from ._errors import SessionClosed, SessionDown
 
 __all__ = ["Alive", "Hook"]

@@ -39,8 +39,8 @@ from ...protocol.sessions import (
     decode_frame,
     encode_frame,
 )
-from .._policy import Mailbox, Overflow
 from .._several import several
+from ..runtime._policy import Mailbox, Overflow
 from ._alive import Alive, Hook
 from ._errors import SessionClosed, SessionDown, SessionLost
 from ._kept import Kept

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol import counted
 from .._node import Node
-from .._state import RUNNING
+from ..runtime._state import RUNNING
 
 if TYPE_CHECKING:
-    from .._cell import Cell
+    from ..runtime._cell import Cell
 
 __all__ = ["MAX_SETTLE", "checked_node"]
 

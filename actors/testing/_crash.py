@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import _lifecycle as lifecycle
-from .._run_queue import Phase
+from ..runtime import _lifecycle as lifecycle
+from ..runtime._run_queue import Phase
 
 if TYPE_CHECKING:
     from .._node import Node

@@ -20,9 +20,9 @@ from ...protocol.topology import (
     WorkerPlan,
     read_topology,
 )
-from .._cell import Factory
-from .._policy import Mailbox, OnFailure, Overflow, Supervision
 from .._worker import Worker
+from ..runtime._cell import Factory
+from ..runtime._policy import Mailbox, OnFailure, Overflow, Supervision
 from ._kinds import KINDS, Kind
 from ._transport_options import transport_options
 

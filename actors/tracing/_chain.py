@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Message
-from .._observer import Tracer
+from ..instruments._observer import Tracer
 from ._hops import HopTracer
 
 if TYPE_CHECKING:

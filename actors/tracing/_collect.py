@@ -26,8 +26,8 @@ from ._chain import hop_tracer_of
 from ._trace import ROOT, Trace, analyse
 
 if TYPE_CHECKING:
-    from .._dead_letters import DeadLetter
     from .._node import Node
+    from ..routing._dead_letters import DeadLetter
 
 __all__ = ["TraceOptions", "trace"]
 

@@ -29,8 +29,8 @@ from ...protocol import (
     with_trace_mark,
 )
 from ...protocol.options import Count, Range, check_options, check_value
-from .._observer import Tracer
-from .._thread import is_coroutine
+from ..instruments._observer import Tracer
+from ..runtime._thread import is_coroutine
 from ._watched import Watch, Watched
 from ._ways import Origin, Ways
 

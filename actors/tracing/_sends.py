@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...protocol import Address, Context, Message, RouteLike
-from .._mailbox import Target
+from ..runtime._mailbox import Target
 
 if TYPE_CHECKING:
     from .._worker import Worker

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...protocol import Address, AddressLike, Message, address
-from .._policy import Mailbox, Overflow
 from .._worker import Worker
+from ..runtime._policy import Mailbox, Overflow
 
 __all__ = ["Forwarder"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...protocol import Message, OnwardError, Route, RouteLike, route as route_of
-from .._policy import Mailbox, Overflow
+from ..runtime._policy import Mailbox, Overflow
 from ._two_sided import TwoSidedWorker
 
 __all__ = ["Proxy"]

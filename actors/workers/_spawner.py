@@ -21,12 +21,12 @@ from ...protocol import (
     WorkerStopped,
 )
 from ...protocol.options import Count, Seconds, check_options, check_value
-from .._policy import Mailbox, Overflow, Supervision
-from .._state import RUNNING, STOPPING
 from .._worker import Worker
+from ..runtime._policy import Mailbox, Overflow, Supervision
+from ..runtime._state import RUNNING, STOPPING
 
 if TYPE_CHECKING:
-    from .._cell import Cell
+    from ..runtime._cell import Cell
 
 __all__ = ["AtLimit", "Spawner", "SpawnerOptions", "TooManyWorkers"]
 

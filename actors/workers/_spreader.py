@@ -22,12 +22,12 @@ from ...protocol import (
     route as route_of,
 )
 from ...protocol.options import Count, Seconds, check_options, check_value
-from .._policy import Mailbox, Overflow
 from .._worker import Worker
+from ..runtime._policy import Mailbox, Overflow
 from ._two_sided import add_addresses
 
 if TYPE_CHECKING:
-    from .._cell import Cell
+    from ..runtime._cell import Cell
 
 __all__ = ["Spread", "Spreader", "SpreaderOptions"]
 

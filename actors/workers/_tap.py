@@ -18,8 +18,8 @@ from ...protocol import (
     RouteTooLong,
     route as route_of,
 )
-from .._policy import Mailbox, Overflow
 from .._worker import Worker
+from ..runtime._policy import Mailbox, Overflow
 
 __all__ = ["Tap", "TapStatistics"]
 

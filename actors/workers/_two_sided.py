@@ -6,11 +6,11 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ...protocol import Address, Message
-from .._state import NEW
 from .._worker import Worker
+from ..runtime._state import NEW
 
 if TYPE_CHECKING:
-    from .._cell import Cell
+    from ..runtime._cell import Cell
 
 __all__ = ["TwoSidedWorker", "add_addresses"]
 

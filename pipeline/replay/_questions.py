@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ...actors.broker import BrokerOptions
 from ...actors.broker._broker import RESERVED_SERVICES
-from ...actors.broker._methods import Methods
+from ...actors.broker.table._methods import Methods
 from ...protocol import AddressError
 from ...protocol.broker import (
     BALANCERS,

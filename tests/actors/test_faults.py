@@ -13,25 +13,19 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from onward.actors import (
-    DeadLetter,
-    DiagnosticsOptions,
-    Mailbox,
-    Node,
-    Overflow,
-    Worker,
-    _cell as cell_module,
-    _dead_letters as dead_letters_module,
-    _lifecycle as lifecycle,
-    _losses as losses_module,
-)
-from onward.actors._cell import Cell
-from onward.actors._dead_letters import DeadLetters
-from onward.actors._diagnostics import Diagnostics
-from onward.actors._error_replies import ErrorReplies
-from onward.actors._losses import Losses
-from onward.actors._requests import Requests
+from onward.actors import DeadLetter, DiagnosticsOptions, Mailbox, Node, Overflow, Worker
 from onward.actors.access._exposures import Exposures
+from onward.actors.instruments._diagnostics import Diagnostics
+from onward.actors.routing import (
+    _dead_letters as dead_letters_module,
+    _undeliverable as losses_module,
+)
+from onward.actors.routing._dead_letters import DeadLetters
+from onward.actors.routing._error_replies import ErrorReplies
+from onward.actors.routing._requests import Requests
+from onward.actors.routing._undeliverable import Losses
+from onward.actors.runtime import _cell as cell_module, _lifecycle as lifecycle
+from onward.actors.runtime._cell import Cell
 from onward.protocol import Context, Message, OnwardError, PayloadNotBytes, WorkerStopped, address
 from tests.support.compiled import interpreted
 from tests.support.planted import Planted, PlantedError, plant

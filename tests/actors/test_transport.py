@@ -153,7 +153,7 @@ asyncio.run(main())
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
-    assert "onward.transports._tcp" in loaded
+    assert "onward.transports.node._tcp" in loaded
     for other in ("_memory", "_udp", "_uds", "_ws", "rsocket", "client", "simulated"):
         assert f"onward.transports.{other}" not in loaded
     assert {name for name in loaded if not name.startswith("onward.transports")} == set()

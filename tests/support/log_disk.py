@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from onward.actors.eventlog import LogInUse
-from onward.actors.eventlog._files import Chunk, FileInfo
+from onward.actors.eventlog.storage._files import Chunk, FileInfo
 
 
 class Crash(BaseException):
@@ -84,7 +84,7 @@ def disk_full(moment: Moment = Moment.AMID, code: int = errno.ENOSPC) -> tuple[M
 
 
 class SimulatedDisk:
-    """See `onward.actors.eventlog._files.Files`."""
+    """See `onward.actors.eventlog.storage._files.Files`."""
 
     def __init__(self) -> None:
         self.fault: Fault = no_fault

@@ -11,7 +11,7 @@ from onward.actors import Node
 from onward.protocol import Message
 from onward.protocol.ockam import PREAMBLE, WireConnection
 from onward.transports import Backoff, LinkStatistics, TcpListener, TcpTransport
-from onward.transports._options import parse_uri
+from onward.transports.streams._options import parse_uri
 
 Nodes: TypeAlias = tuple[Node, Node, Node]
 FAST = Backoff(first=0.001, longest=0.001)

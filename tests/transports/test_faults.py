@@ -22,9 +22,9 @@ from onward.protocol import (
     WorkerFailed,
     route,
 )
-from onward.transports._arrivals import Arrivals
-from onward.transports._gate import Gate
-from onward.transports._link import Link
+from onward.transports.node._arrivals import Arrivals
+from onward.transports.node._gate import Gate
+from onward.transports.node._link import Link
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.compiled import interpreted
 from tests.support.planted import PlantedError, plant

@@ -10,7 +10,7 @@ from typing import Final, Self, TypeAlias, cast
 from uuid import UUID
 
 from ...actors.broker import Answer, Handlers
-from ...actors.broker._service import as_bytes
+from ...actors.broker.local._service import as_bytes
 from ...protocol.broker import Dialect
 from ...protocol.options import Count, check_timeout, check_value
 from ...protocol.rsocket import FrameType

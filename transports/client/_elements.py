@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 from ...actors.broker import Answer
-from ...actors.broker._service import parts_of
+from ...actors.broker.local._service import parts_of
 from ...protocol import NotDelivered
 from ...protocol.rsocket import ErrorCode, FrameType
 from ._asked import AskedElements

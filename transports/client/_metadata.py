@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from ...actors.broker import Request, route_of
-from ...actors.broker._service import as_bytes
+from ...actors.broker.local._service import as_bytes
 from ...protocol.broker import (
     ID_SIZE,
     NO_ROUTE_KEY,

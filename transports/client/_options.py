@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from ...protocol.broker import MIME_BROKER_FRAME, MIME_FORWARDING, Dialect
 from ...protocol.options import Count, Range, Seconds, Size, check_options
 from ...protocol.rsocket import MAX_FRAME, MAX_REQUEST_N, ConnectionLimits, FrameSize
-from .._options import Backoff, parse_uri
+from ..streams._options import Backoff, parse_uri
 
 __all__ = ["ClientOptions", "Place", "parse_place"]
 

@@ -16,7 +16,7 @@ from .._log import SeldomLogger, shown
 from ._dial import dial
 
 if TYPE_CHECKING:
-    from .._options import Backoff
+    from ..streams._options import Backoff
     from ._link import ClientLink
     from ._options import ClientOptions, Place
 

@@ -25,7 +25,7 @@ from ._taken import Taken
 
 if TYPE_CHECKING:
     from ...actors.broker import Handling
-    from ...actors.eventlog._account import Account
+    from ...actors.eventlog.recording._request_counting import Account
     from ._link import Link
     from ._merge import Merge
 

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from ...actors._clock import clock_of
+from ...actors.runtime._clock import clock_of
 from ...protocol.rsocket import (
     CLOSED,
     Connection,

@@ -19,7 +19,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from ...actors.broker._leaving import closed_for
+from ...actors.broker.table._leaving import closed_for
 from ...protocol import NotDelivered
 from ...protocol.rsocket import (
     CLOSED,

@@ -17,10 +17,10 @@ from ...actors import Mailbox, Node, Worker
 from ...actors.broker import Broker
 from ...protocol import Address, NodeStopped, OnwardError, counted
 from .._base import Listener
-from .._listening import Arrival, close_server
 from .._log import SeldomLogger
-from .._options import format_endpoint
-from .._source import Proxies, source_of
+from ..streams._listening import Arrival, close_server
+from ..streams._options import format_endpoint
+from ..streams._source import Proxies, source_of
 from ._link import Link
 from ._options import LinkOptions
 from ._places import Places

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from ...protocol.options import Count, Range, Seconds, check_options
 from ...protocol.rsocket import MAX_REQUEST_N, ConnectionLimits
-from .._source import check_proxies
-from .._unix_file import FileMode
-from .._ws_options import WebSocketOptions
+from ..streams._source import check_proxies
+from ..streams._unix_file import FileMode
+from ..streams._ws_options import WebSocketOptions
 
 __all__ = ["LinkOptions", "UnixOptions", "WebSocketOptions"]
 

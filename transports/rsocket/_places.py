@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .._source import Places as SharedPlaces
+from ..streams._source import Places as SharedPlaces
 from ._options import LinkOptions
 
 if TYPE_CHECKING:

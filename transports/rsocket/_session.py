@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...actors.broker import Ask, Registration
 from ...actors.broker._exchange import CANCELED
-from ...actors.broker._leaving import CONNECTION_ENDS, CONNECTION_LOST, REGISTERED_ANEW
+from ...actors.broker.table._leaving import CONNECTION_ENDS, CONNECTION_LOST, REGISTERED_ANEW
 from ...protocol import (
     Address,
     Context,
@@ -49,7 +49,7 @@ from ._request import FRAME_COST, WITH_CREDIT, code_of, more_follow, text_of
 from ._worker import ConnectionWorker
 
 if TYPE_CHECKING:
-    from ...actors.eventlog._origins import OriginLog
+    from ...actors.eventlog.recording._origins import OriginLog
     from ._link import Link
 
 __all__ = ["REQUESTS", "Session"]

@@ -10,7 +10,7 @@ from ...actors.broker import Broker
 from ...protocol import Address, LinkDown
 from ...protocol.options import check_value
 from .._base import Transport
-from .._options import parse_uri
+from ..streams._options import parse_uri
 from ._listener import RSocketListener, TcpListener
 from ._options import LinkOptions
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ...actors import Node
 from ...actors.broker import Broker
-from .._unix_file import bind, check_path, peer_name, unbind, user_of
+from ..streams._unix_file import bind, check_path, peer_name, unbind, user_of
 from ._link import Link
 from ._listener import RSocketListener
 from ._options import LinkOptions, UnixOptions

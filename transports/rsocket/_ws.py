@@ -14,8 +14,8 @@ from websockets.server import ServerProtocol
 from ...actors import Node
 from ...actors.broker import Broker
 from .._log import shown
-from .._options import parse_websocket_uri
-from .._ws_handshake import Handshake, Opener, own_names
+from ..streams._options import parse_websocket_uri
+from ..streams._ws_handshake import Handshake, Opener, own_names
 from ._link import Link
 from ._listener import ListenerStatistics, TcpListener
 from ._options import LinkOptions, WebSocketOptions

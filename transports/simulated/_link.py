@@ -20,8 +20,8 @@ from ...protocol import (
     Message,
     OnwardError,
 )
-from .._link import Link
-from .._listening import ListeningWorker
+from ..node._link import Link
+from ..streams._listening import ListeningWorker
 from ._way import Way
 
 if TYPE_CHECKING:

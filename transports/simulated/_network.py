@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakValueDictionary
 
 from ...actors import LimitReached, Node
-from ...actors._run_queue import Phase
+from ...actors.runtime._run_queue import Phase
 from ...actors.testing import crash
 from ...protocol import LOCAL, Address
 from ...protocol.options import check_value

@@ -19,7 +19,7 @@ from ...protocol import (
     counted,
 )
 from .._base import Transport
-from .._listening import Listeners, WorkerListener
+from ..streams._listening import Listeners, WorkerListener
 from ._faults import Faults
 from ._link import DiallingLink, SimulatedListenerWorker
 from ._network import network_of

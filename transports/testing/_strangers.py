@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from ...protocol.ockam import PREAMBLE, split_message
-from .._options import parse_endpoint, parse_uri
+from ..streams._options import parse_endpoint, parse_uri
 
 __all__ = ["to_datagrams", "to_stream"]
 

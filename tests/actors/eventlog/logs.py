@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onward.actors.eventlog import LogInUse, LogOptions
-from onward.actors.eventlog._counts import Counts
-from onward.actors.eventlog._folder import LogFolder
-from onward.actors.eventlog._janitor import Janitor
-from onward.actors.eventlog._segments import Segments
+from onward.actors.eventlog.storage._counts import Counts
+from onward.actors.eventlog.storage._folder import LogFolder
+from onward.actors.eventlog.storage._janitor import Janitor
+from onward.actors.eventlog.storage._segments import Segments
 from onward.protocol.eventlog import (
     SEALED,
     EventName,

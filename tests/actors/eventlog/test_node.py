@@ -13,12 +13,12 @@ import pytest
 
 from onward.actors import Mailbox, Node, Worker
 from onward.actors.eventlog import LogOptions
-from onward.actors.eventlog._differences import Differences
-from onward.actors.eventlog._messages import outcome_of_reason
+from onward.actors.eventlog.recording._flow_sampler import Differences
+from onward.actors.eventlog.recording._messages import outcome_of_reason
 from onward.actors.tracing import HopTracer
 from onward.protocol import Context, MailboxFull, Message, UnknownAddress, WorkerFailed
 from onward.protocol.eventlog import Kind, LogMark, Outcome, with_log_mark
-from tests.actors.eventlog.recording import Flowed, Recording
+from tests.actors.eventlog.recorded import Flowed, Recording
 from tests.support.workers import Echo, Failing, Forwarder, Gate, Recorder
 
 RATE_1 = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
@@ -300,7 +300,7 @@ async def test_what_is_counted_elsewhere_is_not_counted_twice_however_short_it_l
 async def test_of_workers_that_come_and_go_only_so_many_are_named_between_two_looks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onward.actors.eventlog._differences.MAX_PASSING", 2)
+    monkeypatch.setattr("onward.actors.eventlog.recording._flow_sampler.MAX_PASSING", 2)
     async with recorded(options=RATE_0) as (node, made):
         for number in range(5):
             await stopped_by_itself(node, str(number), Short)

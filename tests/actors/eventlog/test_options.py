@@ -9,7 +9,7 @@ import pytest
 from onward.actors.eventlog import LogOptions
 from onward.actors.eventlog._options import DAY, LEAST_SECONDS
 from onward.protocol.eventlog import EventLogError, Kind, Outcome
-from tests.actors.eventlog.recording import recording
+from tests.actors.eventlog.recorded import recording
 
 
 def test_the_defaults_are_fine() -> None:

@@ -15,7 +15,7 @@ import pytest
 from onward.actors import LimitReached, Node
 from onward.actors.broker import Broker
 from onward.actors.eventlog import EventLog, LogInUse, LogOptions, LogWriter, Recorder
-from onward.actors.eventlog._files import Chunk, DiskFiles
+from onward.actors.eventlog.storage._files import Chunk, DiskFiles
 from onward.protocol import AddressInUse, Context, MailboxFull, Message, UnknownAddress
 from onward.protocol.eventlog import (
     EventLogError,

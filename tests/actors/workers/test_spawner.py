@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from onward.actors import Mailbox, Node, OnFailure, Supervision, Worker
-from onward.actors._cell import Cell
+from onward.actors.runtime._cell import Cell
 from onward.actors.workers import AtLimit, Spawner, SpawnerOptions, TooManyWorkers
 from onward.protocol import Address, MailboxFull, Message, WorkerFailed, WorkerStopped
 from onward.protocol.payloads import PayloadError

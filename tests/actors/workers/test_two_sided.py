@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from onward.actors import Node, NodeLimits, OnFailure, Supervision, Worker
-from onward.actors._cell import Cell
+from onward.actors.runtime._cell import Cell
 from onward.actors.workers import TwoSidedWorker
 from onward.actors.workers._two_sided import add_addresses
 from onward.protocol import Address, Message, WorkerFailed

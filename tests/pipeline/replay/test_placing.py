@@ -233,7 +233,7 @@ def plug_in(monkeypatch: pytest.MonkeyPatch, **methods: type) -> None:
         kind: type = Sharding if group == "onward.shard_methods" else Balancer
         return [each for each in found if issubclass(each.load(), kind)]
 
-    monkeypatch.setattr("onward.actors.broker._methods.entry_points", entry_points)
+    monkeypatch.setattr("onward.actors.broker.table._methods.entry_points", entry_points)
 
 
 def test_a_plug_in_is_asked_frame_by_frame(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from onward.protocol.eventlog import (
     Kind,
     Outcome,
 )
-from tests.actors.eventlog.recording import NEVER, recorded_world, served
+from tests.actors.eventlog.recorded import NEVER, recorded_world, served
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CHANNEL,
@@ -334,7 +334,7 @@ async def test_counters_are_bounded_whatever_strangers_ask_for() -> None:
 async def test_ways_of_asking_that_are_too_many_are_looked_up_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onward.actors.eventlog._requests.MAX_KEPT", 10)
+    monkeypatch.setattr("onward.actors.eventlog.recording._requests.MAX_KEPT", 10)
     async with recorded_world(NEVER) as (w, log):
         for service in range(30):
             await w.node.start(Echo, address=f"w{service}")

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from onward.actors.eventlog._differences import Differences
+from onward.actors.eventlog.recording._flow_sampler import Differences
 from onward.protocol.eventlog import EventName, Kind
-from tests.actors.eventlog.recording import NEVER, OPTIONS, recorded_world
+from tests.actors.eventlog.recorded import NEVER, OPTIONS, recorded_world
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     RR,

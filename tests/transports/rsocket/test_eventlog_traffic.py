@@ -31,7 +31,7 @@ from onward.protocol.eventlog import (
     sampled,
     threshold_of,
 )
-from tests.actors.eventlog.recording import Flowed, Recording, recorded_world, recording, served
+from tests.actors.eventlog.recorded import Flowed, Recording, recorded_world, recording, served
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     FNF,

@@ -18,8 +18,6 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
-from onward.transports import _unix_file
-from onward.transports._unix_file import LOCK_RETRY, MAX_PATH, clear
 from onward.transports.rsocket import (
     LinkOptions,
     RSocketListener,
@@ -27,6 +25,8 @@ from onward.transports.rsocket import (
     WebSocketOptions,
 )
 from onward.transports.rsocket._unix import parse_unix_uri
+from onward.transports.streams import _unix_file
+from onward.transports.streams._unix_file import LOCK_RETRY, MAX_PATH, clear
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.rsocket_peer import (
     BROKER_FRAME,

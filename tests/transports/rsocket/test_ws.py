@@ -17,9 +17,9 @@ from websockets.typing import Subprotocol
 from onward.actors import Node
 from onward.actors.broker import Broker
 from onward.protocol import LinkDown
-from onward.transports._options import parse_websocket_uri
 from onward.transports.rsocket import LinkOptions, RSocketListener, UnixOptions, WebSocketOptions
 from onward.transports.rsocket._ws_socket import WebSocket
+from onward.transports.streams._options import parse_websocket_uri
 from tests.support.loops import LoopFactory, on_each_loop, run_on
 from tests.support.rsocket_peer import (
     BROKER_FRAME,

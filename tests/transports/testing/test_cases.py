@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from onward.protocol import Address, Context, LinkDown, LinkLost, Message, is_error_reply
-from onward.transports import MemoryLink, MemoryListener, MemoryTransport, _memory as memory
+from onward.transports import MemoryLink, MemoryListener, MemoryTransport
+from onward.transports.node import _memory as memory
 from onward.transports.simulated import SimulatedTransport
 from onward.transports.testing import CASES, Claims, Stage, run_case
 
@@ -163,7 +164,7 @@ def test_one_that_sends_more_or_less_of_the_context(monkeypatch: Patch, trace: s
 
 
 def test_one_that_lets_everybody_in(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("onward.transports._gate.Gate.admits", always)
+    monkeypatch.setattr("onward.transports.node._gate.Gate.admits", always)
     for name in (
         "nothing_is_exposed",
         "what_connects_exposes_nothing",
@@ -186,7 +187,7 @@ def test_one_that_does_not_tell_the_other_end(monkeypatch: Patch) -> None:
 
 
 def test_one_that_says_that_nothing_was_delivered(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("onward.transports._link.LinkLost", LinkDown)
+    monkeypatch.setattr("onward.transports.node._link.LinkLost", LinkDown)
     fails("a_listener_that_closes", "that is InDoubt")
 
 
@@ -437,7 +438,7 @@ def test_one_that_takes_error_replies_for_messages_or_for_nothing(monkeypatch: P
 
 
 def test_one_that_lets_routes_grow(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("onward.transports._link.MAX_ROUTE_LENGTH", 1000)
+    monkeypatch.setattr("onward.transports.node._link.MAX_ROUTE_LENGTH", 1000)
     fails("routes_that_grew_too_long", "there is no dead letter")
 
 

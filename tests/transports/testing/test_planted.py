@@ -17,7 +17,7 @@ import pytest
 from onward.actors import Node
 from onward.protocol import Address, DeliveryError, LinkDown, Message, OnwardError
 from onward.transports import Listener, TcpTransport, Transport
-from onward.transports._stream_dialled import DialledLink
+from onward.transports.node._stream_dialled import DialledLink
 from onward.transports.testing import CASES, Claims, conformance, known_claims, run_case
 from tests.support.plain_transport import (
     MAX_BODY,

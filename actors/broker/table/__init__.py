@@ -1,0 +1,1 @@
+"""The tag index: routes, waiting requests and the choice of a destination."""

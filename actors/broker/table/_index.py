@@ -1,0 +1,508 @@
+"""The tag index: the worker that turns tags into routes.
+
+It owns the routing table, and it is the node's rule for addresses of type 32: the rule
+replaces such an address by the one route that carries the tags, or by a forwarder where
+several do. A request that nobody can take waits here for a while.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from math import inf
+from random import random
+from typing import Final
+
+from ....protocol import TAGS, Address, Message, NoRoute, NotDelivered, counted
+from ....protocol.broker import (
+    Dialect,
+    Entry,
+    RoutingTable,
+    RoutingType,
+    SnapshotRoute,
+    TagList,
+    format_query,
+    parse_key,
+)
+from ..._worker import Worker
+from ...runtime._policy import Mailbox
+from ...runtime._timer import Timer
+from .._exchange import (
+    ALL_BUSY,
+    DELIVER,
+    REQUESTER_GONE,
+    Exchange,
+    MergeRules,
+    exchange_of,
+    outcome_of,
+)
+from .._multicast import Multicast
+from .._options import BrokerOptions
+from .._unicast import Unicast
+from ..local._served import ServiceWorker
+from ._choice import Candidates, Choice, next_free
+from ._events import BrokerEvent, EventKind, Events
+from ._expected import Expectations
+from ._leaving import BROKER_STOPS, WITHDRAWN
+from ._methods import Methods
+from ._release import Releases
+from ._route import BrokerRoute, Destination, RouteStatistics, RouteWorker, weight_of
+from ._selector import Ask, Selectors
+from ._waiting import Place, Waiter, Waiters, WaitingStatistics
+
+__all__ = ["TagIndexWorker"]
+
+UNICAST: Final = RoutingType.UNICAST
+MULTICAST: Final = RoutingType.MULTICAST
+SHARD: Final = RoutingType.SHARD
+
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class _Chosen(Exchange):
+    """Says which route was chosen, and no more."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.route = None
+
+
+class TagIndexWorker(Worker):
+    """Hold the routing table, and resolve tags to routes.
+
+    Args:
+        options: The limits.
+        broker_id: The id of this broker, 16 bytes.
+
+    Raises:
+        ValueError: A method of the options is one that nobody knows.
+
+    Attributes:
+        table: The routing table.
+        events: Where it tells of destinations that join and leave, and of refused requests.
+        choice: Chooses where it is more than taking turns.
+        expectations: Destinations that were there before and have not come yet.
+        merging: How the answers to a multicast become one, and what is counted of that.
+        rejected: How many messages nobody could take, since the start.
+    """
+
+    def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
+        super().__init__()
+        self._options = options
+        self._broker_id = broker_id
+        self.table: RoutingTable[BrokerRoute] = RoutingTable(
+            tombstone_lifetime=int(options.tombstone_seconds * 1000)
+        )
+        self._methods = methods = Methods(options)
+        self._selectors = Selectors(self.table.queries, methods, options.max_queries)
+        self.choice = Choice(options.max_sticky, options.max_placed, self._now)
+        self.events = Events(options.max_watchers, options.max_events)
+        self._waiters = Waiters(options)
+        self._releases = Releases(self._waiters, self.table, self._send_on, self.after)
+        self.expectations = Expectations(
+            self.table, options.max_routes, options.expected_seconds, self.after
+        )
+        self._weight_key = parse_key(options.weight_tag)
+        self._timer: Timer | None = None
+        self._alarm = inf
+        self._thread_id = 0
+        self._unicast = self._multicast = Address(0, b"")
+        self._left = False
+        self.merging = MergeRules(
+            window=options.multicast_window,
+            max_held=options.max_held,
+            max_total=options.max_held_total,
+            patience=options.multicast_patience,
+            fail_on_leave=options.multicast_on_leave == "error",
+        )
+        self.rejected = 0
+
+    def on_start(self) -> None:
+        """Start the forwarders and become the rule for tag queries.
+
+        Raises:
+            RuleInUse: The node has a broker, or another rule for tag queries.
+        """
+        self._thread_id = threading.get_ident()
+        if self.node.recorder is not None:
+            defaults = {UNICAST: self._methods.balancer, SHARD: self._methods.sharding}
+            self.node.recorder.requests.defaults = defaults
+        own, mailbox = self.address.value, Mailbox(limit=self._options.max_mailbox)
+        self._unicast = self.spawn(
+            lambda: Unicast(self), address=Address(0, own + b"/unicast"), mailbox=mailbox
+        )
+        self._multicast = self.spawn(
+            lambda: Multicast(self, self.merging),
+            address=Address(0, own + b"/multicast"),
+            mailbox=mailbox,
+        )
+        self.node.add_rule(TAGS, self.resolve, owner=self._placed)
+
+    def on_stop(self) -> None:
+        """Take the rule away and refuse what still waits."""
+        self.node.remove_rule(TAGS, owner=self._placed)
+        for waiter in self._waiters.clear():
+            self._refuse(waiter.message, waiter.ask, BROKER_STOPS)
+        recorder = self.node.recorder
+        if recorder is not None:
+            for entry in self.table:
+                recorder.requests.left(entry, BROKER_STOPS)
+            self._left = True
+        self.events.end()
+
+    def _now(self) -> float:
+        return self.node.loop.time()
+
+    # --- the rule ---------------------------------------------------------------------------
+
+    def resolve(self, message: Message) -> Message | None:
+        """Replace the tag query in front of a message by a route.
+
+        Returns:
+            The message with its route, or `None` if it waits for one.
+
+        Raises:
+            AddressError: The query cannot be read.
+            NoRoute: Nobody carries the tags, and the message cannot wait.
+        """
+        onward, back, payload, source, context = message
+        if threading.get_ident() != self._thread_id:
+            # The table belongs to the loop's thread: by way of the mailbox, and its limit.
+            onward = (self.address, *onward)
+            self.node.carry(_new(Message, (onward, back, payload, source, context)))
+            return None
+        ask = self._selectors.named(onward[0])
+        candidates = self.table.candidates(ask.query)
+        if not candidates:
+            self._wait(message, ask)
+            return None
+        if len(candidates) == 1:
+            exchange = exchange_of(message)
+            onward = (self.choose(ask, exchange) or onward[0], *onward[1:])
+            if exchange is None and self.node.recorder is not None:
+                self.note_message(ask, message, (candidates[0].target,))
+        elif ask.routing is MULTICAST:
+            onward = (self._multicast, *onward)
+        else:
+            onward = (self._unicast, *onward)
+        return _new(Message, (onward, back, payload, source, context))
+
+    def ask(self, frame: bytes, dialect: Dialect) -> Ask:
+        """Return what an ADDRESS frame asks for; it does not depend on the table.
+
+        Args:
+            frame: The whole frame.
+            dialect: How it is written.
+
+        Raises:
+            BrokerFrameError: The frame is broken.
+        """
+        return self._selectors.read(frame, dialect)
+
+    def asked(self, address: Address) -> Ask:
+        """Return what an address of type 32 asks for.
+
+        Raises:
+            AddressError: The query cannot be read.
+        """
+        return self._selectors.named(address)
+
+    def candidates(self, ask: Ask) -> Candidates:
+        """Return the destinations that carry the tags asked for."""
+        return self.table.candidates(ask.query)
+
+    def choose(self, ask: Ask, exchange: Exchange | None) -> Address | None:
+        """Choose a destination among those that carry the tags asked for.
+
+        One that cannot keep up is passed over if another can; a shard's is not, as no other
+        is responsible, nor is one that a sticky key stays with, as no other had it before.
+
+        Args:
+            ask: What is asked for.
+            exchange: The request, if it came in frames.
+
+        Returns:
+            Where to send it, or `None` if nobody carries the tags, or several are to have it.
+        """
+        candidates = self.table.candidates(ask.query)
+        if not candidates:
+            return None
+        turn = ask.turn
+        if turn is not None:
+            at = turn(candidates, 0.0, random)
+        else:
+            picked = self.choice.pick(ask, candidates)
+            if picked is None:
+                return None
+            at = picked
+        route: BrokerRoute = candidates[at].target
+        if len(candidates) > 1 and route.busy and ask.routing is UNICAST and not ask.sticky:
+            free = next_free(candidates, at)
+            route = route if free is None else candidates[free].target
+        # As `route.choose` does, without the call: each request comes by here.
+        route.requests += 1
+        if exchange is not None:
+            exchange.route = route
+            route.outstanding += 1
+        return route.to
+
+    def chosen(self, ask: Ask, message: Message) -> Address | None:
+        """Choose a destination for a message that is on its way; see `choose`."""
+        exchange = exchange_of(message)
+        if exchange is not None or self.node.recorder is None:
+            return self.choose(ask, exchange)
+        chosen = _Chosen()
+        to = self.choose(ask, chosen)
+        route = chosen.route
+        if route is not None:
+            route.outstanding -= 1  # nobody says when a message is done with
+            self.note_message(ask, message, (route,))
+        return to
+
+    def preview(self, ask: Ask) -> BrokerRoute | None:
+        """Return whom `choose` would choose now; `None` if nobody, all, or if chance decides."""
+        candidates = self.candidates(ask)
+        at = self.choice.preview(ask, candidates) if candidates else None
+        return None if at is None else candidates[at].target
+
+    def handle_message(self, message: Message) -> None:
+        """Resolve a message that was sent on another thread."""
+        onward, back, payload, source, context = message
+        self.node.carry_or_bury(_new(Message, (onward[1:], back, payload, source, context)))
+
+    # --- waiting for a route ----------------------------------------------------------------
+
+    def patience(self, ask: Ask) -> float:
+        """Return how long a request that nobody can take waits, in seconds; 0 is not at all."""
+        options, asked = self._options, ask.no_route
+        if asked is None and not self.expectations.waits(ask.query):
+            asked = options.no_route_timeout
+        return options.max_wait if asked is None else min(asked, options.max_wait)
+
+    def _wait(self, message: Message, ask: Ask) -> None:
+        """Let a message wait for a route as long as it may, or refuse it."""
+        patience = self.patience(ask)
+        if patience <= 0:
+            self._refuse(message, ask)
+            return
+        self._keep(message, ask, self._now(), patience)
+
+    def _keep(self, message: Message, ask: Ask, since: float, patience: float) -> None:
+        exchange = exchange_of(message)
+        size = exchange.size if exchange is not None else len(message.payload)
+        source = exchange.source if exchange is not None else ""
+        waiter = self._waiters.add(message, ask, size, since, patience, source)
+        if waiter is None:
+            self._refuse(message, ask)
+            return
+        if exchange is not None:
+            exchange.wait()
+            exchange.withdraw = self._waiters.place(waiter)
+        if waiter.until < self._alarm:
+            self._set_alarm(waiter.until)
+
+    def _set_alarm(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._alarm = at
+        self._timer = self.after(max(0.0, at - self.node.loop.time()), self._give_up)
+
+    def _give_up(self) -> None:
+        """Refuse those whose time is over and set the alarm for the next."""
+        # A loop's timer may be early, by less than its clock can tell.
+        now = max(self.node.loop.time(), self._alarm)
+        self._timer, self._alarm = None, inf
+        for waiter in self._waiters.overdue(now):
+            there = self.table.candidates(waiter.ask.query)
+            self._refuse(waiter.message, waiter.ask, ALL_BUSY if there else "")
+        soonest = self._waiters.deadline()
+        if soonest is not None and soonest < self._alarm:
+            self._set_alarm(soonest)
+
+    @staticmethod
+    def grew(exchange: Exchange, size: int) -> bool:
+        """Count more bytes for a request, if it waits; if there is no room, it is to be refused."""
+        place = exchange.withdraw
+        return not isinstance(place, Place) or place.grow(size)
+
+    def forget(self, origin: Address) -> None:
+        """Refuse what still waits of a connection that has ended."""
+        for waiter in self._waiters.of(origin):
+            self._refuse(waiter.message, waiter.ask, REQUESTER_GONE)
+
+    def _send_on(self, waiter: Waiter) -> None:
+        """Send a message on that somebody can take now.
+
+        Chosen here and not by the rule: by what it asked when it came. Should it wait again,
+        then no longer than it would have.
+        """
+        message, ask = waiter.message, waiter.ask
+        to = self.chosen(ask, message)
+        onward, back, payload, source, context = message
+        rest = onward[1:]
+        if to is None and ask.routing is MULTICAST and len(self.candidates(ask)) > 1:
+            to, rest = self._multicast, onward  # others have joined since
+        if to is None:  # who has joined was gone again before it was this one's turn
+            self._keep(message, ask, waiter.since, waiter.until - waiter.since)
+            return
+        self.node.carry_or_bury(_new(Message, ((to, *rest), back, payload, source, context)))
+
+    def _refuse(self, message: Message, ask: Ask, reason: str = "") -> None:
+        self.rejected += 1
+        error = NoRoute(format_query(ask.query), reason)
+        if self.events.watched:
+            self.events.emit(
+                BrokerEvent("rejected", time.time(), reason=str(error), query=ask.text)
+            )
+        exchange = exchange_of(message)
+        recorder = self.node.recorder
+        if recorder is not None:
+            if reason != REQUESTER_GONE:
+                recorder.requests.rejected(ask, reason or error.reason)
+            if exchange is None:
+                self.note_message(ask, message, (), outcome_of(error))
+        if exchange is not None:
+            exchange.fail(error)
+        self.node.lose(message, error)
+
+    # --- for the event log ------------------------------------------------------------------
+
+    def note_message(
+        self,
+        ask: Ask,
+        message: Message,
+        routes: tuple[BrokerRoute, ...],
+        outcome: int = DELIVER,
+    ) -> None:
+        """Record what became of a message of a worker, which is no request of a connection."""
+        recorder = self.node.recorder
+        if recorder is not None:
+            recorder.requests.message(ask, message[3], len(message[2]), routes, outcome)
+
+    # --- joining and leaving ----------------------------------------------------------------
+
+    def join(
+        self, route_id: bytes, service: str, tags: TagList, make: Callable[[TagList], Destination]
+    ) -> Entry[BrokerRoute]:
+        """Add a destination, or replace the one that has its route id.
+
+        Args:
+            route_id: 16 bytes.
+            service: Its service name.
+            tags: The tags it came with.
+            make: Makes the destination of its tags, the default tags included.
+
+        Raises:
+            NotDelivered: The table is full, or a connection asks for the route id of a
+                worker of this node.
+            LimitReached: The node has as many addresses as it may.
+            NodeStopped: The node is stopping.
+        """
+        table = self.table
+        if len(table) >= self._options.max_routes and route_id not in table:
+            raise NotDelivered(
+                "the routing table", f"it has {counted(len(table), 'route')}, its limit"
+            )
+        now = time.time()
+        millis = int(now * 1000)
+        route = self._route(make(tags), tags, now)
+        known = table.get(route_id)
+        if known is not None and route.destination.link and not known.target.destination.link:
+            raise NotDelivered("the route id", "it belongs to a worker of this broker")
+        if not route.destination.link:
+            # First, as it may fail; then nothing has changed.
+            handlers = route.destination.handlers
+            stand_in = route.stand_in = (
+                RouteWorker(route.destination) if handlers is None else ServiceWorker(handlers)
+            )
+            route.to = self.spawn(
+                lambda: stand_in, mailbox=Mailbox(limit=self._options.max_mailbox)
+            )
+        expected = self.expectations.coming(route_id)
+        timestamp = table.next_timestamp(route_id, millis)
+        update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
+        entry = update.entry
+        if entry is None:
+            raise AssertionError("the timestamp is newer than all the table knows")
+        if expected:
+            self.expectations.came()
+        route.destination = make(entry.tags)
+        if update.previous is not None:
+            self._leave(update.previous, "another connection has taken over its route id")
+        self._tell("joined", entry)
+        recorder = self.node.recorder
+        if recorder is not None:
+            recorder.requests.joined(entry, replaced=update.previous is not None)
+        self._releases.begin(entry)
+        return entry
+
+    def _route(self, destination: Destination, tags: TagList, now: float) -> BrokerRoute:
+        weight = next((value for key, value in tags if key == self._weight_key), None)
+        clock, decay = self.node.loop.time, self._options.latency_decay
+        return BrokerRoute(destination, now, clock, decay=decay, weight=weight_of(weight))
+
+    def leave(self, entry: Entry[BrokerRoute], reason: str = WITHDRAWN) -> bool:
+        """Remove a destination; one that was replaced is gone already.
+
+        Args:
+            entry: The destination.
+            reason: Why, for the event log.
+        """
+        if not self.table.discard(entry, now=int(time.time() * 1000)):
+            return False
+        recorder = self.node.recorder
+        if recorder is not None and not self._left:
+            recorder.requests.left(entry, reason)
+        self._leave(entry, "")
+        return True
+
+    def _leave(self, entry: Entry[BrokerRoute], reason: str) -> None:
+        route: BrokerRoute = entry.target
+        self._tell("replaced" if reason else "left", entry, reason)
+        if route.stand_in is not None:
+            route.stand_in.stop()
+        if route.unwatch is not None:
+            route.unwatch()
+        evict = route.destination.evict
+        route.let_go()
+        if reason and evict is not None:
+            evict(reason)
+
+    def _tell(self, kind: EventKind, entry: Entry[BrokerRoute], reason: str = "") -> None:
+        if self.events.watched:
+            self.events.emit(entry.target.event(kind, reason))
+
+    # --- looking at it ----------------------------------------------------------------------
+
+    def waiting(self) -> WaitingStatistics:
+        """Return the figures of what waits for a route."""
+        return self._waiters.statistics(self.node.loop.time())
+
+    def rows(self) -> tuple[RouteStatistics, ...]:
+        """Return the table, in the order the routes joined."""
+        return tuple(entry.target.row() for entry in self.table)
+
+    def saved(self) -> Iterator[SnapshotRoute]:
+        """Yield the table as it is at this moment, what is expected included."""
+        there, expected = tuple(self.table), tuple(self.table.expected())
+        for entry in there:
+            yield SnapshotRoute(
+                entry.route_id,
+                entry.service_name,
+                entry.tags,
+                entry.broker_id,
+                entry.timestamp,
+                entry.target.weight,
+            )
+        for each in expected:
+            yield SnapshotRoute(
+                each.route_id,
+                each.service_name,
+                each.tags,
+                each.broker_id,
+                each.timestamp,
+                each.weight,
+                expected=True,
+            )

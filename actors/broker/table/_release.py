@@ -1,0 +1,104 @@
+"""Sending on what has waited, no faster than those that have joined can take it.
+
+Thousands may wait for one destination. If all were sent on in one go, a service would reject what
+is more than it may have in hand, and a connection what its socket does not take, though there was
+nothing wrong but the haste. So they go in batches, the first one at once, while the destination is
+not busy. Who comes meanwhile does not wait behind them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from ....protocol import Address
+from ....protocol.broker import Entry, RoutingTable
+from ._route import BrokerRoute
+from ._waiting import Waiter, Waiters
+
+__all__ = ["Releases"]
+
+BATCH: Final = 256
+"""Most messages that are sent on in one go."""
+BATCH_SIZE: Final = 256 * 1024
+"""Bytes that are sent on in one go, and one message at least."""
+PAUSE: Final = 0.01
+"""Seconds between two batches, in which the first can be taken."""
+PAUSE_BUSY: Final = 0.05
+"""Seconds after which it is looked again whether those that were busy still are."""
+
+
+class Releases:
+    """Those that have joined and that something still waits for.
+
+    There are at most as many as there are routes.
+
+    Args:
+        waiters: What waits.
+        table: Who is there.
+        send: Sends a message on.
+        later: Calls a function after so many seconds.
+    """
+
+    def __init__(
+        self,
+        waiters: Waiters,
+        table: RoutingTable[BrokerRoute],
+        send: Callable[[Waiter], None],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._waiters = waiters
+        self._table = table
+        self._send = send
+        self._later = later
+        self._joined: dict[Entry[BrokerRoute], None] = {}
+        self._due = False
+
+    def begin(self, entry: Entry[BrokerRoute]) -> None:
+        """Send on what waits for a destination that has just joined."""
+        if len(self._waiters) and self._more(entry):
+            self._joined[entry] = None
+            self._again(PAUSE)
+
+    def _again(self, seconds: float) -> None:
+        if not self._due:
+            self._due = True
+            self._later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        """Send one more batch, to the first of them that can take something."""
+        self._due = False
+        pause = PAUSE_BUSY
+        for entry in list(self._joined):
+            route: BrokerRoute = entry.target
+            if self._table.get(entry.route_id) is not entry:
+                del self._joined[entry]
+            elif not route.busy:
+                del self._joined[entry]
+                before = len(self._waiters)
+                if self._more(entry):
+                    self._joined[entry] = None  # behind the others
+                if len(self._waiters) < before:
+                    pause = PAUSE
+                    break
+        if self._joined:
+            self._again(pause)
+
+    def _more(self, entry: Entry[BrokerRoute]) -> bool:
+        """Send on a batch of what waits for one; return whether more does."""
+        route: BrokerRoute = entry.target
+        satisfied = self._waiters.satisfied(entry.tags)
+        sent: Counter[Address | None] = Counter()
+        count = size = passed = 0
+        for waiter in satisfied:
+            if count == BATCH or size >= BATCH_SIZE or route.busy:
+                return True
+            if sent[waiter.origin] >= route.room_for(waiter.origin):
+                passed += 1
+            elif self._waiters.withdraw(waiter.number) is not None:
+                count += 1
+                size += waiter.size
+                sent[waiter.origin] += 1
+                self._send(waiter)
+        return passed > 0

@@ -1,0 +1,119 @@
+"""A broker's table as JSON, made a slice at a time, and once for all who ask meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ....protocol.rsocket import ErrorCode
+from ..local._handlers import ApplicationError
+from ._events import BrokerEvent
+from ._route import RouteStatistics
+
+if TYPE_CHECKING:
+    from .._broker import Broker
+
+__all__ = ["TableText", "event_of", "row_of"]
+
+SLICE: Final = 64
+"""Rows that are written before others have their turn."""
+
+MAX_TEXT: Final = 64 * 1024 * 1024
+"""Most characters of a table in one answer; a longer one is to be asked for as a stream."""
+
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+_EVENT: Final = tuple(each.name for each in fields(BrokerEvent))
+
+
+class TableText:
+    """The table of a broker as JSON, for all who ask for it.
+
+    However many ask, it is written once at a time, `SLICE` rows in a turn of the loop. Those who
+    ask while it is written get the next one, all of them the same.
+
+    Args:
+        broker: Whose table.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._writing = asyncio.Lock()
+        self._asked = 0
+        self._answered = 0
+        self._waiting = 0
+        self._text = b""
+
+    async def written(self) -> bytes:
+        """Return the table as it is when this is called, or later.
+
+        Raises:
+            ApplicationError: It is longer than `MAX_TEXT`.
+        """
+        self._asked += 1
+        number = self._asked
+        self._waiting += 1
+        try:
+            async with self._writing:
+                if self._answered < number:
+                    asked = self._asked
+                    self._text = await self._write()
+                    self._answered = asked
+                return self._text
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._text = b""
+
+    async def _write(self) -> bytes:
+        parts: list[str] = []
+        size = 0
+        rows = self._rows()
+        while part := _joined(islice(rows, SLICE)):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_TEXT:
+                text = f"the table has over {MAX_TEXT} characters: ask for 'table', a stream"
+                raise ApplicationError(ErrorCode.REJECTED, text)
+            await asyncio.sleep(0)
+        return f"[{','.join(parts)}]".encode()
+
+    def _rows(self) -> Iterator[RouteStatistics]:
+        """Yield a row for each destination that there is now."""
+        index = self._broker.index
+        entries, expected = tuple(index.table), tuple(index.table.expected())
+        return chain(
+            (entry.target.row() for entry in entries), map(index.expectations.row, expected)
+        )
+
+
+def _joined(rows: Iterable[RouteStatistics]) -> str:
+    return ",".join([_encode(row_of(row)) for row in rows])
+
+
+def row_of(row: RouteStatistics) -> dict[str, Any]:
+    """Return a row of the table as JSON can say it.
+
+    Not by `dataclasses.asdict`, which copies each value and takes a hundred times as long.
+    """
+    return {
+        "route": str(row.route_id),
+        "service": row.service,
+        "tags": dict(row.tags),
+        "peer": row.peer,
+        "outstanding": row.outstanding,
+        "requests": row.requests,
+        "since": row.since,
+        "latency": row.latency,
+        "weight": row.weight,
+        "busy": row.busy,
+        "expected": row.expected,
+    }
+
+
+def event_of(event: BrokerEvent) -> dict[str, Any]:
+    """Return an event as JSON can say it, but for its route id."""
+    return {name: getattr(event, name) for name in _EVENT}

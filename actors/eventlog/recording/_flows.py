@@ -1,0 +1,224 @@
+"""Flow counters: how much went from where to where, of each kind and with each outcome.
+
+Who counts keeps a *cell*, and counting is two additions. A cell that is counted on puts itself on
+the list of those to be written, so it does not matter how long anybody keeps it: at the end of a
+window what is on the list is written and the cells begin at 0 again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from ....protocol.eventlog import Asked, Kind, Outcome
+
+__all__ = ["Cell", "FlowRow", "FlowTable"]
+
+MAX_PAIRS: Final = len(Kind) * len(Outcome)
+"""Most rows without names of one time: one for each kind and outcome."""
+
+MAX_LENGTH: Final = (1 << 32) - 1
+"""Most milliseconds that a row is of."""
+
+Key: TypeAlias = "tuple[str, str, bytes | None, Asked | None, int, int]"
+
+FlowRow: TypeAlias = "tuple[int, int, str, str, bytes | None, Asked | None, int, int, int, int]"
+"""Window's start in microseconds, its length in milliseconds, origin, dest, route, what is asked
+for, kind, outcome, frames, bytes."""
+
+
+class Cell:
+    """What is counted for one origin, destination, tag set, kind and outcome.
+
+    Attributes:
+        frames: How many in this window.
+        bytes: Their bytes.
+        also: Another cell that the same is to be counted on when the window ends, if any.
+    """
+
+    __slots__ = ("_dirty", "also", "bytes", "frames", "key")
+
+    def __init__(self, key: Key, dirty: list[Cell], also: Cell | None = None) -> None:
+        self.key: Final = key
+        self.also: Final = also
+        self._dirty = dirty
+        self.frames = 0
+        self.bytes = 0
+
+    def show(self) -> None:
+        """Have a row written even if nothing is counted."""
+        if not self.frames:
+            self._dirty.append(self)
+
+    def add(self, size: int, frames: int = 1) -> None:
+        """Count something of so many bytes."""
+        if not self.frames:
+            self._dirty.append(self)
+        self.frames += frames
+        self.bytes += size
+
+
+class FlowTable:
+    """The cells of a window, and the rows of windows that are over and not written yet.
+
+    Args:
+        limit: Most rows of one window. What is beyond is counted in rows that keep kind and
+            outcome only, so that the totals stay right.
+
+    Attributes:
+        rows: Rows to be written, oldest first. If they are not, there are no more than `limit` of
+            them: further ones are added up by kind and outcome, so the totals stay right.
+        folded: Cells there was no room for, since the start.
+        full: Whether there is no room for another cell in this window.
+        before_window: Called before a window ends, and before totals are told: who counts by
+            differences counts now.
+        on_window: Called when a window is over: who keeps cells may let go of them.
+    """
+
+    __slots__ = (
+        "_cells",
+        "_dirty",
+        "_limit",
+        "_past",
+        "before_window",
+        "folded",
+        "full",
+        "on_window",
+        "rows",
+    )
+
+    def __init__(self, limit: int) -> None:
+        self._limit: Final = limit
+        self._cells: dict[Key, Cell] = {}
+        self._dirty: list[Cell] = []
+        self._past: Counter[tuple[int, int]] = Counter()
+        self.rows: deque[FlowRow] = deque()
+        self.folded = 0
+        self.full = False
+        self.before_window: list[Callable[[], object]] = []
+        self.on_window: list[Callable[[], object]] = []
+
+    def cell(
+        self,
+        kind: int,
+        outcome: int,
+        *,
+        origin: str = "",
+        dest: str = "",
+        route: bytes | None = None,
+        asked: Asked | None = None,
+    ) -> Cell:
+        """Return the cell to count on; keep it no longer than to the window's end."""
+        key = (origin, dest, route, asked, kind, outcome)
+        found = self._cells.get(key)
+        if found is not None:
+            return found
+        if self.full:
+            self.folded += 1
+            return self._rest(kind, outcome)
+        made = self._cells[key] = Cell(key, self._dirty)
+        self.full = len(self._cells) >= self._limit
+        return made
+
+    def pair(self, first: Cell, second: Cell) -> Cell:
+        """Return a cell that counts on two at once: both have the kind of the second."""
+        return Cell(second.key, self._dirty, first)
+
+    def _rest(self, kind: int, outcome: int) -> Cell:
+        """Return the cell of all there is no room for; there are no more than pairs of these."""
+        key: Key = ("", "", None, None, kind, outcome)
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = Cell(key, self._dirty)
+        return cell
+
+    def end_window(self, start_us: int, length_ms: int) -> None:
+        """Turn what has been counted into rows, and begin at 0.
+
+        Args:
+            start_us: When the window began, in microseconds since the Unix epoch.
+            length_ms: How long a window is, in milliseconds.
+        """
+        self.settle(start_us, length_ms)
+        self._cells.clear()
+        self.full = False
+        for tell in self.on_window:
+            tell()
+
+    @property
+    def counted_on(self) -> int:
+        """Cells that have been counted on since they were last made rows."""
+        return len(self._dirty)
+
+    def settle(self, start_us: int, length_ms: int) -> None:
+        """Turn what has been counted so far into rows; the window goes on.
+
+        Rows of one window are to be added up, so there may be several of one cell.
+        """
+        for tell in self.before_window:
+            tell()
+        room = self._limit
+        rest: Counter[tuple[int, int]] = Counter()
+        rest_bytes: Counter[tuple[int, int]] = Counter()
+        for cell in self._dirty:  # which grows meanwhile
+            if cell.also is not None:
+                cell.also.add(cell.bytes, cell.frames)
+            origin, dest, route, asked, kind, outcome = cell.key
+            self._past[kind, outcome] += cell.frames
+            if room > 0:
+                room -= 1
+                row = (origin, dest, route, asked, kind, outcome, cell.frames, cell.bytes)
+                self.rows.append((start_us, length_ms, *row))
+            else:
+                # Only where cells of earlier windows were counted on too.
+                self.folded += 1
+                rest[kind, outcome] += cell.frames
+                rest_bytes[kind, outcome] += cell.bytes
+            cell.frames = cell.bytes = 0
+        for (kind, outcome), frames in rest.items():
+            row = ("", "", None, None, kind, outcome, frames, rest_bytes[kind, outcome])
+            self.rows.append((start_us, length_ms, *row))
+        self._fold_rows()
+        self._dirty.clear()
+
+    def keep(self, rows: list[FlowRow]) -> None:
+        """Take rows back that could not be written."""
+        self.rows.extendleft(reversed(rows))
+        self._fold_rows()
+
+    def _fold_rows(self) -> None:
+        """Add up the oldest rows, if there are too many: one for each kind and outcome is left.
+
+        It is of the time from the first window that is in it to the end of the last.
+        """
+        more = len(self.rows) - self._limit - MAX_PAIRS
+        if more <= 0:
+            return
+        rest: dict[tuple[int, int], FlowRow] = {}
+        for _ in range(more + MAX_PAIRS):
+            start, length, origin, dest, to, asked, kind, outcome, frames, size = (
+                self.rows.popleft()
+            )
+            found = rest.get((kind, outcome))
+            if origin or dest or to or asked:
+                self.folded += 1
+            if found is not None:
+                first = min(found[0], start)
+                end = max(found[0] + found[1] * 1000, start + length * 1000)
+                start, length = first, min((end - first) // 1000, MAX_LENGTH)
+                frames += found[8]
+                size += found[9]
+            rest[kind, outcome] = (start, length, "", "", None, None, kind, outcome, frames, size)
+        self.rows.extendleft(rest.values())
+
+    def totals(self) -> dict[tuple[int, int], int]:
+        """Return how many were counted since the start, by kind and outcome."""
+        for tell in self.before_window:
+            tell()
+        found = Counter(self._past)
+        for cell in self._dirty:
+            for each in (cell, cell.also):
+                if each is not None:
+                    found[each.key[4], each.key[5]] += cell.frames
+        return dict(found)

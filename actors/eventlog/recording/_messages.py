@@ -1,0 +1,331 @@
+"""What a node records of messages that carry the log's mark; all others cost it nothing.
+
+A message that is sent at the node is marked at the sampling rate, unless it has a tracing text:
+then whoever wrote that has decided. One that comes over a link is not, unless the options say
+so: where it was sent it was decided, and of a message all hops are recorded or none. From then
+on each worker that handles it is a hop, on every node that records. So is its end: an answer
+that reaches the request that asked, or a dead letter.
+
+Anybody may write a mark. Those that come over links are believed up to a limit a second, and
+not at all where nothing is sampled; what is not believed goes on without its mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ....protocol import (
+    Address,
+    Context,
+    EmptyRoute,
+    LinkDown,
+    MailboxFull,
+    Message,
+    NoRoute,
+    NotExposed,
+    OnwardError,
+    UnknownAddress,
+    UnknownAddressType,
+    WorkerFailed,
+    read_tracing,
+    write_tracing,
+)
+from ....protocol.eventlog import Kind, LogMark, Outcome, log_mark_of, with_log_mark
+from ....protocol.eventlog._mark import LOG_KEY
+from ...access._errors import AccessDenied
+from ...routing._dead_letters import EXPIRED
+from ...routing._undeliverable import words_for
+from ...runtime._thread import is_coroutine
+from ...tracing._watched import Watch, Watched
+from ._hops import MAX_FIELD, codes_of
+
+if TYPE_CHECKING:
+    from ..._worker import Worker
+    from ...instruments._observer import Tracer
+    from ...routing._dead_letters import DeadLetter
+    from ._recorder import Recorder
+
+__all__ = ["MessageLog", "outcome_of_reason"]
+
+MAX_NAMES: Final = 4096
+"""Names of workers that are remembered so that they need not be written anew for each hop."""
+
+_MESSAGE: Final = int(Kind.MESSAGE)
+_FORWARD: Final = int(Outcome.FORWARD)
+_DELIVER: Final = int(Outcome.DELIVER)
+_RETURN: Final = int(Outcome.RETURN)
+_FAILED: Final = int(Outcome.FAILED)
+_DROP: Final = int(Outcome.DROP)
+_CODES: Final = {int(each): codes_of(_MESSAGE, each) for each in Outcome}
+_NO_STEP: Final = nullcontext()
+
+_OUTCOMES: Final = {
+    UnknownAddress.reason: int(Outcome.UNROUTABLE),
+    UnknownAddressType.reason: int(Outcome.UNROUTABLE),
+    NotExposed.reason: int(Outcome.UNROUTABLE),
+    NoRoute.reason: int(Outcome.UNROUTABLE),
+    words_for(EmptyRoute()): int(Outcome.UNROUTABLE),
+    MailboxFull.reason: int(Outcome.REJECTED),
+    AccessDenied.reason: int(Outcome.REJECTED),
+    LinkDown.reason: int(Outcome.REJECTED),
+    EXPIRED: int(Outcome.REJECTED),
+}
+
+
+def outcome_of_reason(reason: str) -> int:
+    """Return the outcome of a message that became a dead letter for a reason."""
+    return _OUTCOMES.get(reason, _DROP)
+
+
+class MessageLog:
+    """Marks messages, and records the hops of those that are marked. On the loop's thread.
+
+    Args:
+        recorder: Where hops go.
+        node: The node's name.
+
+    Attributes:
+        left_out: Marks that came over links and were taken off, since the start.
+    """
+
+    __slots__ = ("_arrivals", "_left", "_names", "_node", "_recorder", "_until", "left_out")
+
+    def __init__(self, recorder: Recorder, node: str) -> None:
+        self._recorder: Final = recorder
+        self._node: Final = node
+        self._names: dict[Address | None, str] = {None: node}
+        self._arrivals: Final = recorder.options.sample_arrivals
+        self._until = float("-inf")
+        self._left = 0
+        self.left_out = 0
+
+    # --- marks ----------------------------------------------------------------------------
+
+    def enters(self, context: Context | None) -> Context | None:
+        """Return the context of a message that enters the node, and that the count came out at.
+
+        That is how sampling is done: whoever sends a message takes one off `Recorder.left`, and
+        comes here if that leaves none. What may not be sampled is counted as well, as to ask
+        first would cost more than to count: if the count comes out at such a message, it goes
+        on as it is, and the next is drawn anew. Each message has the same chance, whatever came
+        before, so those that may be sampled are sampled neither more often for it nor less.
+
+        Args:
+            context: The message's; one with a tracing text is left as it is.
+        """
+        recorder = self._recorder
+        recorder.left = recorder.gap()
+        if context is None:
+            return Context(trace=self._marked())
+        return context if context.trace is not None else context._replace(trace=self._marked())
+
+    def _marked(self) -> str | None:
+        recorder = self._recorder
+        return with_log_mark({}, LogMark(recorder.trace_id(), weight=recorder.weight))
+
+    def arrive(
+        self, messages: Sequence[Message], waits_for: Callable[[Address], bool]
+    ) -> Sequence[Message]:
+        """Return messages that have come over a link, with the marks they are to have here.
+
+        Args:
+            messages: The messages.
+            waits_for: Says whether a request of this node waits for an answer at an address.
+        """
+        recorder = self._recorder
+        made: list[Message] | None = None
+        for index, message in enumerate(messages):
+            context = message[4]
+            if context is None or context.trace is None:
+                if not self._arrivals or not self._draws(message, waits_for):
+                    continue
+                recorder.left = left = recorder.left - 1
+                if left > 0:
+                    continue
+                other = message._replace(context=self.enters(context))
+            elif not _may_be_marked(context.trace) or self._takes(message, waits_for):
+                continue
+            else:
+                other = message._replace(context=_unmarked(context))
+            if made is None:
+                made = list(messages)
+            made[index] = other
+        return messages if made is None else made
+
+    @staticmethod
+    def _draws(message: Message, waits_for: Callable[[Address], bool]) -> bool:
+        """Say whether a message from elsewhere is one that may be sampled here.
+
+        One that goes on from here may be an answer to somebody else, and is left alone.
+        """
+        onward = message[0]
+        return len(onward) == 1 and not waits_for(onward[0])
+
+    def _takes(self, message: Message, waits_for: Callable[[Address], bool]) -> bool:
+        """Say whether the mark of a message from elsewhere is believed."""
+        recorder = self._recorder
+        if recorder.options.sample_rate > 0:
+            onward = message[0]
+            if onward and waits_for(onward[0]):
+                return True  # each request has one answer, so they are bounded by those
+            now = recorder.now()
+            if now >= self._until:
+                self._until = now + 1.0
+                self._left = recorder.options.max_marked_per_second
+            if self._left > 0:
+                self._left -= 1
+                return True
+        self.left_out += mark_of(message[4]) is not None
+        return False
+
+    # --- hops -----------------------------------------------------------------------------
+
+    def follow(
+        self,
+        worker: Worker,
+        message: Message,
+        handle: Callable[[Message], object],
+        tracer: Tracer | None,
+    ) -> object:
+        """Have a message with a tracing text handled, and record the hop if it is marked.
+
+        Args:
+            worker: Whose turn it is.
+            message: The message.
+            handle: What handles it.
+            tracer: What else follows it; it is within the hop.
+
+        Returns:
+            What `handle` returned, or a coroutine in its place that awaits that.
+        """
+        if tracer is not None:
+            handle = partial(tracer.follow, worker, handle=handle)
+        context = message[4]
+        mark = mark_of(context)
+        if mark is None or context is None or not worker.has_flows:
+            return handle(message)
+        fields = read_tracing(context.trace or "") or {}
+        text = with_log_mark(fields, mark.next())
+        onward = message
+        if text is not None:
+            onward = message._replace(context=context._replace(trace=text))
+        hop = _Hop(self, worker, message, mark, self._recorder.now())
+        try:
+            result = handle(onward)
+        except BaseException as error:
+            hop.ended(error)
+            raise
+        if is_coroutine(result):
+            return Watched(result, hop)
+        hop.ended(None)
+        return result
+
+    def answered(self, message: Message) -> None:
+        """Record that an answer has reached the request it is for."""
+        mark = mark_of(message[4])
+        if mark is not None:
+            self.record(mark, message, None, _RETURN, 0)
+
+    def lost(self, letter: DeadLetter) -> None:
+        """Record that a message has become a dead letter."""
+        message = letter.message
+        mark = mark_of(message[4])
+        # A worker that failed on it has been recorded.
+        if mark is None or letter.reason == WorkerFailed.reason:
+            return
+        outcome = outcome_of_reason(letter.reason)
+        onward = message[0]
+        # Anybody can make up an address; those that are known are worth a name.
+        to = onward[0] if onward and outcome == Outcome.REJECTED else None
+        self.record(mark, message, to, outcome, 0)
+
+    def record(
+        self, mark: LogMark, message: Message, to: Address | None, outcome: int, took: int
+    ) -> None:
+        """Record a hop.
+
+        Args:
+            mark: The message's.
+            message: The message.
+            to: The worker that has it; `None` if none has.
+            outcome: See `Outcome`.
+            took: Microseconds that it was handled for.
+        """
+        recorder = self._recorder
+        source = message[3]
+        key = (source, to, outcome)
+        ends = recorder.naming.known.get(key)
+        if ends is None:
+            dest = "" if to is None and outcome != _RETURN else self.name_of(to)
+            ends = recorder.naming.learn(key, self.name_of(source), dest)
+        recorder.hop(
+            mark.trace_id,
+            0,
+            _CODES[outcome] | mark.hop << 16,
+            ends,
+            took if 0 <= took <= MAX_FIELD else MAX_FIELD if took > 0 else 0,
+            min(len(message[2]), MAX_FIELD),
+            mark.weight,
+        )
+
+    def name_of(self, worker: Address | None) -> str:
+        """Return the name of a worker in the log; that of the node for none."""
+        name = self._names.get(worker)
+        if name is None:
+            if len(self._names) >= MAX_NAMES:
+                self._names = {None: self._node}
+            name = self._names[worker] = f"{self._node}/{worker}"
+        return name
+
+    def took(self, since: float) -> int:
+        """Return the microseconds since a time."""
+        return int((self._recorder.now() - since) * 1e6)
+
+
+class _Hop(Watch):
+    """A hop that is under way."""
+
+    __slots__ = ("_began", "_log", "_mark", "_message", "_worker")
+
+    def __init__(
+        self, log: MessageLog, worker: Worker, message: Message, mark: LogMark, began: float
+    ) -> None:
+        self._log = log
+        self._worker = worker
+        self._message = message
+        self._mark = mark
+        self._began = began
+
+    def step(self) -> AbstractContextManager[object]:
+        return _NO_STEP
+
+    def ended(self, error: BaseException | None) -> None:
+        """Record it. What a worker has lost on its way on has a record of its own."""
+        outcome = _FORWARD if len(self._message[0]) > 1 else _DELIVER
+        if error is not None and not (isinstance(error, OnwardError) and error.lost is not None):
+            outcome = _FAILED
+        took = self._log.took(self._began)
+        self._log.record(self._mark, self._message, self._worker.address, outcome, took)
+
+
+def mark_of(context: Context | None) -> LogMark | None:
+    """Return the log's mark in a message's context, if there is one."""
+    if context is None or context.trace is None:
+        return None
+    fields = read_tracing(context.trace)
+    return None if fields is None else log_mark_of(fields)
+
+
+def _may_be_marked(text: str) -> bool:
+    """Say whether a tracing text may have the log's mark: JSON can write its name with escapes."""
+    return LOG_KEY in text or "\\" in text
+
+
+def _unmarked(context: Context) -> Context:
+    """Return a context without the log's mark, and with all else."""
+    fields = read_tracing(context.trace or "") or {}
+    others = {key: value for key, value in fields.items() if key != LOG_KEY}
+    return context._replace(trace=write_tracing(others) if others else None)

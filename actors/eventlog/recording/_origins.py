@@ -1,0 +1,139 @@
+"""What the connections of one service tell of the requests they have read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.eventlog import Flag, Kind, sampled
+from ....protocol.rsocket import FrameType
+from ._request_counters import Tally
+from ._unparsed_request import Sampled, Unread
+
+if TYPE_CHECKING:
+    from ...broker._exchange import Exchange
+    from ...broker.table._selector import Ask, Selector
+    from ._request_counting import Account
+    from ._requests import RequestLog
+
+__all__ = ["OriginLog"]
+
+KINDS: Final = {
+    int(FrameType.REQUEST_RESPONSE): int(Kind.RESPONSE),
+    int(FrameType.REQUEST_FNF): int(Kind.FIRE_AND_FORGET),
+    int(FrameType.REQUEST_STREAM): int(Kind.STREAM),
+    int(FrameType.REQUEST_CHANNEL): int(Kind.CHANNEL),
+    int(FrameType.METADATA_PUSH): int(Kind.PUSH),
+    0: int(Kind.MESSAGE),
+}
+"""What requests are called by their frame type; 0 is none, and stands for messages of workers."""
+
+
+class OriginLog:
+    """Where a connection tells of the requests it has read.
+
+    Args:
+        log: The broker's.
+        name: The service that the connection is of.
+    """
+
+    __slots__ = ("_foreign", "_log", "_recorder", "_rests", "_tallies", "_unread", "name")
+
+    def __init__(self, log: RequestLog, name: str) -> None:
+        self._log: Final = log
+        self._recorder: Final = log.recorder
+        self._foreign: Final = log.foreign
+        self.name: Final = name
+        # By frame type: see `KINDS`.
+        self._tallies: tuple[dict[Selector, Tally], ...] = tuple({} for _ in range(1 + max(KINDS)))
+        self._rests: dict[int, Tally] = {}
+        self._unread: dict[int, Unread] = {}
+
+    def settle(self) -> None:
+        """Have all tallies write down what they have counted."""
+        for tallies in self._tallies:
+            for tally in tallies.values():
+                tally.settle()
+        for tally in self._rests.values():
+            tally.settle()
+
+    def forget(self) -> None:
+        """Let go of the tallies, which have been settled."""
+        for tallies in self._tallies:
+            tallies.clear()
+        self._rests.clear()
+        self._unread.clear()
+
+    def received(self, exchange: Exchange, kind: int, ask: Ask, trace: int | None) -> None:
+        """Count a request, give it its account, and decide whether it is sampled.
+
+        Args:
+            exchange: The request.
+            kind: The frame type.
+            ask: What it asks for.
+            trace: The trace id that came with it, if one did.
+        """
+        try:
+            tally = self._tallies[kind][ask.selector]
+        except KeyError:
+            tally = self._tally(kind, ask)
+        if trace is not None:
+            chosen = sampled(trace, self._recorder.threshold)
+            # Of those that are chosen and too many samples are drawn, as of those without an id.
+            if not chosen or self._foreign.take():
+                tally.counted_from += 1
+                tally.bytes += exchange.size
+                exchange.log = (
+                    Sampled(tally, ask, exchange, trace, Flag.FOREIGN) if chosen else tally
+                )
+                return
+        # Counts and tells whether it is a sample, in one: each request comes by here.
+        tally.bytes += exchange.size
+        tally.left = left = tally.left - 1
+        exchange.log = tally if left else self._sample(tally, ask, exchange)
+
+    def _sample(self, tally: Tally, ask: Ask, exchange: Exchange) -> Account:
+        """Return the account of a request that is sampled, and count to the next."""
+        tally.settle()
+        recorder = self._recorder
+        tally.left = tally.counted_from = recorder.gap()
+        return Sampled(tally, ask, exchange, recorder.trace_id(), 0)
+
+    def unread(self, exchange: Exchange, kind: int) -> None:
+        """Give a request an account as long as it is not known what it asks for."""
+        exchange.log = self._unread_of(kind)
+
+    def withdrawn(self, kind: int, size: int) -> None:
+        """Count a request that was cancelled before anybody has looked at it."""
+        self._unread_of(kind).withdrawn(size)
+
+    def _unread_of(self, kind: int) -> Unread:
+        account = self._unread.get(kind)
+        if account is None:
+            account = self._unread[kind] = Unread(self._rest(kind))
+        return account
+
+    def _rest(self, kind: int) -> Tally:
+        """Return the tally of what is not known to ask for anything, or for too much."""
+        tally = self._rests.get(kind)
+        if tally is None:
+            tally = self._rests[kind] = Tally(self._log, self.name, KINDS[kind], None)
+            self._log.know(self)
+        return tally
+
+    def message(self, ask: Ask, size: int) -> Tally:
+        """Return the tally of a message of a worker, which asks by an address of type 32."""
+        tally = self._tallies[0].get(ask.selector)
+        if tally is None:
+            tally = self._tally(0, ask)
+        tally.came.add(size)
+        return tally
+
+    def _tally(self, kind: int, ask: Ask) -> Tally:
+        selector = ask.selector
+        asked = self._log.asked(selector)
+        if asked is None:
+            return self._rest(kind)
+        self._log.keeps_too_much()
+        made = self._tallies[kind][selector] = Tally(self._log, self.name, KINDS[kind], asked)
+        self._log.know(self)
+        return made

@@ -1,0 +1,149 @@
+"""The counters of requests: what all count on that come from one service and ask for the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.eventlog import Asked, Outcome
+from ...broker._exchange import RELAYED
+from ._request_counting import Account
+
+if TYPE_CHECKING:
+    from ...broker._exchange import Exchange
+    from ...broker.table._route import BrokerRoute
+    from ._flows import Cell
+    from ._requests import RequestLog
+
+__all__ = ["Tally"]
+
+_RECEIVED: Final = int(Outcome.RECEIVED)
+_FORWARD: Final = int(Outcome.FORWARD)
+_DELIVER: Final = int(Outcome.DELIVER)
+
+
+class _Leg:
+    """The cells of one way of asking and one destination."""
+
+    __slots__ = ("_others", "delivered", "done", "forwarded")
+
+    def __init__(self, tally: Tally, route: BrokerRoute | None) -> None:
+        self.forwarded: Final = tally.cell(_FORWARD, route)
+        self.delivered: Final = tally.cell(_DELIVER, route)
+        # Both at once.
+        self.done: Final = tally.log.recorder.flows.pair(self.forwarded, self.delivered)
+        self._others: dict[int, Cell] = {}
+
+    def other(self, tally: Tally, route: BrokerRoute | None, outcome: int) -> Cell:
+        """Return the cell of an outcome that is not the usual one."""
+        cell = self._others.get(outcome)
+        if cell is None:
+            cell = self._others[outcome] = tally.cell(outcome, route)
+        return cell
+
+
+class Tally(Account):
+    """The counters of all requests of one kind and origin that ask for the same.
+
+    Attributes:
+        origin: Who asks.
+        kind: See `Kind`.
+        asked: What for; `None` if that could not be read.
+        came: The cell of those that were read.
+        left: Requests until the next sample. Those that were read since the last are counted by
+            how far it has gone down: see `settle`.
+        counted_from: What `left` was when they were counted last, and one more for each since
+            that was not drawn.
+        bytes: Their bytes.
+        legs: The cells of each destination.
+    """
+
+    __slots__ = (
+        "_done",
+        "asked",
+        "bytes",
+        "came",
+        "counted_from",
+        "kind",
+        "left",
+        "legs",
+        "log",
+        "origin",
+    )
+
+    def __init__(self, log: RequestLog, origin: str, kind: int, asked: Asked | None) -> None:
+        self.log: Final = log
+        self.origin: Final = origin
+        self.kind: Final = kind
+        self.asked: Final = asked
+        self.came: Final = self.cell(_RECEIVED, None)
+        self.left = self.counted_from = log.recorder.gap()
+        self.bytes = 0
+        # What a connection took and delivered: handed over, and ended so.
+        self._done: dict[BrokerRoute | None, Cell] = {}
+        self.done = self._done
+        self.legs: dict[BrokerRoute | None, _Leg] = {}
+
+    def cell(self, outcome: int, route: BrokerRoute | None) -> Cell:
+        """Return the cell of an outcome at a destination."""
+        flows = self.log.recorder.flows
+        if route is None:
+            return flows.cell(self.kind, outcome, origin=self.origin, asked=self.asked)
+        return flows.cell(
+            self.kind,
+            outcome,
+            origin=self.origin,
+            dest=route.destination.service,
+            route=route.route_id,
+            asked=self.asked,
+        )
+
+    def leg(self, route: BrokerRoute | None) -> _Leg:
+        """Return the cells of a destination."""
+        legs = self.legs
+        leg = legs.get(route)
+        if leg is None:
+            if self.log.keeps_too_much():
+                legs.clear()
+                self._done.clear()
+            leg = legs[route] = _Leg(self, route)
+        return leg
+
+    def settle(self) -> None:
+        """Write down how many requests were read since the last time."""
+        frames = self.counted_from - self.left
+        if frames:
+            self.came.add(self.bytes, frames)
+            self.counted_from = self.left
+            self.bytes = 0
+
+    def forward(self, exchange: Exchange) -> None:
+        """Count that the request was handed over to the route that it has."""
+        self.hand(exchange.route, exchange.size)
+
+    def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
+        """Count that a copy of it was handed over."""
+        self.hand(route, exchange.size)
+
+    def hand(self, route: BrokerRoute | None, size: int) -> None:
+        """Count that something was handed over to a route."""
+        self.leg(route).forwarded.add(size)
+
+    def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
+        """Count how a request ended, and that it was handed over, if that has not been counted."""
+        if outcome != RELAYED:
+            if exchange.relayed:
+                self.hand(route, exchange.size)
+            self.finish(route, outcome, exchange.size)
+            return
+        cell = self._done.get(route)
+        if cell is None:
+            if len(self._done) > len(self.legs):
+                self._done.clear()
+            cell = self._done[route] = self.leg(route).done
+        cell.add(exchange.size)
+
+    def finish(self, route: BrokerRoute | None, outcome: int, size: int) -> None:
+        """Count an end."""
+        leg = self.leg(route)
+        cell = leg.delivered if outcome == _DELIVER else leg.other(self, route, outcome)
+        cell.add(size)

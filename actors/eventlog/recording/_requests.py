@@ -1,0 +1,202 @@
+"""What a broker records of requests: each is received once and ends once.
+
+A request keeps the *account* it is counted on: a `Tally` of what all count that come from one
+service and ask for the same, or a `Sampled`, which has a tally and writes hops as well. Who routes
+the request tells the account of three things: that it was handed over, that it was handed over
+as one of several copies, and how it ended. Tallies are made anew in each window, so what
+nobody asks for any more is forgotten; a request in hand keeps its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....protocol.broker import RoutingType, TagList
+from ....protocol.eventlog import Asked, EventName
+from ._destinations import DestinationLog
+from ._limits import PerSecond
+from ._origins import OriginLog
+from ._texts import MAX_ASKED, size_of, size_of_tags
+
+if TYPE_CHECKING:
+    from ....protocol.broker import Entry
+    from ...broker.table._route import BrokerRoute
+    from ...broker.table._selector import Ask, Selector
+    from ._recorder import Recorder
+
+__all__ = ["UNREGISTERED", "RequestLog"]
+
+UNREGISTERED: Final = "(unregistered)"
+"""The origin of requests of connections that are no destinations."""
+
+MAX_ORIGINS: Final = 4096
+"""Services that are told apart as origins in one window; further ones share one without a name."""
+
+MAX_SOURCES: Final = 65_536
+"""Workers that are remembered as sources of messages in one window; then all are looked up anew."""
+
+MAX_KEPT: Final = 16_384
+"""Ways of asking, and destinations of each, that counters are kept for at hand, for all origins
+and kinds together; then they are all looked up anew."""
+
+MAX_ASKED_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of tag sets that are told apart in one window; what asks for others is counted without."""
+
+
+class RequestLog:
+    """What a broker tells of: requests, messages of workers, destinations that come and go.
+
+    Args:
+        recorder: Where it is recorded.
+        node: The node's name, for the names of workers that ask.
+
+    Attributes:
+        recorder: As given.
+        kept: Tallies, and destinations of them, that are kept at hand.
+        without_tags: Times that a way of asking was looked up, and is counted without its tags.
+        defaults: The methods that choose where a request does not say; the log does not name them.
+        destinations: What becomes of destinations.
+        foreign: How many trace ids of strangers are taken.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_asked_bytes",
+        "_node",
+        "_origins",
+        "_others",
+        "_sources",
+        "_used",
+        "defaults",
+        "destinations",
+        "foreign",
+        "kept",
+        "recorder",
+        "without_tags",
+    )
+
+    def __init__(self, recorder: Recorder, node: str) -> None:
+        self.recorder: Final = recorder
+        self.destinations: Final = DestinationLog(recorder)
+        self.foreign: Final = PerSecond(recorder.options.max_foreign_per_second, recorder.now)
+        self._node: Final = node
+        self._origins: dict[str, OriginLog] = {}
+        # Of all services that there is no room for.
+        self._others: Final = OriginLog(self, "")
+        self._sources: dict[object, OriginLog] = {}
+        self.defaults: dict[RoutingType, str] = {}
+        self._used: dict[OriginLog, None] = {}
+        self._asked: dict[Asked, Asked] = {}
+        self._asked_bytes = 0
+        self.kept = 0
+        self.without_tags = 0
+        recorder.flows.before_window.append(self._settle)
+        recorder.flows.on_window.append(self._forget)
+
+    def origin(self, service: str) -> OriginLog:
+        """Return where requests of a service's connections are counted."""
+        name = service or UNREGISTERED
+        found = self._origins.get(name)
+        if found is None:
+            if len(self._origins) >= MAX_ORIGINS:
+                return self._others
+            found = self._origins[name] = OriginLog(self, name)
+        return found
+
+    def asked(self, selector: Selector) -> Asked | None:
+        """Return a way of asking as the log has it; `None` if it is too long, or one too many.
+
+        Each is there once, whoever asks, so that counters cost no more than the table's rows.
+        """
+        method = selector.method
+        if self.defaults.get(selector.routing) == method:
+            method = ""
+        size = size_of_tags(selector.query) + size_of(method)
+        if size <= MAX_ASKED:
+            made = Asked(_tags_of(selector), selector.routing, method)
+            found = self._asked.get(made)
+            if found is not None:
+                return found
+            if self._asked_bytes + size <= MAX_ASKED_BYTES:
+                self._asked_bytes += size
+                self._asked[made] = made
+                return made
+        self.without_tags += 1
+        return None
+
+    def keeps_too_much(self) -> bool:
+        """Note one more thing that is kept; if it is one too many, let go of all, and say so."""
+        self.kept += 1
+        if self.kept <= MAX_KEPT:
+            return False
+        for each in self._used:
+            each.settle()
+            each.forget()
+        self._used.clear()
+        self.kept = 1
+        return True
+
+    def know(self, origin: OriginLog) -> None:
+        """Note an origin that has tallies."""
+        self._used[origin] = None
+
+    def _settle(self) -> None:
+        for each in self._used:
+            each.settle()
+
+    def _forget(self) -> None:
+        self._origins.clear()
+        self._sources.clear()
+        for each in self._used:
+            each.forget()
+        self._used.clear()
+        self._asked.clear()
+        self._asked_bytes = self.kept = 0
+
+    # --- messages of workers --------------------------------------------------------------
+
+    def message(
+        self, ask: Ask, source: object, size: int, routes: tuple[BrokerRoute, ...], outcome: int
+    ) -> None:
+        """Count a message of a worker of the node that has been sent on, or refused.
+
+        Args:
+            ask: What it asks for.
+            source: The worker's address; `None` if no worker sent it.
+            size: Bytes of its payload.
+            routes: Those it was handed to.
+            outcome: How it ended for the broker: `DELIVER` once it was handed over.
+        """
+        origin = self._sources.get(source)
+        if origin is None:
+            name = self._node if source is None else f"{self._node}/{source}"
+            if len(self._sources) >= MAX_SOURCES:
+                self._sources.clear()
+            origin = self._sources[source] = self.origin(name)
+        tally = origin.message(ask, size)
+        for route in routes:
+            tally.hand(route, size)
+        tally.finish(routes[0] if len(routes) == 1 else None, outcome, size)
+
+    # --- destinations ---------------------------------------------------------------------
+
+    def joined(self, entry: Entry[BrokerRoute], *, replaced: bool) -> None:
+        """Record that a destination has joined, or has taken the place of one."""
+        name = EventName.RETAG if replaced else EventName.UP
+        self._about(name, entry, "")
+
+    def left(self, entry: Entry[BrokerRoute], reason: str = "") -> None:
+        """Record that a destination has left."""
+        self._about(EventName.DOWN, entry, reason)
+
+    def _about(self, name: EventName, entry: Entry[BrokerRoute], reason: str) -> None:
+        service = entry.target.destination.service
+        self.destinations.add(name, entry.route_id, service, entry.tags, reason)
+
+    def rejected(self, ask: Ask, reason: str) -> None:
+        """Record that nobody could take a request."""
+        self.recorder.reject(_tags_of(ask.selector), reason)
+
+
+def _tags_of(selector: Selector) -> TagList:
+    return tuple(sorted(selector.query, key=lambda tag: (str(tag[0]), tag[1] or "")))

@@ -1,0 +1,1 @@
+"""The files of an event log: segments, blocks and their writer thread."""

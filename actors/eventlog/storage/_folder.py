@@ -1,0 +1,400 @@
+"""A log's folder: its lock, its identity, its epochs, and what an earlier run left in it.
+
+```
+<directory>/<name>/.lock       held while the log is written
+                   log         its identity, 16 random bytes
+                   epoch       the last epoch of which there is or was a segment, as text; with
+                               ` running` until its run has sealed all
+                   untold      what is to be told of earlier runs, until the log tells it
+                   *.seg       sealed segments
+                   *.open      the one that is written
+                   *.new       what is written to take the place of another file
+                   *.bad       what was left open and cannot be read; for a person to look at
+                   .acks/      who has read how far
+```
+
+Everything else in there is left alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ....protocol.eventlog import (
+    LOG_ID_SIZE,
+    MAX_EPOCH,
+    OPEN,
+    SEALED,
+    EventLogError,
+    parse_segment_name,
+    read_header,
+    recover,
+)
+from ..._log import shown
+from .._errors import LogInUse
+from .._options import LogOptions
+from ._counts import Counts
+from ._files import FileInfo, Files
+from ._sealing import complete, store
+from ._unclean_runs import Notices
+
+__all__ = ["LogFolder"]
+
+_logger: Final = logging.getLogger("onward.actors.eventlog")
+
+BAD: Final = ".bad"
+_LOCK: Final = ".lock"
+_LOG: Final = "log"
+_EPOCH: Final = "epoch"
+_RUNNING: Final = b" running"
+_MAX_EPOCH_TEXT: Final = 20
+_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+
+
+def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
+    """Return epoch and first event of a file with this suffix; `None` if it is no segment."""
+    if not name.endswith(suffix):
+        return None
+    try:
+        return parse_segment_name(name)
+    except EventLogError:
+        return None
+
+
+def is_aside(name: str) -> bool:
+    """Say whether a file is one that was set aside: see `LogFolder.set_aside`."""
+    if not name.endswith(BAD):
+        return False
+    stem, _, number = name.removesuffix(BAD).rpartition(".")
+    stem = stem if number.isdigit() else f"{stem}.{number}"
+    return segment_of(stem, OPEN) is not None
+
+
+def is_full(error: OSError) -> bool:
+    """Say whether it is the disk that fails, which may pass, and not the folder that is wrong."""
+    return error.errno in _FULL
+
+
+def _epoch_of(text: bytes) -> int | None:
+    """Return the epoch that the file says; `None` if it is damaged."""
+    number = text.removesuffix(_RUNNING)
+    if not number.isdigit() or len(number) >= _MAX_EPOCH_TEXT or int(number) > MAX_EPOCH:
+        return None
+    return int(number)
+
+
+class LogFolder:
+    """A log's folder, held by one writer.
+
+    Args:
+        files: The disk.
+        options: Where it is, and what a run that is killed can lose.
+        count: Where to count.
+        random: What makes an identity.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        options: LogOptions,
+        count: Counts,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self.path = options.directory / options.name
+        self._options = options
+        self._files = files
+        self._count = count
+        self._random = random
+        self._lock: int | None = None
+        self._identity_stored = False
+        self._alone = True
+        """Whether nobody else can have had the folder since the epoch was chosen."""
+        self.settled = False
+        """Whether what earlier runs left is sealed: see `settle`."""
+        self._begun = False
+        """Whether the epoch has begun: see `begin_epoch`."""
+        self.log_id = b""
+        self.epoch = 0
+        self.notices = Notices(files, self.path, options)
+        """What is to be told of earlier runs, until it is told."""
+        self.unfinished: list[str] = []
+        """The same, until somebody takes it out to tell it."""
+
+    # --- taking hold of it ----------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the folder, and choose identity and epoch; nothing is written: see `settle`.
+
+        If there is no room for so much as the folder or its lock, it is taken later: `check`
+        says that it is not there.
+
+        Raises:
+            LogInUse: Another process has it.
+            EventLogError: There are no more epochs; the folder is let go.
+            OSError: It cannot be done; the folder is let go.
+        """
+        self.settled = self._identity_stored = self._begun = False
+        self.notices = Notices(self._files, self.path, self._options)
+        try:
+            self._files.make_folder(self.path)
+            self._lock = self._files.lock(self.path / _LOCK)
+        except OSError as error:
+            if not is_full(error):
+                raise
+        self._alone = self._lock is not None
+        try:
+            found = self._look()
+            self.log_id = self._identity(found)
+            self.epoch = self._next_epoch(found)
+            self._check_epoch(found)
+        except BaseException:
+            self.close()
+            raise
+
+    def settle(self) -> None:
+        """Seal what an earlier run left open; once that is done, nothing.
+
+        Raises:
+            LogInUse: Another process had the folder before it could be taken.
+            OSError: It cannot be done; it may be tried again.
+        """
+        if self.settled:
+            return
+        found = self._files.list(self.path)
+        if not self._alone and self._next_epoch(found) != self.epoch:
+            raise LogInUse(str(self.path))
+        self._alone = True
+        if not self._identity_stored:
+            self._store(_LOG, self.log_id)
+            self._identity_stored = True
+        self.notices.load()
+        self._recover(found)
+        # Of a run that was killed between two segments, or whose file no power cut has left.
+        running = self._running(found)
+        if running is not None:
+            self.notices.add_run(running)
+        # Not before all of that is noted: with this nothing says any more that one was running.
+        self._store_epoch()
+        self.unfinished = self.notices.texts
+        self.settled = True
+
+    def begin_epoch(self) -> None:
+        """Note that there is a segment of this epoch; once that is done, nothing.
+
+        First there is the segment's file, then the note, then what is recorded: so a run that
+        ends before it writes leaves no epoch out, and none comes twice, even if its segments are
+        deleted.
+
+        Raises:
+            OSError: It cannot be done; then nothing is to be written.
+        """
+        if not self._begun:
+            self._begun = True
+            try:
+                self._store_epoch()
+            except BaseException:
+                self._begun = False
+                raise
+
+    def end_epoch(self) -> None:
+        """Note that all is sealed; if the disk does not let it, the next run says otherwise."""
+        if self._begun and self._lock is not None:
+            with suppress(OSError):
+                self._store(_EPOCH, str(self.epoch).encode())
+
+    def _store_epoch(self) -> None:
+        text = str(self.epoch if self._begun else self.epoch - 1).encode()
+        self._store(_EPOCH, text + _RUNNING * self._begun)
+
+    def _running(self, found: list[FileInfo]) -> int | None:
+        """Return the epoch of the run that had not closed, if there is one."""
+        if not any(info.name == _EPOCH for info in found):
+            return None
+        text = self._files.read(self.path / _EPOCH)
+        return _epoch_of(text) if text.endswith(_RUNNING) else None
+
+    @property
+    def held(self) -> bool:
+        """Whether the folder is taken."""
+        return self._lock is not None
+
+    def _look(self) -> list[FileInfo]:
+        try:
+            return self._files.list(self.path)
+        except FileNotFoundError:
+            if self._lock is not None:
+                raise
+            return []
+
+    def check(self) -> None:
+        """Check that the folder is still the one that was taken.
+
+        Raises:
+            FileNotFoundError: Somebody removed it; see `restore`.
+            OSError: It cannot be looked at.
+        """
+        if self._lock is None or not self._files.holds(self._lock, self.path / _LOCK):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+
+    def restore(self) -> None:
+        """Make the folder again, with what it is known by, after somebody removed it.
+
+        Raises:
+            LogInUse: Another log is in its place.
+            OSError: It cannot be done.
+        """
+        self.close()
+        self._files.make_folder(self.path)
+        self._lock = self._files.lock(self.path / _LOCK)
+        try:
+            names = {info.name for info in self._files.list(self.path)}
+            if _LOG in names and self._files.read(self.path / _LOG) != self.log_id:
+                raise LogInUse(str(self.path))
+            if self.settled:
+                self._store_epoch()
+                self._store(_LOG, self.log_id)
+                self.notices.store_again()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let the folder go."""
+        if self._lock is not None:
+            with suppress(OSError):
+                self._files.close(self._lock)
+            self._lock = None
+
+    def sealed(self) -> list[FileInfo]:
+        """Return the sealed segments, the oldest first.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        found = self._files.list(self.path)
+        return sorted(info for info in found if segment_of(info.name, SEALED) is not None)
+
+    def aside(self) -> list[FileInfo]:
+        """Return what was set aside, the oldest first by what it was.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
+        return sorted(info for info in self._files.list(self.path) if is_aside(info.name))
+
+    def _identity(self, found: list[FileInfo]) -> bytes:
+        """Return the log's identity: from its file, else from a segment, else a new one."""
+        if any(info.name == _LOG for info in found):
+            log_id = self._files.read(self.path / _LOG)
+            if len(log_id) == LOG_ID_SIZE:
+                self._identity_stored = True
+                return log_id
+            _logger.warning("%s: the file %s is damaged, and made again", self.path, _LOG)
+        return self._identity_of_segments(found) or self._random(LOG_ID_SIZE)
+
+    def _identity_of_segments(self, found: list[FileInfo]) -> bytes | None:
+        for name in sorted((info.name for info in found), reverse=True):
+            if segment_of(name, SEALED) is not None:
+                with suppress(EventLogError):
+                    return read_header(self._files.read(self.path / name)).log
+        return None
+
+    def _next_epoch(self, found: list[FileInfo]) -> int:
+        return self._last_epoch(found)[0] + 1
+
+    def _last_epoch(self, found: list[FileInfo]) -> tuple[int, str]:
+        """Return the last epoch that there was, and which file says so."""
+        epochs = [(0, "")]
+        for info in found:
+            stem = info.name.removesuffix(BAD)
+            for suffix in (SEALED, OPEN):
+                segment = segment_of(stem, suffix)
+                if segment is not None:
+                    epochs.append((segment[0], info.name))
+        if any(info.name == _EPOCH for info in found):
+            stored = _epoch_of(self._files.read(self.path / _EPOCH))
+            # Segments may all have been deleted; an epoch must not come twice.
+            if stored is not None:
+                epochs.append((stored, _EPOCH))
+            else:
+                _logger.warning(
+                    "%s: the file %s is damaged, and made again from the segments",
+                    self.path,
+                    _EPOCH,
+                )
+        return max(epochs)
+
+    def _check_epoch(self, found: list[FileInfo]) -> None:
+        if self.epoch > MAX_EPOCH:
+            _, name = self._last_epoch(found)
+            raise EventLogError(
+                f"{self.path / name} is of epoch {MAX_EPOCH}, the last there can be: if it is a "
+                "stray file, move it away; else give this log another name"
+            )
+
+    def _store(self, name: str, data: bytes) -> None:
+        store(self._files, self.path / name, [data])
+
+    # --- what was left open ---------------------------------------------------------------
+
+    def _recover(self, found: list[FileInfo]) -> None:
+        names = {info.name for info in found}
+        for name in sorted(names):
+            segment = segment_of(name, OPEN)
+            if segment is None:
+                continue
+            path = self.path / name
+            data = self._files.read(path)
+            recovered = recover(data)
+            header = recovered.header
+            if (
+                header is None
+                or recovered.refused
+                or (header.epoch, header.first_seq) != segment
+                or header.log != self.log_id
+                or path.with_suffix(SEALED).name in names
+            ):
+                reason = recovered.reason or "it is not of this log, or is there already"
+                self.notices.add(name, segment[0], 0, self._name_aside(path))
+                self.set_aside(path, reason)
+                continue
+            self.notices.add(name, segment[0], recovered.lost, "")
+            complete(self._files, path, data, recovered, anew=True)
+            self._count.recovered += 1
+            self._count.recovered_lost_bytes += recovered.lost
+            if recovered.lost:
+                _logger.warning(
+                    "%s was left open: %d bytes at its end are lost (%s)",
+                    path.name,
+                    recovered.lost,
+                    recovered.reason,
+                )
+
+    def set_aside(self, path: Path, reason: str) -> None:
+        """Rename a file that cannot be read, for a person to look at, and say so.
+
+        It counts towards the limits of bytes and age, as a segment does.
+
+        Raises:
+            OSError: It cannot be done.
+        """
+        name = self._name_aside(path)
+        self._files.rename(path, name)
+        self._files.fsync_folder(self.path)
+        self._count.bad += 1
+        _logger.error("%s: set aside as %s: %s", self.path, name, shown(reason))
+
+    def _name_aside(self, path: Path) -> str:
+        names = {info.name for info in self._files.list(self.path)}
+        number, name = 1, path.name + BAD
+        while name in names:
+            number += 1
+            name = f"{path.name}.{number}{BAD}"
+        return name

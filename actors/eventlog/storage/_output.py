@@ -1,0 +1,242 @@
+"""One segment after another: what a recorder hands on, in blocks, each after what it refers to.
+
+This is the one place where what is made of names and tags of strangers is handed on. Whatever goes
+wrong there costs a block, and what follows in the segment; it never reaches who routes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ....protocol.eventlog import SegmentFooter, SegmentHeader
+from ..._log import SeldomLogger, shown
+from .._options import LogOptions
+from ..recording._losses import BEHIND, BROKEN, CLOSED, FAILED, Losses
+from ..recording._sink import Receipt, Sink
+from ._segment_dictionary import Naming
+
+__all__ = ["EVENTS", "FLOWS", "HOPS", "Output"]
+
+HOPS: Final = 0
+FLOWS: Final = 1
+EVENTS: Final = 2
+"""Places of the three kinds of record in what is counted of each."""
+
+_logger: Final = logging.getLogger("onward.actors.eventlog")
+
+
+class Output:
+    """Hands segments on, and counts what was handed on and what was not.
+
+    Args:
+        sink: Where blocks go.
+        options: The log's.
+        log_id: The log's identity, 16 bytes.
+        epoch: Which run this is.
+        clock: Tells nanoseconds since the Unix epoch.
+        now: Tells seconds; it does not go back.
+
+    Attributes:
+        naming: What has numbers in this segment.
+        losses: What was dropped.
+        generation: Rises with each segment.
+        segments: Segments begun.
+        segment: Hops, flows and events in this segment.
+        total: Those that were given here since the start, written or dropped.
+        size: Bytes in this segment.
+        broken: Whether something went wrong in this segment, so that nothing more goes into it.
+        closed: Whether nothing is written at all.
+    """
+
+    __slots__ = (
+        "_began",
+        "_clock",
+        "_epoch",
+        "_failed_at",
+        "_log_id",
+        "_now",
+        "_options",
+        "_seldom",
+        "_sink",
+        "broken",
+        "closed",
+        "generation",
+        "losses",
+        "naming",
+        "segment",
+        "segments",
+        "size",
+        "total",
+    )
+
+    def __init__(
+        self,
+        sink: Sink,
+        options: LogOptions,
+        *,
+        log_id: bytes,
+        epoch: int,
+        clock: Callable[[], int],
+        now: Callable[[], float],
+    ) -> None:
+        self._sink: Final = sink
+        self._options: Final = options
+        self._log_id: Final = log_id
+        self._epoch: Final = epoch
+        self._clock: Final = clock
+        self._now: Final = now
+        self.naming: Final = Naming(options, self._define_early, self.failed)
+        self.losses: Final = Losses()
+        self._seldom: Final = SeldomLogger(_logger, now)
+        self.generation = 0
+        self.segments = 0
+        self.segment = [0, 0, 0]
+        self.total = [0, 0, 0]
+        self.size = 0
+        self._began = 0.0
+        self._failed_at: float | None = None
+        self.broken = False
+        self.closed = True
+
+    # --- segments -------------------------------------------------------------------------
+
+    def begin(self, first_seq: int) -> None:
+        """Begin a segment, with the number that the next record gets."""
+        self.generation += 1
+        self.naming.forget()
+        self.segment = [0, 0, 0]
+        self.size = 0
+        self._began = self._now()
+        self._failed_at = None
+        self.broken = False
+        self.segments += 1
+        options = self._options
+        started = self._clock() // 1000
+        header = SegmentHeader(
+            options.name, self._log_id, self._epoch, first_seq, started, options.sample_rate
+        )
+        self._sink.begin(header.serialize(), first_seq)
+
+    def end(self, last_seq: int) -> None:
+        """End the segment, with the last number that was given."""
+        hops, flows, events = self.segment
+        footer = SegmentFooter(hops, flows, events, last_seq, self._clock() // 1000)
+        self._sink.seal(footer.serialize())
+
+    @property
+    def full(self) -> bool:
+        """Whether the segment is as large as may be."""
+        return self.size >= self._options.seal_bytes
+
+    @property
+    def due(self) -> bool:
+        """Whether another segment is to be begun: it is old, large, or takes nothing more."""
+        now = self._now()
+        failed = self._failed_at
+        return (
+            now - self._began >= self._options.seal_seconds
+            or self.full
+            or (failed is not None and now - failed >= self._options.retry_seconds)
+            or self.broken
+        )
+
+    # --- blocks ---------------------------------------------------------------------------
+
+    def put(
+        self,
+        which: int,
+        count: int,
+        made: bytes | Callable[[], bytes],
+        body: bytes | None = None,
+        receipt: Receipt | None = None,
+    ) -> None:
+        """Write a block with so many records, after what it refers to; or drop it, and count."""
+        if not self.write(which, count, made, body, receipt):
+            self.drop(which, count, BROKEN if self.broken else None)
+            if receipt is not None:
+                receipt.kept = False
+
+    def write(
+        self,
+        which: int,
+        count: int,
+        made: bytes | Callable[[], bytes],
+        body: bytes | None = None,
+        receipt: Receipt | None = None,
+    ) -> bool:
+        """Write a block with so many records, after what it refers to; say whether that went well.
+
+        Args:
+            which: `HOPS`, `FLOWS` or `EVENTS`.
+            count: How many.
+            made: The block, or what makes it; or its type, if the body is apart.
+            body: Its body, of which the writer's thread makes the check.
+            receipt: Told what becomes of it, if it is written here.
+        """
+        if self.closed or self.broken:
+            return False
+        try:
+            block = made if isinstance(made, bytes) else made()
+            written = self._define() and self._append(block, body, receipt)
+        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+            self.failed(error)
+            return False
+        if written:
+            self.segment[which] += count
+            self.total[which] += count
+        elif self._failed_at is None:
+            self._failed_at = self._now()
+        return written
+
+    def _define(self) -> bool:
+        """Write the names, routes and tag sets that are new; say whether all are written."""
+        return all(self._append(made) for made in self.naming.blocks())
+
+    def _define_early(self) -> None:
+        if not self.broken and self._failed_at is None:
+            self.guarded(self._define)
+
+    def _append(
+        self, made: bytes, body: bytes | None = None, receipt: Receipt | None = None
+    ) -> bool:
+        # Of a block that has a body apart the writer's thread makes the check.
+        if not self._sink.append(made, body, receipt):
+            return False
+        self.size += len(made if body is None else body)
+        return True
+
+    # --- what goes wrong ------------------------------------------------------------------
+
+    def drop(self, which: int, count: int, reason: str | None = None) -> None:
+        """Count records that do not get into the log; without a reason it is the disk's."""
+        self.total[which] += count
+        if reason is None:
+            reason = CLOSED if self.closed else self._sink.trouble() or BEHIND
+        self.losses.drop(count, reason)
+
+    def unpacked(self, which: int, error: Exception) -> None:
+        """Count a record that could not be packed."""
+        self.drop(which, 1, BROKEN)
+        self._log(error)
+
+    def failed(self, error: Exception) -> None:
+        """Note a defect: nothing more goes into this segment, and the next tick begins another."""
+        self.broken = True
+        self._log(error)
+
+    def guarded(self, step: Callable[[], object]) -> None:
+        """Do something that must not fail with whoever routes, whatever goes wrong."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - that is what this is for
+            self.failed(error)
+
+    def _log(self, error: Exception) -> None:
+        text = "the event log %s could not pack something: %s"
+        self._seldom.log(logging.ERROR, "packing", text, self._options.name, shown(repr(error)))
+
+    def look_at_losses(self) -> None:
+        """Count what was taken and not written."""
+        self.losses.look(self._sink.statistics(), self._sink.trouble() or FAILED)

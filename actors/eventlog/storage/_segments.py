@@ -1,0 +1,379 @@
+"""Writes segments one after the other, whatever the disk does. One thread; nothing here waits.
+
+A segment is written as `.open` and sealed: footer, fsync, rename, fsync of the folder. When
+the disk fails, what follows is dropped up to the next segment. Before that one is begun, the one
+that broke off is read again and treated as at a start: cut to its whole blocks and sealed. Its
+footer says the last number that was given, so that the log has no hole that is not told; where
+nothing of a segment got to the disk, an empty one stands for what was lost. Where it was an fsync
+that failed, what is read is written anew: see `_sealing`. Only then is it known, and told by its
+receipt, whether the block that the disk failed with is there.
+
+After a failure the disk is left alone for a while: segments begun in that time are dropped whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ....protocol.eventlog import (
+    OPEN,
+    SEALED,
+    SegmentFooter,
+    SegmentHeader,
+    read_header,
+    recover,
+    segment_name,
+)
+from ..._log import SeldomLogger
+from .._errors import LogInUse
+from .._options import LogOptions
+from ..recording._sink import Receipt
+from ._counts import Counts
+from ._files import Chunk, Files
+from ._folder import LogFolder, is_full
+from ._sealing import FsyncFailed, complete, sync
+from ._segment_progress import NOTHING, Written
+
+__all__ = ["Segments"]
+
+_logger: Final = logging.getLogger("onward.actors.eventlog")
+
+
+class Segments:
+    """The segments of one run of a writer.
+
+    Args:
+        files: The disk.
+        folder: The log's folder, opened.
+        options: When to fsync, and how long to leave a failing disk alone.
+        count: Where to count.
+        clock: What tells the time for retries, in seconds.
+        sealed: Told of each segment that is sealed: its name and its bytes.
+        settled: Told that what earlier runs had left open is sealed, or that a file was set aside.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: LogFolder,
+        options: LogOptions,
+        count: Counts,
+        clock: Callable[[], float],
+        sealed: Callable[[str, int], None],
+        settled: Callable[[], None],
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._fsync = options.fsync
+        self._retry_seconds = options.retry_seconds
+        self._count = count
+        self._clock = clock
+        self._sealed = sealed
+        self._settled = settled
+        self._seldom = SeldomLogger(_logger)
+        self._path: Path | None = None
+        """The segment that is written, or broke off."""
+        self._handle: int | None = None
+        """Its file; `None` if it broke off."""
+        self._header: SegmentHeader | None = None
+        self._written = Written(count, folder)
+        self._doubted = False
+        """Whether what it reads may not be on the disk."""
+        self._size = 0
+        self._next_seq = 1
+        """What the next segment has to begin with for nothing to be missing."""
+        self._retry_at: float | None = None
+        self.trouble: str | None = None
+        """What the disk says, as long as it fails."""
+
+    # --- what a caller does ---------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Begin the epoch, as far as the disk lets it; if it is full, that is done later.
+
+        Raises:
+            LogInUse: Another process has the folder.
+            OSError: The folder cannot be written, and not because the disk is full or fails.
+        """
+        try:
+            if not self._folder.held:
+                self._folder.restore()
+            self._settle()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._fail(error)
+
+    def _settle(self) -> None:
+        if not self._folder.settled:
+            self._folder.settle()
+            self._settled()
+
+    def begin(self, header: bytes, first_seq: int) -> bool:
+        """Begin a segment; what went before is sealed, if it is not.
+
+        Returns:
+            Whether it is begun; if not, its blocks are dropped.
+        """
+        if self._retry_at is not None and self._clock() < self._retry_at:
+            return False
+        parsed = read_header(header)
+        try:
+            self._have_folder()
+            self._finish_last(first_seq - 1, parsed.started_us)
+            if first_seq > self._next_seq:
+                self._tell_gap(parsed, first_seq - 1)
+            self._create(header, parsed)
+        except FileNotFoundError as error:
+            self._fail(error)
+            self._make_again()
+            return False
+        except (OSError, LogInUse) as error:
+            self._fail(error)
+            return False
+        self._recovered_from_trouble()
+        return True
+
+    def write(
+        self, kind: bytes, chunks: Sequence[Chunk], records: int, receipt: Receipt | None = None
+    ) -> bool:
+        """Write a block, or drop it.
+
+        Args:
+            kind: Its type.
+            chunks: Its bytes, with its header.
+            records: How many records are in it.
+            receipt: Is told what becomes of it; later, if the disk fails with it.
+
+        Returns:
+            Whether it was written.
+        """
+        if self._handle is None:
+            self._written.drop(kind, records, receipt)
+            return False
+        self._written.write(kind, records, receipt)
+        try:
+            self._files.write(self._handle, chunks)
+            self._make_last(self._handle, receipt)
+        except OSError as error:
+            self._fail(error)
+            self._count.lost_blocks += 1
+            return False
+        except Exception:
+            # A defect: what is in the file now shows as it is read again.
+            self._let_go()
+            raise
+        self._written.keep(receipt)
+        size = sum(map(len, chunks))
+        self._size += size
+        self._count.bytes += size
+        return True
+
+    def seal(self, last_seq: int, ended_us: int) -> bool:
+        """Seal the segment, with the last number that was given, and the time.
+
+        Returns:
+            Whether it is sealed. One without any record is not: it is deleted.
+        """
+        if self._handle is None:
+            return False
+        try:
+            return self._seal(last_seq, ended_us)
+        except OSError as error:
+            self._fail(error)
+            return False
+
+    def close(self, header: bytes | None = None, footer: SegmentFooter | None = None) -> None:
+        """Seal what was left unsealed, and tell what is missing up to the end.
+
+        If the disk does not let it, what is in doubt counts as lost.
+
+        Args:
+            header: What was given last, whatever became of it; the footer likewise.
+            footer: It has the last number.
+        """
+        last_seq = 0 if footer is None else footer.last_seq
+        try:
+            self._finish_last(last_seq, None if footer is None else footer.ended_us)
+            if header is not None and last_seq >= self._next_seq:
+                self._have_folder()
+                self._tell_gap(read_header(header), last_seq)
+        except (OSError, LogInUse) as error:
+            self._fail(error)
+        if self._path is not None:
+            # It is left to the next start. What may be lost counts as lost: of a segment with an
+            # fsync that failed, all that no other made to last.
+            self._written.give_up(all_of_it=self._doubted and self._fsync != "block")
+        else:
+            self._folder.end_epoch()
+
+    # --- how ------------------------------------------------------------------------------
+
+    def _have_folder(self) -> None:
+        if not self._folder.held:
+            self._folder.restore()
+        self._folder.check()
+        self._settle()
+        self._folder.notices.tidy()
+
+    def _create(self, header: bytes, parsed: SegmentHeader) -> None:
+        name = segment_name(parsed.epoch, parsed.first_seq)
+        path = self._folder.path / (name.removesuffix(SEALED) + OPEN)
+        # First what is to be seen to if it cannot be made, or only half.
+        self._path, self._header = path, parsed
+        self._doubted = False
+        self._written.clear()
+        self._handle = handle = self._files.create(path)
+        self._files.write(handle, [header])
+        self._size = len(header)
+        self._count.bytes += len(header)
+        if self._fsync == "block":
+            sync(self._files, handle)
+        if self._fsync != "never":
+            # What it is called lasts before anything is in it: a start finds whatever there is.
+            self._files.fsync_folder(self._folder.path)
+        self._folder.begin_epoch()
+
+    def _make_last(self, handle: int, receipt: Receipt | None) -> None:
+        """Have what was written last, where each block is to, or it tells of an earlier run."""
+        tells = receipt is not None and self._folder.notices.has(receipt.says)
+        if self._fsync == "block" or (tells and self._fsync == "seal"):
+            sync(self._files, handle)
+
+    def _seal(self, last_seq: int, ended_us: int) -> bool:
+        path, handle, header = self._now_open()
+        if not self._written and last_seq < header.first_seq:
+            # The next segment will begin with the same number, and so have the same name.
+            self._let_go()
+            self._files.unlink(path)
+            self._path = None
+            return False
+        data = self._written.footer(last_seq, ended_us).serialize()
+        self._files.write(handle, [data])
+        self._size += len(data)
+        self._count.bytes += len(data)
+        if self._fsync != "never":
+            sync(self._files, handle)
+        self._handle = None
+        self._files.close(handle)
+        self._files.rename(path, path.with_suffix(SEALED).name)
+        if self._fsync != "never":
+            self._files.fsync_folder(self._folder.path)
+        self._is_sealed(path, last_seq)
+        return True
+
+    def _now_open(self) -> tuple[Path, int, SegmentHeader]:
+        if self._path is None or self._handle is None or self._header is None:
+            raise AssertionError("no segment is open")
+        return self._path, self._handle, self._header
+
+    def _is_sealed(self, path: Path, last_seq: int) -> None:
+        self._path = None
+        self._next_seq = last_seq + 1
+        self._count.segments += 1
+        self._sealed(path.with_suffix(SEALED).name, self._size)
+
+    def _finish_last(self, last_seq: int, ended_us: int | None) -> None:
+        """See to the segment before: one that broke off, or whose end was not told."""
+        path, header = self._path, self._header
+        if path is None or header is None:
+            return
+        self._let_go()
+        sealed = path.with_suffix(SEALED)
+        try:
+            data = self._files.read(path)
+        except FileNotFoundError:
+            self._finish_renamed(sealed, header)
+            return
+        recovered = recover(data)
+        if recovered.refused:
+            self._folder.set_aside(path, recovered.reason)
+            self._written.settle(NOTHING)
+            self._path = None
+            self._settled()
+            return
+        footer = recovered.footer
+        kept = footer.hops + footer.flows + footer.events
+        if recovered.header is None or not (recovered.sealed or kept):
+            self._files.unlink(path)
+            self._written.settle(NOTHING)
+            self._path = None
+            return
+        footer = complete(
+            self._files,
+            path,
+            data,
+            recovered,
+            anew=self._doubted,
+            last_seq=last_seq,
+            ended_us=ended_us,
+        )
+        self._written.settle(footer)
+        self._size = recovered.valid + (0 if recovered.sealed else len(footer.serialize()))
+        self._is_sealed(path, footer.last_seq)
+
+    def _finish_renamed(self, sealed: Path, header: SegmentHeader) -> None:
+        """Of a segment whose file is gone: it was sealed all but for the folder, or deleted."""
+        try:
+            recovered = recover(self._files.read(sealed))
+        except FileNotFoundError:
+            recovered = None
+        if recovered is None or recovered.header != header or not recovered.sealed:
+            self._written.settle(NOTHING)
+            self._path = None
+            return
+        self._files.fsync_folder(self._folder.path)
+        self._written.settle(recovered.footer)
+        self._is_sealed(sealed, recovered.footer.last_seq)
+
+    def _tell_gap(self, header: SegmentHeader, last_seq: int) -> None:
+        """Put an empty segment where one was lost whole."""
+        begun = replace(header, first_seq=self._next_seq)
+        self._create(begun.serialize(), begun)
+        self._seal(last_seq, header.started_us)
+
+    def _make_again(self) -> None:
+        """Make the folder again: somebody removed it."""
+        try:
+            self._folder.restore()
+        except (OSError, LogInUse) as error:
+            self._fail(error)
+
+    # --- failures -------------------------------------------------------------------------
+
+    def _let_go(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            with suppress(OSError):
+                self._files.close(handle)
+
+    def _fail(self, error: OSError | LogInUse) -> None:
+        self._let_go()
+        self._doubted = self._doubted or isinstance(error, FsyncFailed)
+        self._count.errors += 1
+        self._retry_at = self._clock() + self._retry_seconds
+        text = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        if self.trouble is None:
+            self._seldom.log(
+                logging.ERROR,
+                "trouble",
+                "%s: cannot write: %s; events are dropped and counted, and it is tried again after "
+                "%g seconds",
+                self._folder.path,
+                text,
+                self._retry_seconds,
+            )
+        self.trouble = f"cannot write {self._folder.path}: {text}"
+
+    def _recovered_from_trouble(self) -> None:
+        self._retry_at = None
+        if self.trouble is not None:
+            self.trouble = None
+            self._seldom.log(
+                logging.WARNING, "again", "%s: events are written again", self._folder.path
+            )

@@ -1,0 +1,327 @@
+"""Lines in the log for what is wrong with a program and no error: workers that are held up.
+
+Four things are looked for: a handler that holds its worker, or the whole event loop, for too
+long; workers that await one another in a circle; a mailbox that is nearly full; and a way
+that grows as messages are passed on. Each is a line of the logger `onward.diagnostics` that
+names the workers, the first of its kind for a worker at once and then one a minute, and a count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from ...protocol import Address, Message, Route, UnknownAddress, format_route
+from ...protocol.options import Count, Seconds, check_options
+from .._log import SeldomLogger, shown, waiting_text
+from .._worker import Worker
+from ..runtime._cell import Cell
+from ._observer import Observer
+from ._watchdog import WATCHDOG, LoopWatch
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["Diagnostics", "DiagnosticsOptions", "DiagnosticsStatistics"]
+
+_logger: Final = logging.getLogger("onward.diagnostics")
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosticsOptions:
+    """What counts as too long.
+
+    Attributes:
+        hold: How long a worker may await before it takes its next message, in seconds: in a
+            handler, a timer's action, its start or its end.
+        block: How long the event loop may be held by code that does not await, in seconds;
+            `None`: that is not looked for, and there is no thread for it.
+        frames: Frames of the code at fault that are shown, the innermost first.
+
+    Raises:
+        ValueError: One of them is 0 or less.
+    """
+
+    hold: Seconds = 5.0
+    block: Seconds | None = 1.0
+    frames: Count = 4
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosticsStatistics:
+    """What has been noticed on a node."""
+
+    held: int
+    """Times a worker awaited for longer than `hold`."""
+
+    blocked: int
+    """Times the event loop was held for longer than `block`."""
+
+    await_cycles: int
+    """Requests that close a circle of workers that await one another."""
+
+    nearly_full: int
+    """Turns that found a mailbox at four fifths of its limit or more, and senders that found no
+    room in one."""
+
+    long_routes: int
+    """Messages passed on with a return route near the limit."""
+
+    routes_cut: int
+    """Messages answered by a worker that was not the last of their route."""
+
+
+class Diagnostics(Observer):
+    """Notices workers that are held up, and says so in the log.
+
+    Made by `Node(diagnostics=DiagnosticsOptions())`. It changes nothing of what the node does.
+    A timer is set only while some worker awaits; the event loop is watched by a thread that all
+    nodes of the process share.
+
+    An await cycle is noticed when the request that closes it is made: each worker in it has a
+    message in hand that the one before it sent as a request and waits for, and the route of the
+    new request names one of them. Who asks is known of `Worker.request`, and of `Node.request` in
+    a handler itself, but not in a task that it makes, or on a thread of its own. Requests that a
+    rule or a far node leads back are not seen.
+
+    Args:
+        node: The node.
+        options: What counts as too long.
+    """
+
+    def __init__(self, node: Node, options: DiagnosticsOptions) -> None:
+        self.node: Final = node
+        self.options: Final = options
+        self._seldom: Final = SeldomLogger(_logger)
+        self._seldom_blocked: Final = SeldomLogger(_logger)  # for the watchdog's thread alone
+        self._asking: dict[Address, Address] = {}  # mailbox of a request: who asks
+        self._since: dict[Cell, float] = {}  # who awaits, since when; the oldest first
+        # Which worker a task belongs to; a task that is done is forgotten by itself.
+        self._workers: WeakKeyDictionary[asyncio.Task[Any], Cell] = WeakKeyDictionary()
+        self._timer: asyncio.TimerHandle | None = None
+        self._held = 0
+        self._blocked = 0
+        self._cycles = 0
+        self._nearly_full = 0
+        self._long_routes = 0
+        self._routes_cut = 0
+        if options.block is not None:
+            WATCHDOG.watch(LoopWatch(self, options.block))
+
+    def statistics(self) -> DiagnosticsStatistics:
+        """Return what has been noticed so far. Safe from any thread."""
+        return DiagnosticsStatistics(
+            held=self._held,
+            blocked=self._blocked,
+            await_cycles=self._cycles,
+            nearly_full=self._nearly_full,
+            long_routes=self._long_routes,
+            routes_cut=self._routes_cut,
+        )
+
+    # --- awaiting ---------------------------------------------------------------------
+
+    def suspended(self, cell: Cell) -> None:
+        """Note since when a worker awaits."""
+        self._since[cell] = self.node.loop.time()
+        self._workers[cast("asyncio.Task[Any]", cell.task)] = cell
+        if self._timer is None:
+            self._timer = self.node.loop.call_later(self.options.hold, self._look)
+
+    def resumed(self, cell: Cell) -> None:
+        """Forget that a worker awaits."""
+        self._since.pop(cell, None)
+        if not self._since and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Tell of the workers that have awaited too long, and come back for the next."""
+        self._timer = None
+        loop = self.node.loop
+        while self._since:
+            cell, since = next(iter(self._since.items()))
+            if since + self.options.hold > loop.time():
+                self._timer = loop.call_at(since + self.options.hold, self._look)
+                return
+            del self._since[cell]
+            self._tell_held(cell)
+
+    def _tell_held(self, cell: Cell) -> None:
+        self._held += 1
+        message = cell.in_hand
+        self._seldom.log(
+            logging.WARNING,
+            f"held {cell.address}",
+            "node %r: %s has awaited for %g s%s, in %s; %s for it",
+            self.node.name,
+            str(cell),
+            self.options.hold,
+            "" if message is None else shown(f" with {message} in hand"),
+            " < ".join(_places(_awaiting(cell.task), self.options.frames)) or "no frame",
+            waiting_text(len(cell.queue or ()), "message"),
+        )
+
+    def asks(self, source: Address | None, reply: Address, onward: Route) -> None:
+        """Note who asks, and whether that closes a circle."""
+        asker = self._asker() if source is None else self._cell(source)
+        if asker is None:
+            return
+        self._asking[reply] = asker.address
+        if asker.task is None:
+            return  # it asks beside its messages, and goes on with them
+        asked = {cell for cell in map(self._cell, self._local(onward)) if cell is not None}
+        awaiting = [asker]
+        while awaiting[-1] not in asked:
+            before = self._awaited_by(awaiting[-1])
+            if before is None or before in awaiting:
+                return
+            awaiting.append(before)
+        self._cycles += 1
+        circle = [*reversed(awaiting), awaiting[-1]]
+        self._seldom.log(
+            logging.WARNING,
+            f"cycle {min(cell.address for cell in awaiting)}",
+            "node %r: await cycle, which only a timeout ends: %s",
+            self.node.name,
+            " awaits ".join(map(str, circle)),
+        )
+
+    def _asker(self) -> Cell | None:
+        """Return the worker whose code is running, if it is that of a coroutine."""
+        task = asyncio.current_task()
+        cell = None if task is None else self._workers.get(task)
+        return cell if cell is not None and cell.task is task else None
+
+    def asked(self, reply: Address) -> None:
+        """Forget a request."""
+        self._asking.pop(reply, None)
+
+    def _awaited_by(self, cell: Cell) -> Cell | None:
+        """Return the worker whose request this one has in hand."""
+        message = cell.in_hand
+        if message is None or not message.return_route:
+            return None
+        source = self._asking.get(message.return_route[-1])
+        return None if source is None else self._cell(source)
+
+    def _local(self, onward: Route) -> Iterator[Address]:
+        """Yield the addresses of a route that are surely of this node."""
+        for step in onward:
+            cell = self._cell(step)
+            if cell is None or cell.worker.leaves_node:
+                return
+            yield step
+
+    def _cell(self, address: Address) -> Cell | None:
+        with contextlib.suppress(UnknownAddress):
+            return self.node._cell(address)
+        return None
+
+    # --- mailboxes and routes ---------------------------------------------------------
+
+    def nearly_full(self, cell: Cell, waiting: int) -> None:
+        """Tell of a mailbox."""
+        self._nearly_full += 1
+        self._seldom.log(
+            logging.WARNING,
+            f"nearly full {cell.address}",
+            "node %r: %s for %s, whose limit is %d",
+            self.node.name,
+            waiting_text(waiting, "message"),
+            str(cell),
+            cell.limit,
+        )
+
+    def long_route(self, message: Message) -> None:
+        """Tell of a way that grows."""
+        self._long_routes += 1
+        self._seldom.log(
+            logging.WARNING,
+            f"long route {message.to}",
+            "node %r: a return route of %d addresses grows at %s, as when relays point at each "
+            "other: %s",
+            self.node.name,
+            len(message.return_route),
+            str(message.to),
+            shown(format_route(message.return_route)),
+        )
+
+    def route_cut(self, message: Message) -> None:
+        """Tell of a worker that answers in the middle of a route."""
+        self._routes_cut += 1
+        self._seldom.log(
+            logging.WARNING,
+            f"route cut {message.to}",
+            "node %r: %s answered a message that had further to go; the rest of its route is "
+            "dropped: %s",
+            self.node.name,
+            str(message.to),
+            shown(format_route(message.onward_route[1:])),
+        )
+
+    # --- the event loop ---------------------------------------------------------------
+
+    def loop_held(self, frame: FrameType) -> None:
+        """Tell who holds the event loop. Called on the watchdog's thread."""
+        self._blocked += 1
+        frames = list(_outwards(frame))
+        who = _holder(frames, self.node)
+        self._seldom_blocked.log(
+            logging.WARNING,
+            f"blocked {who}",
+            "node %r: the event loop has been held for %g s by %s, in %s",
+            self.node.name,
+            self.options.block or 0.0,
+            who,
+            " < ".join(_places(frames, self.options.frames)),
+        )
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _holder(frames: Iterable[FrameType], node: Node) -> str:
+    """Return the worker whose code a thread is in."""
+    found: Worker | None = None
+    for frame in frames:
+        who: object = frame.f_locals.get("self")
+        if isinstance(who, Cell) and who.node is node:
+            return str(who)
+        # A handler that is a coroutine has no cell around it: the outermost worker it is.
+        if isinstance(who, Worker) and who._cell is not None:
+            found = who
+    return "no worker" if found is None else str(found._placed)
+
+
+def _awaiting(task: asyncio.Task[Any] | None) -> Iterator[FrameType]:
+    """Yield the frames of what a task awaits, the innermost first."""
+    frames: list[FrameType] = []
+    awaits: Any = None if task is None else task.get_coro()
+    while awaits is not None:
+        frame = getattr(awaits, "cr_frame", None) or getattr(awaits, "gi_frame", None)
+        if frame is not None:
+            frames.append(frame)
+        awaits = getattr(awaits, "cr_await", None) or getattr(awaits, "gi_yieldfrom", None)
+    return reversed(frames)
+
+
+def _places(frames: Iterable[FrameType], most: int) -> Iterator[str]:
+    for number, frame in enumerate(frames):
+        if number == most:
+            return
+        code = frame.f_code
+        yield f"{code.co_name} ({PurePath(code.co_filename).name}:{frame.f_lineno})"

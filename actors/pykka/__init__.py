@@ -1,0 +1,1 @@
+"""The parts of workers that make them Pykka actors: inbox, references and futures."""

@@ -1,0 +1,240 @@
+"""The parts of a Pykka actor that a worker has only if somebody asks for them.
+
+A Pykka actor is made with a URN, an inbox, an event and a ref: 2 KiB and 20 µs, of no use
+to a worker that is reached by its address. Here all four come into being together when the
+first of them is read.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, overload
+
+import pykka
+from pykka import messages
+from pykka._envelope import Envelope
+
+from ..runtime._state import STOPPING
+from ._future import LoopFuture, check_may_block
+
+if TYPE_CHECKING:
+    from .._worker import Worker
+    from ..runtime._cell import Cell
+
+__all__ = [
+    "Identity",
+    "Inbox",
+    "WorkerRef",
+    "adopt_identity",
+    "identity",
+    "join_inbox",
+    "leave_behind",
+    "mark_stopped",
+]
+
+
+_logger = logging.getLogger("pykka")
+_lock: Final = threading.RLock()
+
+
+class Inbox:
+    """What `tell` and `ask` put messages into: the mailbox of the worker's cell."""
+
+    __slots__ = ("cell", "early")
+
+    def __init__(self, cell: Cell | None) -> None:
+        self.cell = cell
+        # What a worker sends to itself in __init__, before it has a cell.
+        self.early: deque[Envelope[Any]] = deque()
+
+    def put(self, envelope: Envelope[Any], /) -> None:
+        """Put a message into the mailbox.
+
+        Raises:
+            MailboxFull: The mailbox is at its limit and its policy is to fail or to wait.
+        """
+        if self.cell is None:
+            self.early.append(envelope)
+        else:
+            self.cell.put_envelope(envelope)
+
+    def get(self) -> Envelope[Any]:
+        """Refuse: messages are taken by the worker's own turns.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError("messages of a worker are taken by its turns")
+
+    def empty(self) -> bool:
+        """Tell whether nothing waits."""
+        return not (self.early if self.cell is None else self.cell.queue)
+
+
+class WorkerRef(pykka.ActorRef[Any]):
+    """A ref that never blocks an event loop.
+
+    A blocking call on a loop's thread raises before anything is sent; what a call without
+    blocking returns can be awaited.
+    """
+
+    def __init__(self, worker: Worker, identity: Identity) -> None:
+        # What the base class reads from the worker is being made just now.
+        self._actor_weakref = weakref.ref(worker)
+        self.actor_class = type(worker)
+        self.actor_urn = identity.urn
+        self.actor_inbox = identity.inbox
+        self.actor_stopped = identity.stopped
+
+    @overload
+    def ask(
+        self, message: Any, *, block: Literal[False], timeout: float | None = None
+    ) -> pykka.Future[Any]: ...
+    @overload
+    def ask(self, message: Any, *, block: Literal[True], timeout: float | None = None) -> Any: ...
+    @overload
+    def ask(
+        self, message: Any, *, block: bool = True, timeout: float | None = None
+    ) -> Any | pykka.Future[Any]: ...
+
+    def ask(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, message: Any, *, block: bool = True, timeout: float | None = None
+    ) -> Any | pykka.Future[Any]:
+        """Send a message and wait for the answer, or return a future of it unless `block`.
+
+        Raises:
+            WouldDeadlock: `block` on the thread of an event loop.
+            pykka.Timeout: `block`, and there was no answer in time.
+            pykka.ActorDeadError: `block`, and the worker has stopped.
+            Exception: `block`, and the worker raised it.
+        """
+        if block and timeout != 0:
+            check_may_block("ActorRef.ask()")
+        return super().ask(message, block=block, timeout=timeout)
+
+    @overload
+    def stop(self, *, block: Literal[True], timeout: float | None = None) -> bool: ...
+    @overload
+    def stop(
+        self, *, block: Literal[False], timeout: float | None = None
+    ) -> pykka.Future[bool]: ...
+    @overload
+    def stop(
+        self, *, block: bool = True, timeout: float | None = None
+    ) -> bool | pykka.Future[bool]: ...
+
+    def stop(
+        self, *, block: bool = True, timeout: float | None = None
+    ) -> bool | pykka.Future[bool]:
+        """Ask the worker to stop once it has handled what waits for it.
+
+        Returns:
+            Whether it was alive; as a future unless `block`.
+
+        Raises:
+            WouldDeadlock: `block` on the thread of an event loop.
+            pykka.Timeout: `block`, and it did not stop in time.
+        """
+        if block and timeout != 0:
+            check_may_block("ActorRef.stop()")
+        answer = cast("LoopFuture[None]", self.ask(messages._ActorStop(), block=False))
+        stopped: LoopFuture[bool] = LoopFuture()
+
+        def settled() -> None:
+            try:
+                answer.get(timeout=0)
+            except pykka.ActorDeadError:
+                stopped.set(False)
+            else:
+                stopped.set(True)
+
+        if not answer._on_outcome(settled):
+            settled()
+        return stopped.get(timeout=timeout) if block else stopped
+
+
+class Identity:
+    """What makes a worker an actor of Pykka's.
+
+    Attributes:
+        urn: A URN with a random UUID.
+        inbox: Where `tell` and `ask` put messages.
+        stopped: Set when the worker begins to stop.
+        ref: The ref that is handed out.
+    """
+
+    __slots__ = ("inbox", "ref", "stopped", "urn")
+
+    urn: str
+    inbox: Inbox
+    stopped: threading.Event
+    ref: WorkerRef
+
+
+def identity(worker: Worker) -> Identity:
+    """Return what makes a worker an actor of Pykka's; made when first asked for."""
+    found = worker._identity
+    if found is not None:
+        return found
+    with _lock:
+        found = worker._identity
+        if found is None:
+            cell = worker._cell
+            found = Identity()
+            found.urn = uuid.uuid4().urn
+            found.inbox = Inbox(cell)
+            found.stopped = threading.Event()
+            if cell is not None and cell.state >= STOPPING:
+                found.stopped.set()
+            found.ref = WorkerRef(worker, found)
+            worker._identity = found
+    return found
+
+
+def adopt_identity(old: Worker, new: Worker) -> None:
+    """Have refs to the old instance of a worker lead to the new one."""
+    with _lock:
+        made = new._identity = old._identity
+        if made is not None:
+            made.ref._actor_weakref = weakref.ref(new)
+            made.stopped.clear()
+
+
+def join_inbox(worker: Worker, cell: Cell) -> None:
+    """Lead a worker's inbox to its cell, with what it holds already."""
+    with _lock:
+        made = worker._identity
+        if made is not None:
+            made.inbox.cell = cell
+            while made.inbox.early:
+                cell.put_envelope(made.inbox.early.popleft())
+
+
+def mark_stopped(cell: Cell) -> None:
+    """Have refs say that the worker is not alive, before its last words. Idempotent."""
+    worker = cell.worker
+    with _lock:
+        made = worker._identity
+        if made is None or made.stopped.is_set():
+            return
+        if cell.registered:
+            pykka.ActorRegistry.unregister(made.ref)
+        made.stopped.set()
+    if cell.registered:
+        _logger.debug("Stopped %s", worker)
+
+
+def leave_behind(worker: Worker) -> None:
+    """Have refs say, in the child of a fork, that the worker is not alive here.
+
+    No lock is taken: the thread that held it may not exist.
+    """
+    made = worker._identity
+    if made is not None:
+        made.stopped = threading.Event()
+        made.stopped.set()
+        made.ref.actor_stopped = made.stopped

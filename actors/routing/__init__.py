@@ -1,0 +1,1 @@
+"""The router: address table, rules, requests, undeliverable messages and dead letters."""

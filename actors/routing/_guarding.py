@@ -1,0 +1,237 @@
+"""What decides who may reach the workers of a node: access controls, and what is exposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+from ...protocol import (
+    Address,
+    AddressLike,
+    Context,
+    Message,
+    NotExposed,
+    Outside,
+    Route,
+    UnknownAddress,
+    address as address_of,
+)
+from ..access._exposures import Exposures
+from ..access._guard import Guard, Guarded, Outgoing
+from ..runtime._cell import Cell
+from ..runtime._mailbox import Target
+from ..runtime._policy import NodeLimits
+from ._router import Router
+
+if TYPE_CHECKING:
+    from .._worker import Worker
+    from .._workers import Workers
+
+__all__ = ["Guarding"]
+
+# What the constructor of a NamedTuple calls, at a third of the cost.
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class Guarding(Router):
+    """A router that knows which workers are guarded and which are exposed.
+
+    Args:
+        name: Of the node.
+        limits: Of the node.
+        clock: What stamps dead letters, in seconds; the loop's clock by default.
+    """
+
+    def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
+        super().__init__(name, limits, clock)
+        self._exposures = Exposures(limits.exposed)
+        self._guarded: dict[Cell, Guarded] = {}
+        self._checked: dict[Target | None, Outgoing] = {}
+
+    def _cell(self, address: AddressLike) -> Cell:
+        found = _cell_of(self.table.get(address_of(address)))
+        if found is None:
+            raise UnknownAddress(address_of(address))
+        return found
+
+    def _cells(self) -> list[Cell]:
+        return [
+            cell
+            for address, target in list(self.table.items())
+            if (cell := _cell_of(target)) is not None and cell.addresses[0] == address
+        ]
+
+    def _target(self, cell: Cell, address: Address) -> Target:
+        """Return what an address of a worker is to lead to."""
+        guarded = self._guarded.get(cell)
+        return cell if guarded is None else guarded.target(address)
+
+    def sender_for(self, cell: Cell) -> Workers | Outgoing:
+        """Return what a worker sends through: the node, if nothing decides what it may send."""
+        checked = self._checked.get(cell)
+        if checked is not None:
+            return checked
+        guarded = self._guarded.get(cell)
+        sender = None if guarded is None else guarded.sender
+        return cast("Workers", self) if sender is None else sender
+
+    # --- messages from outside ----------------------------------------------------------
+
+    def let_in(self, message: Message) -> None:
+        """Do as `carry` with a message from outside, behind whose first address others were given.
+
+        What its worker passes on is checked. A message with no such address needs no check.
+        """
+        first = message[0][0]
+        if self.table.get(first) not in self._checked:
+            self.guard(first)
+        self.carry(message)
+
+    def guard(self, first: Address) -> None:
+        """Check from now on what the worker of an address passes on.
+
+        Nobody pays for that check whose workers get nothing from outside.
+        """
+        cell = _cell_of(self.table.get(first))
+        if cell is None or cell in self._checked or cell.worker.leaves_node:
+            return
+        guarded = self._guarded.get(cell)
+        sender = None if guarded is None else guarded.sender
+        if sender is None:
+            sender = Outgoing(cast("Workers", self), None)
+        self._checked[cell] = sender
+        below = cell.worker._out
+        if below is cast("Workers", self):
+            cell.worker._out = sender
+        else:
+            cast("Outgoing", below).settle(sender)  # that of a message that is traced
+
+    def pass_on(self, message: Message) -> Message:
+        """Return a message as it may go on; one from outside with what it may do from there.
+
+        Raises:
+            NotExposed: It is from outside and may not go there.
+        """
+        context = message[4]
+        if context is None:
+            return message
+        outside = context[4]
+        if outside is None or not message[0]:
+            return message
+        onward = message[0]
+        given, allows = outside
+        # What is in front of the addresses that were given, workers and rules of this node put
+        # there, who say themselves where they send to.
+        if len(onward) <= given:
+            if not allows(onward[0]):
+                self.dead_letters.denied += 1
+                error = NotExposed(onward[0])
+                error.lost = message  # it is others' in any case
+                raise error
+            given = len(onward) - 1
+            outside = _new(Outside, (given, allows))
+            context = _new(Context, (context[0], context[1], context[2], context[3], outside))
+            message = _new(Message, (onward, message[1], message[2], message[3], context))
+        if given:
+            self.guard(onward[0])
+        return message
+
+    def is_inside(self, address: Address) -> bool:
+        """Tell whether an address is of a worker that is no link to another node."""
+        cell = _cell_of(self.table.get(address))
+        return cell is not None and not cell.worker.leaves_node
+
+    def link_on(self, back: Route) -> Address | None:
+        """Return the first link on a way back, if there is one.
+
+        It is where the message came from: what is in front of it the node's own workers put
+        there, and what is behind it is the claim of whoever sent it.
+        """
+        for address in back:
+            cell = _cell_of(self.table.get(address))
+            if cell is None:
+                return None
+            if cell.worker.leaves_node:
+                return address
+        return None
+
+    def share_of(self, message: Message) -> Cell | None:
+        """Return the link in whose share of what waits a message counts, if it came over one.
+
+        Workers that pass it on are its source, but leave the link on its return route.
+        """
+        source = message[3]
+        cell = None if source is None else self._cell_at(source)
+        if cell is None or not cell.worker.leaves_node:
+            link = self.link_on(message[1])
+            cell = None if link is None else self._cell_at(link)
+        return cell
+
+    def origin_of(self, message: Message) -> Worker | None:
+        """Return the link that a message came over, if it came over one."""
+        link = self.link_on(message[1])
+        cell = None if link is None else _cell_of(self.table.get(link))
+        return None if cell is None else cell.worker
+
+    def _cell_at(self, address: Address) -> Cell | None:
+        return _cell_of(self.table.get(address))
+
+    def worker_at(self, address: Address) -> Worker | None:
+        """Return the worker that has an address, if there is one."""
+        cell = self._cell_at(address)
+        return None if cell is None else cell.worker
+
+    def expose(self, at: AddressLike, address: AddressLike) -> None:
+        """Let the other end of a link send to a worker. Safe from any thread.
+
+        For what is made while the node runs for whoever is at the other end. It ends with
+        the worker, and with the link or listener. Idempotent.
+
+        Args:
+            at: The address of a link; or of a listener: of all its links, those to come
+                included.
+            address: The address to expose: a worker's.
+
+        Raises:
+            UnknownAddress: There is no such worker, or no such link or listener.
+            LimitReached: `NodeLimits.exposed` are exposed there.
+        """
+        with self.lock:
+            exposed = address_of(address)
+            self._cell(exposed)
+            place = self._cell(at)
+            if not place.worker.leaves_node and place.address not in self._exposures.listeners:
+                raise _NoSuchPlace(address_of(at))
+            self._exposures.add(place.address, exposed)
+
+    def hide(self, at: AddressLike, address: AddressLike) -> bool:
+        """End what `expose` began. What a link was made to expose stays exposed.
+
+        Args:
+            at: As given to `expose`.
+            address: As given to `expose`.
+
+        Returns:
+            Whether it was exposed there.
+        """
+        with self.lock:
+            cell = _cell_of(self.table.get(address_of(at)))
+            return cell is not None and self._exposures.remove(cell.address, address_of(address))
+
+    def is_exposed(self, address: Address, at: tuple[Address, ...]) -> bool:
+        """Tell whether `expose` lets an address be reached at one of these. For links."""
+        return self._exposures.has(address, at)
+
+    def lets_error_replies(self, at: tuple[Address, ...]) -> bool:
+        """Tell whether error replies may go out at one of these. For links."""
+        return any(each in self._exposures.error_replies for each in at)
+
+
+class _NoSuchPlace(UnknownAddress):
+    reason: ClassVar[str] = "no such link or listener"
+
+
+def _cell_of(target: Target | None) -> Cell | None:
+    if isinstance(target, Guard):
+        return target.cell
+    return target if isinstance(target, Cell) else None

@@ -1,0 +1,332 @@
+"""Mailboxes of requests: one for each, with an address nobody can guess.
+
+An answer finds its request by the address it comes to, so that requests need no numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from threading import get_ident
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import (
+    ERROR_SOURCE,
+    LOCAL,
+    Address,
+    Context,
+    MailboxFull,
+    Message,
+    NodeStopped,
+    OnwardError,
+    RequestTimeout,
+    Route,
+    RouteLike,
+    format_route,
+    read_error_reply,
+)
+from ...protocol.options import check_timeout
+from .._errors import GivenUp, Refused, TooManyRequests
+from ..runtime._mailbox import Target
+from ..runtime._room import Room, join
+from ..runtime._run_queue import Phase
+
+if TYPE_CHECKING:
+    from ._router import Router
+
+__all__ = ["LATE_ANSWER", "RandomAddresses", "Reply", "Requests"]
+
+LATE_ANSWER: Final = "late answer"
+"""The reason of the dead letter that an answer nobody waits for any more becomes."""
+
+_ERRORS: Final = ERROR_SOURCE.value
+_BYTES: Final = 16
+_CHUNK: Final = 256
+_SHARED_TIMERS: Final = 16
+_CLOSED: Final = Phase.CLOSED
+
+_DEADLINES: Final = 256
+"""Requests with the same timeout share a deadline within this part of it."""
+
+_AT_ONCE: Final = 16
+"""Requests in a row that may be answered before the event loop does other things."""
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class RandomAddresses:
+    """Local addresses of 32 hexadecimal digits from the system's random source.
+
+    Asking the system for many at once costs a fraction each. Safe from any thread.
+    """
+
+    __slots__ = ("_ready",)
+
+    def __init__(self) -> None:
+        self._ready: deque[Address] = deque()
+
+    def take(self) -> Address:
+        """Return an address that has never been used."""
+        try:
+            return self._ready.popleft()
+        except IndexError:
+            digits = os.urandom(_BYTES * _CHUNK).hex().encode("ascii")
+            made = [
+                _new(Address, (LOCAL, digits[at : at + 2 * _BYTES]))
+                for at in range(0, len(digits), 2 * _BYTES)
+            ]
+            address = made.pop()
+            self._ready.extend(made)
+            return address
+
+
+class Reply(Target):
+    """The mailbox of one request: it takes one answer."""
+
+    __slots__ = ("_router", "future", "onward", "timeout")
+
+    def __init__(
+        self, router: Router, future: asyncio.Future[Message], onward: Route, timeout: float
+    ) -> None:
+        # `queue` is never set, so that `Router.route` calls `put`.
+        self.queue = None
+        self.future = future
+        self.onward = onward
+        self.timeout = timeout
+        self._router = router
+
+    def put(self, message: Message) -> None:
+        """Take the answer; a second one becomes a dead letter."""
+        if get_ident() != self._router.thread_id:
+            self._router.call_on_loop(lambda: self.put(message))
+        elif self.future.done():
+            self._router.dead_letter(message, LATE_ANSWER)
+        else:
+            back = message[1]
+            # `read_error_reply` says whether it is one; most answers need not be asked.
+            reply = read_error_reply(message) if back and back[-1][1] == _ERRORS else None
+            recorder = self._router.recorder
+            if recorder is not None:
+                recorder.messages.answered(message)
+            if reply is None:
+                self.future.set_result(message)
+            else:
+                error = (Refused if reply.certain else GivenUp)(reply.address, reply.reason)
+                self.future.set_exception(error)
+
+    def expire(self) -> None:
+        """Fail the request: it has waited as long as it may."""
+        if not self.future.done():
+            target = format_route(self.onward)
+            self.future.set_exception(RequestTimeout(target, f"{self.timeout:g} s"))
+
+
+class _Patience:
+    """The requests with one and the same timeout, oldest first, and one timer for them all.
+
+    A timer of its own would be a fifth of what a request costs. The oldest expires first,
+    so only that one needs a timer; it is set anew when it goes off, not for every request.
+    """
+
+    __slots__ = ("_loop", "_timer", "armed", "context", "deadlines", "shared", "until")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        self._loop = loop
+        self.shared = False
+        self.deadlines: dict[Reply, float] = {}
+        self.until = float("-inf")
+        self.context = Context()
+        self.arm(deadline)
+
+    def arm(self, deadline: float) -> None:
+        """Set the timer."""
+        self.armed = True
+        self._timer = self._loop.call_at(deadline, self._due)
+
+    def renew(self, deadline: float, timeout: float) -> None:
+        """Make the context of the next requests, whose deadline is a little after theirs.
+
+        One for each would be a thirtieth of what a request costs.
+        """
+        self.until = deadline + timeout / _DEADLINES
+        self.context = Context(self.until)
+
+    def cancel(self) -> None:
+        """Cancel the timer."""
+        self._timer.cancel()
+
+    def _due(self) -> None:
+        now = self._loop.time()
+        self.armed = False
+        while self.deadlines:
+            reply, deadline = next(iter(self.deadlines.items()))
+            if deadline > now:
+                self.arm(deadline)
+                return
+            del self.deadlines[reply]
+            reply.expire()
+
+
+class Requests:
+    """The requests of a node that wait for an answer.
+
+    Args:
+        router: The node.
+
+    Attributes:
+        count: How many wait.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self.count = 0
+        self._at_once = 0
+        self._patience: dict[float, _Patience] = {}
+        # Given up and not answered; as a dict, for its order.
+        self._given_up: dict[Address, None] = {}
+
+    def __contains__(self, address: Address) -> bool:
+        return type(self._router.table.get(address)) is Reply
+
+    def is_late(self, address: Address) -> bool:
+        """Tell whether the address is that of a request given up not long ago."""
+        return address in self._given_up
+
+    async def request(  # noqa: C901 - every request passes here; calls would cost more than they show
+        self,
+        route: RouteLike,
+        payload: bytes,
+        timeout: float,
+        source: Address | None,
+        context: Context | None,
+    ) -> Message:
+        """Send a message and wait for what comes back. See `Router.request`."""
+        router = self._router
+        loop = router._loop
+        if loop is None or router.phase is _CLOSED:
+            raise router.stopped_error()
+        if type(payload) is not bytes or len(payload) > router.limits.payload:
+            router.check_payload(payload)
+        onward = router.route_of(route)
+        if context is not None and context[4] is not None:
+            sent = _new(Message, (onward, (), payload, source, context))
+            context = router.pass_on(sent)[4]
+        if self.count >= router.limits.requests:
+            raise TooManyRequests(format_route(onward), f"{router.limits.requests} wait")
+        future: asyncio.Future[Message] = loop.create_future()
+        router.now = now = loop.time()
+        patience = self._patience.get(timeout) or self._patience_of(loop, timeout, now)
+        reply = Reply(router, future, onward, timeout)
+        deadline = now + timeout
+        deadlines = patience.deadlines
+        deadlines[reply] = deadline
+        if not patience.armed:
+            patience.arm(deadline)
+        if context is None:
+            if deadline > patience.until:
+                patience.renew(deadline, timeout)
+            context = patience.context
+        elif context[0] is None:
+            context = context._replace(deadline=deadline)
+        recorder = router.recorder
+        if recorder is not None and source is None:
+            recorder.left = left = recorder.left - 1
+            if left <= 0:
+                context = router.drawn(recorder, context)
+        address = router.random_address()
+        router.table[address] = reply
+        self.count += 1
+        observer = router.observer
+        try:
+            if observer is not None:
+                observer.asks(source, address, onward)
+            message = _new(Message, (onward, (address,), payload, source, context))
+            try:
+                router.route_now(message)
+            except MailboxFull as full:
+                room: Room | None = full.room
+                if room is None or not room.may_wait:
+                    raise
+                await _put_in_time(room, future)
+            if future.done():
+                # Answered without the loop. It must come to its own work all the same.
+                self._at_once = (self._at_once + 1) % _AT_ONCE
+                if not self._at_once:
+                    await asyncio.sleep(0)
+            return await future
+        except BaseException:
+            self._give_up(address)
+            if future.done() and not future.cancelled():
+                future.exception()  # it may have come together with a cancellation
+            raise
+        finally:
+            self.count -= 1
+            del router.table[address]
+            deadlines.pop(reply, None)
+            if not patience.shared:
+                patience.cancel()
+            if observer is not None:
+                observer.asked(address)
+
+    def fail(self, address: Address, error: OnwardError) -> bool:
+        """Raise an error where a request waits for its answer; say whether one does."""
+        reply = self._router.table.get(address)
+        if type(reply) is not Reply or reply.future.done():
+            return False
+        error.lost = None  # what was lost is not the loss of whoever asked
+        reply.future.set_exception(error)
+        return True
+
+    def close(self, name: str) -> None:
+        """Fail every request that still waits, and cancel the timers: the node stops."""
+        for address in list(self._router.table):
+            self.fail(address, NodeStopped(name, "while an answer was due"))
+        for patience in self._patience.values():
+            patience.cancel()
+
+    def _patience_of(
+        self, loop: asyncio.AbstractEventLoop, timeout: float, now: float
+    ) -> _Patience:
+        # Those that are shared have been checked, so it costs the usual request nothing.
+        deadline = now + check_timeout(timeout)
+        # Most programs use a few timeouts. One that computes them from deadlines must not
+        # leave a timer behind for each.
+        shared = self._patience
+        if len(shared) >= _SHARED_TIMERS:
+            for key, patience in list(shared.items()):
+                if not patience.deadlines:
+                    patience.cancel()
+                    del shared[key]
+        made = _Patience(loop, deadline)
+        if len(shared) < _SHARED_TIMERS:
+            made.shared = True
+            shared[timeout] = made
+        return made
+
+    def _give_up(self, address: Address) -> None:
+        given_up = self._given_up
+        given_up[address] = None
+        if len(given_up) > self._router.limits.late_answers:
+            del given_up[next(iter(given_up))]
+
+
+async def _put_in_time(room: Room, future: asyncio.Future[Message]) -> None:
+    """Wait for room as long as the request may last.
+
+    Raises:
+        MailboxFull: There was none in time. Unlike a timeout after the message was handed
+            over, this leaves no doubt.
+    """
+    line = join(room)
+    if line is None:
+        return
+    try:
+        await asyncio.wait((line.future, future), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waited = not line.future.done()
+        line.leave()
+    if not waited:
+        line.future.result()
+    elif isinstance(future.exception(), RequestTimeout):
+        raise MailboxFull(room.intake.address, "no room in time")
+    # Else the node has stopped: the request raises that.

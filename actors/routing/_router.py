@@ -1,0 +1,575 @@
+"""The router: messages in, by the table of addresses and the rules for other types."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
+from threading import get_ident
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeGuard, cast
+
+from ...protocol import (
+    ERROR_SOURCE,
+    LOCAL,
+    MAX_ROUTE_LENGTH,
+    Address,
+    AddressError,
+    Context,
+    EmptyRoute,
+    MailboxFull,
+    Message,
+    OnwardError,
+    PayloadTooBig,
+    Route,
+    RouteLike,
+    RouteTooLong,
+    UnknownAddress,
+    UnknownAddressType,
+    UnreadableAddress,
+    check_bytes,
+    counted,
+    route as route_of,
+)
+from .._errors import RoutingLoop, RuleInUse
+from ..instruments._observer import Tracer
+from ..runtime._mailbox import Target
+from ..runtime._policy import NodeLimits
+from ..runtime._room import Room, put_when_room
+from ..runtime._run_queue import Phase
+from ._requests import LATE_ANSWER, RandomAddresses
+from ._undeliverable import Losses, note_lost
+
+if TYPE_CHECKING:
+    from .._worker import Worker
+    from ..eventlog._worker import EventLog
+    from ..eventlog.recording._recorder import Recorder
+    from ..runtime._cell import Cell
+
+__all__ = ["Router", "Rule"]
+
+ANSWERED_ERROR: Final = "answer to an error reply"
+"""The reason of the dead letter that an answer to an error reply becomes."""
+
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+Rule: TypeAlias = Callable[[Message], Message | None]
+"""Gives a message back with its first address replaced; `None`: it took the message over."""
+
+
+class Rules:
+    """The rules of a node, by the type of address, and what each belongs to."""
+
+    __slots__ = ("made", "owners")
+
+    def __init__(self) -> None:
+        self.made: dict[int, Rule] = {}
+        self.owners: dict[int, object] = {}
+
+
+class Router(Losses):
+    """Takes messages to where their first onward address leads.
+
+    Args:
+        name: Of the node.
+        limits: Of the node.
+        clock: What stamps dead letters, in seconds; the loop's clock by default.
+
+    Attributes:
+        table: What each address leads to.
+        lock: Held to change the table; looking up takes no lock.
+        random_address: Makes an address that nobody can guess.
+        tracer: What follows messages that are traced, if anything does.
+        recorder: What records messages, links and requests, if the node has an event log.
+        event_log: What keeps that log, for its figures; it stays when it has ended.
+        waiting_bytes: Bytes of the payloads that wait in all mailboxes, of those counted there.
+    """
+
+    def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
+        super().__init__(name, limits, clock)
+        self.table: dict[Address, Target] = {}
+        self.lock = threading.RLock()
+        self.random_address = RandomAddresses().take
+        self._rules: Final = Rules()
+        self.tracer: Tracer | None = None
+        self.recorder: Recorder | None = None
+        self.event_log: EventLog | None = None
+        self.waiting_bytes = 0
+
+    # --- routing ----------------------------------------------------------------------
+
+    def route(self, message: Message) -> None:
+        """Hand a message to the worker its first onward address leads to.
+
+        Safe from any thread; it never waits. When it returns the message is in a mailbox,
+        or a rule has taken it over, or an overflow policy has dropped it. The message comes
+        from code outside of workers, whatever `source` it has: workers have `Worker.route`.
+
+        Raises:
+            EmptyRoute: There is no onward address.
+            UnknownAddress: No worker has the address.
+            UnknownAddressType: There is no rule for the type of the address.
+            MailboxFull: The worker does not keep up.
+            AccessDenied: An access control does not let it in.
+            RoutingLoop: Rules rewrote it too often.
+            PayloadNotBytes: Its payload is something else than `bytes`.
+            NodeStopped: The node has not started, or has stopped.
+        """
+        if type(message[2]) is not bytes:
+            check_bytes(message[2])
+        context = message[4]
+        if context is not None and context[4] is not None:
+            self._carry_outside(from_code(message))
+            return
+        if message[3] is not None:
+            message = from_code(message)
+        # What follows is `carry`, once more: a call would be a tenth of it.
+        onward = message[0]
+        target = self.table.get(onward[0]) if onward else None
+        if target is None:
+            self._reroute(message)
+            return
+        queue = target.queue
+        if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
+            target.put(message)
+            return
+        queue.append(message)
+        if not target.scheduled:
+            target.scheduled = True
+            self._ready.append(target)
+            if not self._awake:
+                self._wake()
+
+    def carry(self, message: Message) -> None:
+        """Do as `route`, and believe the message's source.
+
+        For what a node is made of: workers' own methods, links, the broker.
+        """
+        onward = message[0]
+        target = self.table.get(onward[0]) if onward else None
+        if target is None:
+            self._reroute(message)
+            return
+        queue = target.queue
+        if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
+            target.put(message)
+            return
+        queue.append(message)
+        if not target.scheduled:
+            target.scheduled = True
+            self._ready.append(target)
+            if not self._awake:
+                self._wake()
+
+    def carry_answer(self, message: Message) -> None:
+        """Do as `carry` with an answer: it goes where the return route says.
+
+        Where what a worker passes on is checked, `Outgoing` is in the place of the node.
+        """
+        self.carry(message)
+
+    def pass_on(self, message: Message) -> Message:
+        """Return a message from outside as it may go on; a node knows what that may."""
+        raise NotImplementedError
+
+    def guard(self, first: Address) -> None:
+        """Check from now on what a worker passes on; a node knows its workers."""
+        raise NotImplementedError
+
+    def carry_from(self, _own: Address | None, message: Message) -> None:
+        """Do as `carry`: what a worker sends is the same from each of its addresses.
+
+        Where that is controlled, `Outgoing` is in the place of the node.
+        """
+        self.carry(message)
+
+    def route_now(self, message: Message) -> None:
+        """Do as `carry`, and give a worker of the node its turn at once if the node is idle.
+
+        For requests: whoever sends is about to wait, and a pass of the event loop less is a
+        quarter of what a request costs. Only on the loop's thread and not in a turn.
+        """
+        onward = message[0]
+        target = self.table.get(onward[0]) if onward and not self._awake else None
+        if target is None:
+            self.carry(message)
+            return
+        self._awake = True  # so that nobody wakes the loop
+        try:
+            queue = target.queue
+            if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
+                target.put(message)
+            else:
+                queue.append(message)
+                if not target.scheduled:
+                    target.scheduled = True
+                    self._ready.append(target)
+        finally:
+            self.context.run(self._drain, self.limits.batch)
+
+    def _reroute(self, message: Message) -> None:
+        if self.phase is Phase.NOT_STARTED or self.phase is Phase.CLOSED:
+            raise self.stopped_error()
+        if not message[0]:
+            empty = EmptyRoute()
+            note_lost(empty, message)
+            raise empty
+        first = message[0][0]
+        for _ in range(self.limits.reroutes + 1):
+            target = self.table.get(first)
+            if target is not None:
+                context = message[4]
+                outside = None if context is None else context[4]
+                if outside is not None and outside[0]:
+                    self.guard(first)
+                queue = target.queue
+                if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
+                    target.put(message)
+                    return
+                queue.append(message)
+                if not target.scheduled:
+                    target.scheduled = True
+                    self.schedule(target)
+                return
+            rule = self._rule(first)
+            if rule is None:
+                self._unknown(message, first)
+                return
+            try:
+                rewritten = rule(message)
+            except AddressError as error:
+                raise UnreadableAddress(first, error.reason) from error
+            if rewritten is None:
+                return
+            message, first = rewritten, rewritten.to
+        raise RoutingLoop(first, f"more than {counted(self.limits.reroutes, 'time')}")
+
+    def _rule(self, address: Address) -> Rule | None:
+        rule = self._rules.made.get(address.type)
+        if rule is None and address.type != LOCAL:
+            rule = self._load_rule(address.type)
+            if rule is None:
+                raise UnknownAddressType(address)
+        return rule
+
+    def _load_rule(self, address_type: int) -> Rule | None:
+        """Look for a rule that is not installed yet; a node asks its transports."""
+        raise NotImplementedError
+
+    def link_on(self, back: Route) -> Address | None:
+        """Return the first link on a way back, if there is one; a node knows its links."""
+        raise NotImplementedError
+
+    def share_of(self, message: Message) -> Cell | None:
+        """Return the link in whose share of what waits a message counts, if it came over one."""
+        raise NotImplementedError
+
+    def origin_of(self, message: Message) -> Worker | None:
+        """Return the link that a message came over, if it came over one."""
+        raise NotImplementedError
+
+    def _unknown(self, message: Message, first: Address) -> None:
+        if first == ERROR_SOURCE:
+            self.dead_letter(message, ANSWERED_ERROR)
+            return
+        if not self._requests.is_late(first):
+            raise UnknownAddress(first)
+        # Whoever answers cannot know that nobody waits any more; it is no error of theirs.
+        self.dead_letter(message, LATE_ANSWER)
+
+    async def route_wait(self, message: Message) -> None:
+        """Do as `route`, but wait for room where the mailbox's policy is to wait.
+
+        Raises:
+            MailboxFull: The policy is another, or too many senders wait already.
+            DeliveryError: As `route`.
+        """
+        check_bytes(message[2])
+        message = from_code(message)
+        try:
+            await self.carry_wait(self.pass_on(message))
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
+
+    def _carry_outside(self, message: Message) -> None:
+        """Do as `carry` with what a worker passes on by the node's methods."""
+        try:
+            self.carry(self.pass_on(message))
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
+
+    async def carry_wait(self, message: Message, _own: Address | None = None) -> None:
+        """Do as `route_wait`, and believe the message's source."""
+        try:
+            self.carry(message)
+        except MailboxFull as full:
+            room: Room | None = full.room
+            if room is None or not room.may_wait:
+                raise
+            await self._on_loop(put_when_room(room))
+
+    def deliver(self, message: Message) -> bool:
+        """Do as `route` for a message whose sender cannot be told of an error.
+
+        For messages from outside. What cannot be delivered becomes a dead letter.
+
+        Returns:
+            Whether it was delivered.
+
+        Raises:
+            PayloadNotBytes: Its payload is something else than `bytes`.
+        """
+        check_bytes(message[2])
+        return self.carry_or_bury(message if message[3] is None else from_code(message))
+
+    def carry_or_bury(self, message: Message) -> bool:
+        """Do as `deliver`, and believe the message's source."""
+        onward, back = message[0], message[1]
+        try:
+            if max(len(onward), len(back)) > MAX_ROUTE_LENGTH:
+                raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
+            if onward and self._requests.is_late(onward[0]):
+                raise _LateAnswer(onward[0])
+            context = message[4]
+            if context is not None and context[4] is not None:
+                message = self.pass_on(message)
+            self.carry(message)
+        except OnwardError as error:
+            self.dead_letter(message, error)
+            return False
+        return True
+
+    def send(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike = (),
+        context: Context | None = None,
+    ) -> None:
+        """Send a message. Safe from any thread.
+
+        Args:
+            route: Where to.
+            payload: What.
+            return_route: The way back; none by default.
+            context: What travels with it inside the node.
+
+        Raises:
+            PayloadNotBytes: The payload is something else than `bytes`.
+            PayloadTooBig: The payload is over the limit.
+            DeliveryError: As `route`.
+        """
+        if type(payload) is not bytes or len(payload) > self.limits.payload:
+            self.check_payload(payload)
+        loop = self._loop
+        if loop is not None and loop.is_closed():
+            raise self.loop_gone()
+        back: Route = () if return_route == () else self.route_of(return_route)
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.left = left = recorder.left - 1
+            if left <= 0:
+                context = self.drawn(recorder, context)
+        message = Message(self.route_of(route), back, payload, None, context)
+        if context is not None and context[4] is not None:
+            self._carry_outside(message)
+        else:
+            self.carry(message)
+
+    async def send_wait(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        return_route: RouteLike = (),
+        context: Context | None = None,
+    ) -> None:
+        """Do as `send`, but wait for room where the mailbox's policy is to wait."""
+        self.check_payload(payload)
+        if self._loop is not None and self._loop.is_closed():
+            raise self.loop_gone()
+        back = self.route_of(return_route)
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.left = left = recorder.left - 1
+            if left <= 0:
+                context = self.drawn(recorder, context)
+        message = Message(self.route_of(route), back, payload, None, context)
+        try:
+            await self.carry_wait(self.pass_on(message))
+        except OnwardError as error:
+            note_lost(error, message)
+            raise
+
+    def request(
+        self,
+        route: RouteLike,
+        payload: bytes,
+        *,
+        timeout: float = 30.0,
+        context: Context | None = None,
+    ) -> Coroutine[Any, Any, Message]:
+        """Send a message and wait for the answer.
+
+        The return route is a mailbox of this one request, with a random address.
+
+        Args:
+            route: Where to.
+            payload: What.
+            timeout: How long to wait, in seconds. It becomes the message's deadline, after
+                which no worker of the node takes it up.
+            context: What travels with it inside the node; its deadline is kept, if it has one.
+
+        Returns:
+            The first message that comes back. A further one has no such address.
+
+        Raises:
+            RequestTimeout: Nothing came back in time; it may still have been handled.
+            MailboxFull: There was no room, in time where the policy is to wait.
+            TooManyRequests: The node waits for as many answers as it may.
+            NodeStopped: The node stopped.
+            PayloadNotBytes: The payload is something else than `bytes`.
+            PayloadTooBig: The payload is over the limit.
+            Refused: An error reply came: it was certainly not handed over.
+            GivenUp: An error reply came: it was handed over, or may have been.
+            DeliveryError: As `route`.
+        """
+        if context is None or context[4] is None:
+            return self.request_from(None, route, payload, timeout, context)
+        return self._request_outside(route, payload, timeout, context)
+
+    async def _request_outside(
+        self, route: RouteLike, payload: bytes, timeout: float, context: Context
+    ) -> Message:
+        """Do as `request` with what a worker asks on for another node."""
+        onward = self.route_of(route)
+        try:
+            return await self.request_from(None, onward, payload, timeout, context)
+        except OnwardError as error:
+            note_lost(error, Message(onward, (), payload, None, context))
+            raise
+
+    def request_from(
+        self,
+        source: Address | None,
+        route: RouteLike,
+        payload: bytes,
+        timeout: float,
+        context: Context | None,
+    ) -> Coroutine[Any, Any, Message]:
+        """Do what `request` says, for a worker."""
+        work = self._requests.request(route, payload, timeout, source, context)
+        return work if get_ident() == self.thread_id else self._on_loop(work)
+
+    def drawn(self, recorder: Recorder, context: Context | None) -> Context | None:
+        """Return the context of a message from outside that the event log's count came out at.
+
+        It is marked if it may be sampled: see `MessageLog.enters`. To mark is the loop's business,
+        so a message of another thread may not. If two threads count at a time, one may be missed.
+        """
+        if get_ident() == self.thread_id:
+            return recorder.messages.enters(context)
+        recorder.left = recorder.gap()
+        return context
+
+    def check_payload(self, payload: bytes) -> None:
+        """Check the type and the size of a payload.
+
+        Raises:
+            PayloadNotBytes: It is not `bytes`.
+            PayloadTooBig: It is over the limit.
+        """
+        if type(payload) is not bytes:
+            check_bytes(payload)
+        if len(payload) > self.limits.payload:
+            raise PayloadTooBig(len(payload), self.limits.payload)
+
+    @staticmethod
+    def route_of(given: RouteLike) -> Route:
+        """Make a route of anything that reads as one; texts are read once and remembered."""
+        if isinstance(given, str):
+            return _parsed(given)
+        return given if _is_route(given) else route_of(given)
+
+    # --- rules ------------------------------------------------------------------------
+
+    def add_rule(self, address_type: int, rule: Rule, *, owner: object = None) -> None:
+        """Resolve the addresses of a type by a function.
+
+        Args:
+            address_type: 1 to 255. A worker that has the very address comes first.
+            rule: Gives a message back with its first address replaced, or returns `None`
+                when it has taken the message over. It runs on the sender's thread, must not
+                block, and what it raises the sender gets.
+            owner: What the rule belongs to, by default the rule itself. An owner can replace its
+                rule; another owner's is not replaced.
+
+        Raises:
+            ValueError: The type is out of range.
+            RuleInUse: The type has a rule of another owner.
+        """
+        if not LOCAL < address_type <= 255:
+            raise ValueError(f"{address_type} is no address type a rule can be for")
+        new = rule if owner is None else owner
+        with self.lock:
+            present = self._rules.owners.setdefault(address_type, new)
+            if present is not new and present != new:  # a method is another object each time
+                raise RuleInUse(address_type, _owner_text(present))
+            self._rules.made[address_type] = rule
+
+    def remove_rule(self, address_type: int, *, owner: object = None) -> bool:
+        """Remove the rule for a type of address, if it is the owner's.
+
+        Args:
+            address_type: The type.
+            owner: What the rule belongs to; by default a rule is removed that was added without
+                an owner.
+
+        Returns:
+            Whether it was removed. Without a rule, or with one of another owner, nothing is done.
+        """
+        with self.lock:
+            present = self._rules.owners.get(address_type)
+            expected = self._rules.made.get(address_type) if owner is None else owner
+            if present is None or (present is not expected and present != expected):
+                return False
+            del self._rules.owners[address_type]
+            del self._rules.made[address_type]
+            return True
+
+
+def _owner_text(owner: object) -> str:
+    """Return what a rule belongs to, for an error: `the function shop.resolve`."""
+    if isinstance(owner, (FunctionType, MethodType)):
+        return f"the function {owner.__module__}.{owner.__qualname__}"
+    kind = type(owner)
+    plain = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    return f"the {kind.__name__} of the node" if plain else str(owner)
+
+
+class _LateAnswer(UnknownAddress):
+    reason: ClassVar[str] = LATE_ANSWER
+
+
+def from_code(message: Message) -> Message:
+    """Return a message as one that no worker sent."""
+    onward, back, payload, _, context = message
+    return _new(Message, (onward, back, payload, None, context))
+
+
+def _is_route(given: RouteLike) -> TypeGuard[Route]:
+    if type(given) is not tuple:
+        return False
+    steps = cast("tuple[object, ...]", given)
+    for step in steps:
+        if type(step) is not Address:
+            return False
+    return len(steps) <= MAX_ROUTE_LENGTH
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Route:
+    return route_of(text)

@@ -1,0 +1,1 @@
+"""Run queue, mailboxes, worker cells, their life cycle, timers and threads."""

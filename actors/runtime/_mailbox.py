@@ -1,0 +1,388 @@
+"""Mailboxes: what an address leads to, and what happens when it is full.
+
+How a message gets from `Router.route` into a handler:
+
+- `route` appends it to the target's queue and, unless `scheduled` is set already, sets
+  it and appends the target to the node's run queue. `scheduled` means *somebody will look at
+  this queue*: the run queue holds the worker, or the worker is busy and looks when it is done.
+- The node drains its run queue in one loop callback and gives each worker a `turn` of a
+  bounded number of messages.
+- A handler that returned a coroutine gets a task; the worker is `BUSY` until that ends.
+
+Senders may be other threads. No lock is taken: appending is atomic, and whoever clears
+`scheduled` looks at the queue once more afterwards. The worst a race can do is put a worker
+into the run queue twice, and a turn with nothing to do does nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import pykka
+from pykka import messages
+from pykka._envelope import Envelope
+
+from ...protocol import (
+    Address,
+    Context,
+    MailboxFull,
+    Message,
+    UnknownAddress,
+    WorkerStopped,
+)
+from .._log import waiting_text
+from ._policy import Overflow
+from ._room import Room
+from ._state import STOPPED
+
+if TYPE_CHECKING:
+    from .._node import Node
+    from ..instruments._observer import Observer
+    from ._cell import Cell
+    from ._room import Line
+
+__all__ = ["HEAVY", "HEAVY_FOR_SLOW", "Heavy", "Intake", "Target", "Turn", "is_envelope"]
+
+HEAVY: Final = 16 * 1024
+"""Bytes of a payload above which it counts in the bytes that wait. What is smaller is bounded by
+the number of messages: to count it would cost more than a hop may."""
+
+HEAVY_FOR_SLOW: Final = 512
+"""The same for the mailbox of a link while its peer is slow: all peers together may be many."""
+
+_NO_CONTEXT: Final = Context()
+
+
+class Target:
+    """What an address of the table leads to. `Node.route` reads these fields itself.
+
+    Attributes:
+        queue: Where messages wait, or `None`: then `put` decides.
+        limit: How many may wait; at the limit `put` decides.
+        heavy: Bytes of a payload above which `put` decides.
+        scheduled: Whether somebody will look at the queue.
+    """
+
+    __slots__ = ("heavy", "limit", "queue", "scheduled")
+
+    queue: deque[Any] | None
+    limit: int
+    heavy: int
+    scheduled: bool
+
+    def put(self, message: Message) -> None:
+        """Take a message where appending to the queue is not all there is to it."""
+        raise AssertionError(f"unexpected message {message}")
+
+    def turn(self) -> int:
+        """Handle a batch of what waits; return how much that was."""
+        raise AssertionError("unexpected turn")
+
+    def recover(self, error: BaseException) -> None:
+        """Go on after a turn that an exception has broken off."""
+        raise AssertionError("unexpected end of a turn") from error
+
+    def give_up(self) -> None:
+        """Turn what waits into dead letters: the event loop is closed."""
+        raise AssertionError("unexpected end")
+
+
+class Turn:
+    """Something else than a message that a worker does when its turn comes."""
+
+    __slots__ = ()
+
+    def perform(self, cell: Cell) -> None:
+        """Do it. Failures of user code propagate; coroutines go to `Cell.suspend`."""
+        raise AssertionError(f"unexpected turn {self} of {cell}")
+
+
+class Heavy(Turn):
+    """A message in a mailbox whose bytes are counted.
+
+    Args:
+        message: The message.
+        sender: The link that it came over, if it came over one: it counts in that one's share.
+    """
+
+    __slots__ = ("message", "sender", "size")
+
+    def __init__(self, message: Message, sender: Cell | None) -> None:
+        self.message = message
+        self.sender = sender
+        self.size = len(message[2])
+
+    def perform(self, cell: Cell) -> None:
+        """Handle the message."""
+        cell.unload(self)
+        cell.handle_other(self.message)
+
+
+class Intake(Target):
+    """The mailbox of a worker: what it takes, refuses and drops.
+
+    The methods under "what arrives" are for any thread, the others for the loop's.
+    """
+
+    __slots__ = (
+        "addresses",
+        "bytes",
+        "dropped",
+        "lines",
+        "most",
+        "most_bytes",
+        "node",
+        "overflow",
+        "refused",
+        "state",
+    )
+
+    node: Node
+    addresses: tuple[Address, ...]
+    most: int  # messages that may wait; `limit` is that, or 0 while there is a line
+    most_bytes: int
+    bytes: int  # of those that wait whose payloads were over `heavy`
+    overflow: Overflow
+    state: int
+    lines: deque[Line] | None
+    refused: int
+    dropped: int
+
+    @property
+    def address(self) -> Address:
+        """The primary address."""
+        return self.addresses[0]
+
+    # --- what arrives; from any thread ------------------------------------------------
+
+    def put(self, message: Message) -> None:
+        """Take a message when there is no queue yet, or no room in it.
+
+        Raises:
+            UnknownAddress: The worker has stopped.
+            MailboxFull: There is no room, and the policy gives the message back.
+        """
+        if self.state == STOPPED:
+            raise UnknownAddress(message[0][0])
+        if self._has_room_for(message):
+            self.load(message)
+
+    def load(self, message: Message) -> None:
+        """Put a message into the queue, room or not."""
+        if len(message[2]) <= self.heavy:
+            self.post(message)
+            return
+        node = self.node
+        if message[4] is None:
+            # `Sending.forward` looks at the size of those with a context only, which is cheaper.
+            message = message._replace(context=_NO_CONTEXT)
+        heavy = Heavy(message, node.share_of(message))
+        with node.lock:
+            self.bytes += heavy.size
+            node.waiting_bytes += heavy.size
+            if heavy.sender is not None:
+                heavy.sender.inside += heavy.size
+        self.post(heavy)
+
+    def unload(self, heavy: Heavy) -> None:
+        """Count a message no more that has left the queue."""
+        node, sender = self.node, heavy.sender
+        with node.lock:
+            self.bytes -= heavy.size
+            node.waiting_bytes -= heavy.size
+            if sender is None:
+                return
+            sender.inside -= heavy.size
+        if get_ident() == node.thread_id:
+            sender.worker._inside_shrunk(sender.inside)
+        else:
+            node.call_on_loop(partial(sender.worker._inside_shrunk, sender.inside))
+
+    def put_envelope(self, envelope: Envelope[Any]) -> None:
+        """Take what Pykka's `tell` or `ask` sends.
+
+        A stopped worker answers `pykka.ActorDeadError` at once.
+
+        Raises:
+            MailboxFull: There is no room, and the policy gives the message back.
+        """
+        if self.state == STOPPED:
+            self.refuse(envelope)
+        elif isinstance(envelope.message, messages._ActorStop) or self._has_room_for(envelope):
+            self.post(envelope)
+
+    def post(self, item: object, *, first: bool = False) -> None:
+        """Put something into the queue, room or not."""
+        queue = self.queue
+        if queue is None:
+            with self.node.lock:
+                queue = self.queue
+                if queue is None:
+                    queue = self.queue = deque()
+        if first:
+            queue.appendleft(item)
+        else:
+            queue.append(item)
+        if not self.scheduled:
+            self.scheduled = True
+            self.node.schedule(self)
+
+    def has_room(self, item: Message | Envelope[Any]) -> bool:
+        """Whether there is room for a message, if those that wait for some are left out."""
+        queue = self.queue
+        if queue is None:
+            return True
+        return len(queue) < self.most and not self._is_too_heavy(item)
+
+    def _is_too_heavy(self, item: Message | Envelope[Any]) -> bool:
+        """Whether the bytes that wait would be too many with these. One may always wait."""
+        if type(item) is not Message or not self.bytes:
+            return False
+        size = len(item[2])
+        if size <= self.heavy:
+            return False
+        node = self.node
+        return (
+            self.bytes + size > self.most_bytes
+            or node.waiting_bytes + size > node.limits.waiting_bytes
+        )
+
+    def _has_room_for(self, item: Message | Envelope[Any]) -> bool:
+        if not self.lines and self.has_room(item):
+            return True
+        queue = self.queue
+        if queue is None:
+            return True
+        observer = self.node.observer
+        if observer is not None:
+            self.found_full(observer, len(queue))
+        if self.overflow is Overflow.DROP_NEWEST:
+            self._drop(item)
+            return False
+        if self.overflow is Overflow.DROP_OLDEST:
+            while self._drop_oldest(queue) and self._is_too_heavy(item):
+                pass
+            return True
+        self.refused += 1
+        error = self.full()
+        if isinstance(item, Message):
+            error.room = Room(self, item, self.overflow is Overflow.WAIT)
+        raise error
+
+    def full(self) -> MailboxFull:
+        """Return the error that says that there is no room."""
+        waiting = len(self.queue or ())
+        if waiting >= self.most:
+            return MailboxFull(self.address, waiting_text(self.most, "message"))
+        if self.lines:
+            return MailboxFull(self.address, "others wait for room")
+        return MailboxFull(self.address, waiting_text(self.bytes, "byte"))
+
+    def found_full(self, observer: Observer, waiting: int) -> None:
+        """Tell who looks on that there was no room in the mailbox."""
+        raise AssertionError(f"unexpected {observer} of {waiting} messages")
+
+    def _drop_oldest(self, queue: deque[Any]) -> bool:
+        # Only messages are dropped; the start, the stop and due timers keep their places.
+        kept: list[object] = []
+        dropped = False
+        while queue:
+            oldest = queue.popleft()
+            if type(oldest) is Heavy:
+                self.unload(oldest)
+                oldest = oldest.message
+            if is_message(oldest):
+                self._drop(oldest)
+                dropped = True
+                break
+            kept.append(oldest)
+        queue.extendleft(reversed(kept))
+        return dropped
+
+    def _drop(self, item: Message | Envelope[Any]) -> None:
+        self.dropped += 1
+        if isinstance(item, Message):
+            self.node.lose(item, self.full())
+        elif item.reply_to is not None:
+            error = self.full()
+            item.reply_to.set_exception((MailboxFull, error, None))
+        else:
+            self.node.dead_letter(self._as_message(item), MailboxFull.reason)
+
+    def refuse(self, item: object) -> None:
+        """Answer or dead-letter something this worker will not handle any more."""
+        if type(item) is Heavy:
+            self.unload(item)
+            item = item.message
+        if isinstance(item, Message):
+            self.node.lose(item, WorkerStopped(self.address))
+        elif is_envelope(item):
+            future = item.reply_to
+            if future is None:
+                if not isinstance(item.message, messages._ActorStop):
+                    self.node.dead_letter(self._as_message(item), WorkerStopped.reason)
+            elif isinstance(item.message, messages._ActorStop):
+                future.set(None)
+            else:
+                dead = pykka.ActorDeadError(f"{self} stopped before handling the message")
+                future.set_exception((pykka.ActorDeadError, dead, None))
+
+    def _as_message(self, envelope: Envelope[Any]) -> Message:
+        """Give a message of Pykka's a form in which it can be a dead letter."""
+        return Message((self.address,), (), b"", None, Context(meta=envelope.message))
+
+    # --- those who wait for room; on the loop's thread ----------------------------------
+
+    def join(self, line: Line) -> None:
+        """Have the messages of a line put into the mailbox as there is room, the first next."""
+        if self.lines is None:
+            self.lines = deque()
+        self.lines.append(line)
+        self.limit = 0  # so that nobody passes those who wait
+
+    def leave(self, line: Line) -> None:
+        """Forget a line."""
+        lines = self.lines
+        if lines is not None and line in lines:
+            lines.remove(line)
+            if lines:
+                self.serve_lines()  # it may have been the one that others waited behind
+            else:
+                self.limit = self.most
+
+    def serve_lines(self) -> None:
+        """Put messages that wait into the mailbox, from each line in turn while there is room."""
+        lines = self.lines
+        while lines:
+            line = lines[0]
+            if self.state == STOPPED:
+                lines.popleft()
+                line.refuse()
+                continue
+            moved = line.advance()
+            if line.messages:
+                if not moved:
+                    break  # no other passes it: a large message would never find room
+                lines.rotate(-1)
+                continue
+            lines.popleft()
+            if not lines:
+                self.limit = self.most
+            line.done()
+        if not lines:
+            self.limit = self.most
+
+
+def is_message(item: object) -> TypeGuard[Message | Envelope[Any]]:
+    """Tell whether something in a queue is a message, routed or of Pykka's."""
+    if is_envelope(item):
+        return not isinstance(item.message, messages._ActorStop)
+    return type(item) is Message
+
+
+def is_envelope(item: object) -> TypeGuard[Envelope[Any]]:
+    """Tell whether something in a queue came by Pykka's `tell` or `ask`."""
+    return type(item) is Envelope

@@ -1,0 +1,195 @@
+"""The run queue: what every node does on its event loop, and how it is woken."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import copy_context
+from enum import Enum, auto
+from typing import Any, Final, TypeVar
+
+from ...protocol import NodeStopped
+from .._errors import NodeNotStarted
+from .._log import SeldomLogger
+from ._mailbox import Target
+from ._policy import NodeLimits
+
+__all__ = ["Phase", "RunQueue"]
+
+T = TypeVar("T")
+
+_faults: Final = SeldomLogger(logging.getLogger("onward.actors"))
+
+
+_FORKED: Final = -1
+_LOOP_CLOSED: Final = -2
+_ENDS: Final = {
+    _FORKED: "its thread is in the process that this one was forked from; start a node here",
+    _LOOP_CLOSED: "its event loop was closed",
+}
+"""Why a node ended that was not stopped, by what is in `RunQueue.thread_id`."""
+
+
+class Phase(Enum):
+    """The life of a node."""
+
+    NOT_STARTED = auto()
+    OPEN = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+class RunQueue:
+    """Targets with messages waiting, each given its turn on one event loop.
+
+    Args:
+        name: Of the node; for errors.
+        limits: Of the node.
+
+    Attributes:
+        phase: How far in its life the node is.
+        thread_id: The thread its event loop runs on; less than 0 once there is none.
+        context: The `contextvars` that its turns see.
+        now: The loop's time when the node last looked, in seconds: at the start of a pass of
+            its run queue, of a request, and when a handler that awaited is done. Deadlines are
+            compared with it, as asking the clock for each message would cost too much.
+    """
+
+    def __init__(self, name: str, limits: NodeLimits) -> None:
+        self.name = name
+        self.limits = limits
+        self.context = copy_context()
+        self.phase = Phase.NOT_STARTED
+        self._ready: deque[Target] = deque()
+        self._awake = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.thread_id = 0
+        self.now = 0.0
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop the node lives on.
+
+        Raises:
+            NodeNotStarted: The node has not been started yet.
+        """
+        if self._loop is None:
+            raise NodeNotStarted(self.name)
+        return self._loop
+
+    def _open(self) -> None:
+        if self.phase is not Phase.NOT_STARTED:
+            raise _StartedBefore(self.name, "a node can be started once")
+        self._loop = asyncio.get_running_loop()
+        self.thread_id = threading.get_ident()
+        self.context = copy_context()
+        self.now = self._loop.time()
+        self.phase = Phase.OPEN
+
+    def schedule(self, target: Target) -> None:
+        """Append to the run queue. The caller has set `scheduled`."""
+        self._ready.append(target)
+        if not self._awake:
+            self._wake()
+
+    def _wake(self) -> None:
+        # Two threads may both come here: a second drain finds nothing to do.
+        self._awake = True
+        try:
+            if threading.get_ident() == self.thread_id and self._loop is not None:
+                self._loop.call_soon(self._pass, self.limits.drain, context=self.context)
+            else:
+                loop, limit = self.loop, self.limits.drain
+                loop.call_soon_threadsafe(self._pass, limit, context=self.context)
+        except RuntimeError:
+            if not self.loop.is_closed():
+                raise
+            self.loop_gone()
+
+    def loop_gone(self) -> NodeStopped:
+        """Note that the loop was closed without stopping the node; return the error that says so.
+
+        What waits for workers becomes dead letters: no turn will come.
+        """
+        if self.phase in (Phase.OPEN, Phase.CLOSING):
+            self.phase = Phase.CLOSED
+            self.thread_id = _LOOP_CLOSED
+            self._awake = False
+            self._give_up_all()
+        return self.stopped_error()
+
+    def _give_up_all(self) -> None:
+        """Close every worker."""
+        raise NotImplementedError
+
+    def forked(self) -> None:
+        """Note that the loop's thread is not in this process, which was forked. Idempotent."""
+        self.phase = Phase.CLOSED
+        self.thread_id = _FORKED
+
+    def stopped_error(self) -> NodeStopped:
+        """Return the error of whoever uses the node while it does not run."""
+        if self.phase is Phase.NOT_STARTED:
+            return NodeNotStarted(self.name)
+        return NodeStopped(self.name, _ENDS.get(self.thread_id, ""))
+
+    def _pass(self, left: int) -> None:
+        self.now = self.loop.time()
+        self._drain(left)
+
+    def _drain(self, left: int) -> None:
+        ready = self._ready
+        try:
+            while ready and left > 0:
+                target = ready.popleft()
+                try:
+                    left -= target.turn()
+                except BaseException as error:
+                    # A fault of the node or of what looks on; `turn` handles those of workers.
+                    left -= 1
+                    target.recover(error)
+                    if not isinstance(error, Exception):
+                        raise
+        finally:
+            if ready:
+                self.loop.call_soon(self._pass, self.limits.drain, context=self.context)
+            else:
+                self._awake = False
+                # A sender that saw the flag just before it was cleared counts on this.
+                if ready:
+                    self._wake()
+
+    def fault(self, doing: str, error: BaseException) -> None:
+        """Log an exception that must not get further than the message it came with.
+
+        Args:
+            doing: What raised it, as "delivering a message".
+            error: The exception.
+        """
+        kind = f"{self.name} {doing} {type(error).__name__}"
+        with suppress(Exception):  # handlers of `logging` are the user's
+            _faults.log(logging.ERROR, kind, "node %r: %s failed", self.name, doing, error=error)
+
+    def call_on_loop(self, function: Callable[[], object]) -> None:
+        """Have the loop call a function soon. From any thread."""
+        loop = self.loop
+        if threading.get_ident() == self.thread_id:
+            loop.call_soon(function, context=self.context)
+        else:
+            loop.call_soon_threadsafe(function, context=self.context)
+
+    async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        if self._loop is None or self._loop.is_closed() or self.thread_id < 0:
+            work.close()
+            raise self.stopped_error()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+class _StartedBefore(NodeStopped):
+    reason = "node cannot be started"

@@ -1,0 +1,97 @@
+"""Timers of workers: what they do is done as a turn of the worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...protocol.options import Seconds, check_timeout, check_value
+from .._errors import YIELDS, BadHandler, LimitReached
+from ._mailbox import Turn
+from ._thread import is_generator
+
+if TYPE_CHECKING:
+    from ._cell import Cell
+
+__all__ = ["Timer"]
+
+
+class Timer(Turn):
+    """An action a worker will do later, once or again and again.
+
+    Made by `Worker.after` and `Worker.every`. The action is never run beside a handler of
+    the same worker: when it is due it waits for its turn like a message, mailbox limit or
+    not. A repeated action that is late is not made up for: at most one run waits. What it
+    raises is a failure of the worker, as in a handler. A timer ends with its worker, also
+    when the worker is restarted.
+    """
+
+    __slots__ = ("_action", "_cell", "_due", "_handle", "_period", "_timers", "_waiting")
+
+    def __init__(
+        self, cell: Cell, seconds: float, action: Callable[[], object], *, repeat: bool
+    ) -> None:
+        if repeat:
+            check_value("seconds", seconds, Seconds)
+        else:
+            check_timeout(seconds, "seconds")
+        timers = cell.timers
+        if timers is None:
+            timers = cell.timers = {}
+        limit = cell.node.limits.timers
+        if len(timers) >= limit:
+            raise LimitReached("timers", limit)
+        timers[self] = None
+        self._timers = timers
+        self._cell = cell
+        self._action: Callable[[], object] | None = action
+        self._period = seconds if repeat else None
+        self._due = cell.node.loop.time() + seconds
+        self._handle: asyncio.TimerHandle | None = None
+        self._waiting = False
+        cell.node.call_on_loop(self._arm)
+
+    @property
+    def active(self) -> bool:
+        """Whether the action may still run."""
+        return self._action is not None
+
+    def cancel(self) -> None:
+        """End the timer; an action that is due but has not begun is not run. Idempotent."""
+        if self._action is None:
+            return
+        self._end()
+        if self._handle is not None:
+            self._cell.node.call_on_loop(self._handle.cancel)
+
+    def perform(self, cell: Cell) -> None:
+        """Run the action: the worker's turn has come."""
+        action = self._action
+        self._waiting = False
+        if action is None:
+            return
+        if self._period is None:
+            self._end()
+        result = cell.call(action)
+        if not cell.suspend(result, cell.turn_done) and is_generator(result):
+            raise BadHandler(f"a timer of {type(cell.worker).__name__}", YIELDS)
+
+    def _end(self) -> None:
+        self._action = None
+        self._timers.pop(self, None)
+
+    def _arm(self) -> None:
+        if self._action is not None:
+            self._handle = self._cell.node.loop.call_at(self._due, self._fire)
+
+    def _fire(self) -> None:
+        if self._action is None:
+            return
+        if self._period is not None:
+            now = self._cell.node.loop.time()
+            self._due += self._period * max(1, (now - self._due) // self._period + 1)
+            self._arm()
+        if not self._waiting:
+            self._waiting = True
+            self._cell.post(self)

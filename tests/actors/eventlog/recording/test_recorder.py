@@ -1,0 +1,275 @@
+"""The recorder: hops, sampling, numbers and flows."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from onward.actors.eventlog import Recorder
+from onward.actors.eventlog.recording._flows import Cell
+from onward.actors.eventlog.recording._hops import PACKED_HOP, codes_of
+from onward.actors.eventlog.recording._id_table import PIECE
+from onward.actors.eventlog.recording._messages import mark_of
+from onward.actors.eventlog.recording._requests import MAX_ORIGINS
+from onward.actors.eventlog.storage._segment_dictionary import MAX_KNOWN
+from onward.protocol import Message
+from onward.protocol.eventlog import HOP, Asked, EventName, Kind, LogMark, Outcome
+from tests.actors.eventlog.recorded import (
+    A_BLOCK,
+    Flowed,
+    a_hop,
+    recording,
+)
+
+RECEIVED, DELIVER = int(Outcome.RECEIVED), int(Outcome.DELIVER)
+MESSAGE = int(Kind.MESSAGE)
+
+
+def marked(recorder: Recorder) -> LogMark:
+    """Return the mark of a message that the count came out at."""
+    mark = mark_of(recorder.messages.enters(None))
+    assert mark is not None
+    return mark
+
+
+# --- hops -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, A_BLOCK - 1, A_BLOCK, A_BLOCK + 1, 3 * A_BLOCK])
+def test_hops_come_back_in_order_whatever_fills_a_block(count: int) -> None:
+    made = recording()
+    for number in range(count):
+        a_hop(made.recorder, number + 1)
+    assert made.recorder.statistics().hops == count
+    hops = made.hops()
+    assert [hop.raw.trace_id for hop in hops] == list(range(1, count + 1))
+    assert [hop.raw.seq for hop in hops] == list(range(1, count + 1))
+    assert {(hop.origin, hop.dest) for hop in hops} <= {("a", "b")}
+
+
+def test_a_destination_that_nobody_asks_has_a_name_and_an_id() -> None:
+    made = recording()
+    made.recorder.event(EventName.UP, bytes(range(16)), "idle")
+    (segment,) = made.read()
+    assert (segment.names, segment.routes) == (("idle",), (bytes(range(16)),))
+
+
+def test_a_hop_has_its_time_and_its_weight() -> None:
+    made = recording(sample_rate=0.25)
+    made.seconds = 1234.5
+    a_hop(made.recorder)
+    (hop,) = made.hops()
+    assert (hop.raw.ts_us, hop.raw.weight) == (1_234_500_000, 4)
+    assert (hop.raw.latency_us, hop.raw.bytes) == (5, 7)
+
+
+@pytest.mark.parametrize(("rate", "least", "most"), [(0.1, 850, 1150), (0.5, 4800, 5200)])
+def test_about_the_rate_is_sampled(rate: float, least: int, most: int) -> None:
+    recorder = recording(sample_rate=rate).recorder
+    count = 0
+    for _ in range(10_000):
+        recorder.left -= 1
+        if recorder.left <= 0:
+            count += 1
+            assert marked(recorder).trace_id
+    assert least < count < most
+
+
+def test_all_are_sampled_or_none() -> None:
+    recorder = recording(sample_rate=1.0).recorder
+    assert recorder.left == 1
+    assert marked(recorder) != marked(recorder)
+    assert recorder.left == 1
+    assert recording(sample_rate=0.0).recorder.left > 1 << 60
+
+
+def test_a_hop_is_packed_in_fewer_fields_to_the_same_bytes() -> None:
+    ends = (0x01020304, 0x05060708, 0x090A0B0C, 0x0D0E0F10)
+    fields = (1, -2, 3, 1 << 63, 4, 5, 255, 128, *ends, 6, 7, 8)
+    packed = struct.pack("<IIII", *ends)
+    assert PACKED_HOP.pack(*fields[:4], codes_of(4, 5, 255, 128), packed, 6, 7, 8) == HOP.pack(
+        *fields
+    )
+
+
+@pytest.mark.parametrize(("took", "told"), [(-1, 0), (7, 7), (1 << 40, (1 << 32) - 1)])
+def test_how_long_a_message_took_stays_within_what_a_hop_can_tell(took: int, told: int) -> None:
+    made = recording()
+    message = Message((), (), b"abc")
+    made.recorder.messages.record(LogMark(7, 3, 5), message, None, Outcome.RETURN, took)
+    (hop,) = made.hops()
+    assert (hop.raw.latency_us, hop.raw.bytes, hop.raw.weight) == (told, 3, 5)
+    assert (hop.outcome, hop.hop, hop.dest) == (Outcome.RETURN, 3, "edge")
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+def test_numbers_are_of_one_segment_and_defined_in_each() -> None:
+    made = recording()
+    recorder = made.recorder
+    a_hop(recorder, dest="b")
+    made.seconds += 61
+    recorder.tick()
+    assert not recorder.naming.known
+    a_hop(recorder, dest="c")
+    assert [(hop.origin, hop.dest) for hop in made.hops()] == [("a", "b"), ("a", "c")]
+    assert [segment.names for segment in made.read()] == [("a", "b"), ("a", "c")]
+
+
+def test_what_there_is_no_room_for_has_no_number_and_is_counted() -> None:
+    made = recording(max_names=2, max_routes=1, max_tagsets=1)
+    recorder = made.recorder
+    assert [recorder.naming.name(text) for text in ("a", "b", "c", "a", "")] == [1, 2, 0, 1, 0]
+    assert [recorder.naming.route(each) for each in (b"r" * 16, b"s" * 16, None)] == [1, 0, 0]
+    asked = Asked((("k", "v"),))
+    assert [recorder.naming.tagset(each) for each in (asked, Asked(()), asked, None)] == [
+        1,
+        0,
+        1,
+        0,
+    ]
+    assert recorder.statistics().without_number == 3
+
+
+def test_ends_are_known_until_the_segment_ends_and_only_so_many() -> None:
+    made = recording()
+    naming = made.recorder.naming
+    ends = naming.learn("key", "a", "b")
+    assert naming.known["key"] is ends
+    for number in range(MAX_KNOWN):
+        naming.learn(number, "a", "b")
+    assert list(naming.known) == [MAX_KNOWN - 1]
+
+
+def test_ends_there_was_no_room_for_are_counted_for_each_hop() -> None:
+    made = recording(max_names=1)
+    for _ in range(3):
+        a_hop(made.recorder)
+    assert made.recorder.statistics().without_number == 3
+    assert [(hop.origin, hop.dest) for hop in made.hops()] == [("a", "")] * 3
+
+
+def test_long_names_are_clipped_and_long_tag_sets_left_out() -> None:
+    made = recording()
+    recorder = made.recorder
+    a_hop(recorder, dest="é" * 300)
+    (hop,) = made.hops()
+    assert hop.dest.endswith("…")
+    assert len(hop.dest.encode()) <= 255
+    assert recorder.naming.tagset(Asked((("k", "v" * 5000),))) == 0
+    assert recorder.naming.tagset(Asked(((5, None),))) == 1
+    assert recorder.statistics().without_number == 1
+
+
+def test_many_new_names_are_defined_in_several_blocks() -> None:
+    made = recording()
+    for number in range(PIECE // 8):
+        made.recorder.naming.name(f"name {number}")
+    a_hop(made.recorder)
+    (segment,) = made.read()
+    assert len(segment.names) == PIECE // 8 + 2
+
+
+# --- flows ------------------------------------------------------------------------------------
+
+
+def test_few_flows_are_written_with_each_tick_and_add_up() -> None:
+    made = recording()
+    cell = made.recorder.flows.cell(MESSAGE, RECEIVED, dest="b")
+    for _ in range(4):
+        cell.add(3)
+        made.recorder.tick()
+        assert not made.recorder.write_flows()
+        made.seconds += 1
+    made.recorder.tick()
+    assert made.recorder.statistics().flows == 4
+    (segment,) = made.read()
+    rows = [(flow.window_us, flow.window_ms, flow.frames, flow.bytes) for flow in segment.flows()]
+    assert rows == [(1_000_000_000, 10_000, 1, 3)] * 4
+
+
+def test_many_flows_are_written_once_a_window_and_begin_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onward.actors.eventlog.recording._recorder.MAX_EARLY", 0)
+    made = recording()
+    recorder = made.recorder
+    recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(10)
+    recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(5)
+    made.seconds += 9
+    recorder.tick()
+    assert not recorder.write_flows()
+    assert recorder.statistics().flows == 0
+    made.seconds += 1
+    recorder.tick()
+    assert not recorder.write_flows()
+    recorder.flows.cell(MESSAGE, RECEIVED, dest="b").add(1)
+    (segment,) = made.read()
+    rows = [(flow.window_us, flow.window_ms, flow.frames, flow.bytes) for flow in segment.flows()]
+    assert rows == [(1_000_000_000, 10_000, 2, 15), (1_010_000_000, 10_000, 1, 1)]
+
+
+def test_a_cell_that_is_kept_longer_counts_in_the_window_it_is_counted_on() -> None:
+    made = recording()
+    cell = made.recorder.flows.cell(MESSAGE, RECEIVED, origin="a")
+    cell.add(1)
+    for _ in range(3):
+        made.seconds += 10
+        made.recorder.tick()
+    cell.add(1)
+    assert made.flows()[Flowed(Kind.MESSAGE, Outcome.RECEIVED, "a", "")] == 2
+
+
+def test_flows_there_is_no_room_for_keep_kind_and_outcome() -> None:
+    made = recording(max_flows=3)
+    flows = made.recorder.flows
+    for number in range(10):
+        flows.cell(MESSAGE, RECEIVED, dest=f"w{number}").add(2)
+        flows.cell(MESSAGE, DELIVER, dest=f"w{number}").add(2)
+    assert flows.full
+    assert flows.folded == 17
+    assert made.totals() == {
+        (Kind.MESSAGE, Outcome.RECEIVED): 10,
+        (Kind.MESSAGE, Outcome.DELIVER): 10,
+    }
+    assert len(made.flows()) <= 5
+
+
+def test_rows_are_bounded_whoever_kept_cells_of_windows_before() -> None:
+    made = recording(max_flows=2)
+    flows = made.recorder.flows
+    kept = list[Cell]()
+    for number in range(3):
+        kept += [flows.cell(MESSAGE, DELIVER, dest=f"{number}{each}") for each in "ab"]
+        flows.end_window(0, 10_000)
+    for cell in kept:
+        cell.add(1)
+    flows.end_window(0, 10_000)
+    assert len(flows.rows) == 3
+    assert flows.folded == 4
+    assert made.totals() == {(Kind.MESSAGE, Outcome.DELIVER): 6}
+
+
+def test_many_flows_are_written_in_parts() -> None:
+    made = recording()
+    for number in range(2500):
+        made.recorder.flows.cell(MESSAGE, DELIVER, dest=str(number)).add(1)
+    made.seconds += 10
+    made.recorder.tick()
+    assert [made.recorder.write_flows() for _ in range(3)] == [True, True, False]
+    assert sum(made.flows().values()) == 2500
+
+
+def test_services_beyond_the_limit_share_one_origin_without_a_name() -> None:
+    made = recording()
+    requests = made.recorder.requests
+    first = [requests.origin(f"service {number}") for number in range(MAX_ORIGINS)]
+    assert requests.origin("service 0") is first[0]
+    one, other = requests.origin("one more"), requests.origin("")
+    assert one is other
+    assert one.name == ""
+    made.seconds += 10
+    made.recorder.tick()
+    assert requests.origin("one more").name == "one more"

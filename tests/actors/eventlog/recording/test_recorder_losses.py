@@ -1,0 +1,356 @@
+"""The recorder: what cannot be packed, and what is lost."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from onward.actors.eventlog.recording._flows import MAX_PAIRS
+from onward.actors.eventlog.recording._hops import codes_of
+from onward.actors.eventlog.recording._id_table import MAX_BYTES, PIECE
+from onward.actors.eventlog.recording._losses import BEHIND, BROKEN, MAX_SAID
+from onward.actors.eventlog.recording._sink import Receipt
+from onward.protocol.eventlog import Asked, EventName, Kind, Outcome
+from tests.actors.eventlog.recorded import (
+    A_BLOCK,
+    Flowed,
+    Recording,
+    a_hop,
+    an_event,
+    lost,
+    recording,
+)
+
+RECEIVED, DELIVER = int(Outcome.RECEIVED), int(Outcome.DELIVER)
+MESSAGE = int(Kind.MESSAGE)
+
+
+# --- what cannot be packed --------------------------------------------------------------------
+
+
+def huge(number: int) -> Asked:
+    """Return a tag set of just under the limit, nearly all of it outside ASCII."""
+    tags = tuple((chr(0x1F300 + each), "\U0001f600" * 30) for each in range(28))
+    return Asked((*tags, ("u", str(number))))
+
+
+def test_tag_sets_of_strangers_fill_no_block_and_hold_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = recording()
+    blocks: list[int] = []
+    append = made.sink.append
+
+    def noted(block: bytes, body: bytes | None = None, receipt: Receipt | None = None) -> bool:
+        blocks.append(len(block if body is None else body))
+        return append(block, body, receipt)
+
+    monkeypatch.setattr(made.sink, "append", noted)
+    for number in range(1500):
+        made.recorder.flows.cell(MESSAGE, DELIVER, asked=huge(number)).add(1)
+    for number in range(A_BLOCK):
+        a_hop(made.recorder, number + 1)
+        made.recorder.naming.tagset(huge(10_000 + number))
+    made.seconds += 10
+    made.recorder.tick()
+    turns: list[int] = []
+    while made.recorder.write_flows():
+        turns.append(sum(blocks))
+    assert max(blocks) < 2 * PIECE
+    assert max(after - before for before, after in pairwise(turns)) < 512 * 1024
+    assert sum(made.flows().values()) == 1500
+    assert len(made.hops()) == A_BLOCK
+    assert made.recorder.statistics().dropped == {}
+
+
+def test_definitions_are_bounded_by_bytes() -> None:
+    made = recording()
+    numbers = [made.recorder.naming.tagset(huge(number)) for number in range(5000)]
+    assert 0 in numbers
+    assert sum(map(bool, numbers)) * 3500 < MAX_BYTES
+    assert made.recorder.statistics().without_number == numbers.count(0)
+    assert len(made.read()) == 1
+
+
+def test_what_utf_8_cannot_write_is_cleaned() -> None:
+    made = recording()
+    recorder = made.recorder
+    asked = Asked((("k\ud800", "v\udfff"), (5, None)), method="m\ud800")
+    ends = recorder.naming.learn("key", "n\ud800", "", None, asked)
+    recorder.hop(1, 0, codes_of(MESSAGE, DELIVER), ends, 1, 1, 1)
+    recorder.event(EventName.UP, None, "n\ud800", asked.tags, "r\ud800" * 1000)
+    recorder.flows.cell(MESSAGE, DELIVER, origin="o\ud800", asked=asked).add(1)
+    (hop,) = made.hops()
+    assert (hop.origin, hop.asked) == ("n?", Asked((("k?", "v?"), (5, None)), method="m?"))
+    (event,) = made.events()
+    assert (event.node, event.tags) == ("n?", (("k?", "v?"), (5, None)))
+    assert len(event.reason) == 1024
+    assert [flow.origin for flow in made.flows()] == ["o?"]
+
+
+def test_an_event_with_too_many_tags_is_told_without_them() -> None:
+    made = recording()
+    made.recorder.event(EventName.UP, tags=(("k", "v" * 2_000_000),), reason="why")
+    (event,) = made.events()
+    assert event.tags == ()
+    assert event.reason.startswith("why (2")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "_naming.names_block",
+        "_events.events_block",
+        "_rows._pack_flow",
+        "_naming.clip_name",
+        "_events.clip_name",
+    ],
+)
+def test_a_failure_in_packing_is_counted_and_never_reaches_who_routes(
+    what: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise RuntimeError("a defect")
+
+    made = recording()
+    recorder = made.recorder
+    a_hop(recorder)
+    recorder.event(EventName.UP)
+    recorder.flows.cell(MESSAGE, DELIVER, dest="there").add(1)
+    recorder.tick()
+    with monkeypatch.context() as patched:
+        patched.setattr(f"onward.actors.eventlog.{what}", broken)
+        patched.setattr(recorder._output.naming._names, "_write", broken)
+        for number in range(2 * A_BLOCK):
+            a_hop(recorder, dest=f"new {number}")
+        recorder.event(EventName.DOWN)
+        made.seconds += 10
+        recorder.tick()
+        recorder.write_flows()
+        recorder.tick()
+    made.seconds += 1
+    recorder.tick()
+    a_hop(recorder, 77, dest="after")
+    recorder.event(EventName.RETAG)
+    assert [hop.dest for hop in made.hops() if hop.raw.trace_id == 77] == ["after"]
+    names = [event.name for event in made.events()]
+    assert {EventName.UP, EventName.LOST, EventName.RETAG} <= set(names)
+    assert recorder.statistics().dropped[BROKEN] > 0
+    assert sum(made.flows().values()) == 1
+    lines = [record for record in caplog.records if "could not pack" in record.message]
+    assert len(lines) == 1
+
+
+def test_a_hop_that_does_not_fit_is_dropped_alone() -> None:
+    made = recording()
+    a_hop(made.recorder, 1 << 64)
+    made.recorder.tick()
+    a_hop(made.recorder, 5)
+    assert [hop.raw.trace_id for hop in made.hops()] == [5]
+    assert lost(made) == [f"1 events: {BROKEN}"]
+
+
+def test_a_flow_that_does_not_fit_takes_a_number_that_is_told_to_be_missing() -> None:
+    made = recording()
+    made.recorder.event(EventName.UP)
+    for frames in (1 << 64, 1):
+        made.recorder.flows.cell(MESSAGE, DELIVER + (frames == 1)).add(0, frames)
+    made.seconds += 20
+    made.recorder.tick()
+    while made.recorder.write_flows():
+        pass
+    made.recorder.tick()
+    assert made.recorder.statistics().dropped == {BROKEN: 1}
+    assert sum(made.flows().values()) == 1
+    assert sum(segment.missing for segment in made.read()) == 1
+
+
+def test_the_end_comes_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RuntimeError("a defect")
+
+    made = recording()
+    a_hop(made.recorder)
+    made.recorder.flows.before_window.append(broken)
+    made.seconds += 10
+    made.recorder.tick()
+    made.recorder.close()
+    assert len(made.sink.sealed) >= 1
+
+
+# --- what is lost -----------------------------------------------------------------------------
+
+
+def test_what_is_lost_is_counted_and_told_as_soon_as_there_is_room() -> None:
+    made = recording()
+    made.sink.room = False
+    for _ in range(A_BLOCK):
+        a_hop(made.recorder)
+    made.recorder.tick()
+    assert made.recorder.statistics().dropped == {BEHIND: A_BLOCK + 1}
+    made.sink.room = True
+    made.recorder.tick()
+    assert made.hops() == []
+    assert lost(made) == [f"{A_BLOCK + 1} events: {BEHIND}"]
+
+
+def test_the_disk_says_why() -> None:
+    made = recording()
+    made.sink.room, made.sink.why = False, "no space left on device"
+    made.recorder.event(EventName.UP)
+    made.recorder.tick()
+    made.sink.room = True
+    assert made.recorder.statistics().dropped == {"no space left on device": 1}
+    assert lost(made) == ["1 events: no space left on device"]
+
+
+def test_names_that_could_not_be_written_are_written_with_what_comes_next() -> None:
+    made = recording()
+    made.sink.room = False
+    a_hop(made.recorder, dest="b")
+    made.recorder.tick()
+    made.sink.room = True
+    a_hop(made.recorder, dest="c")
+    assert [(hop.origin, hop.dest) for hop in made.hops()] == [("a", "c")]
+
+
+def test_after_a_failure_another_segment_is_begun() -> None:
+    made = recording(retry_seconds=5, seal_seconds=600)
+    made.sink.room = False
+    made.recorder.event(EventName.UP)
+    made.recorder.tick()
+    made.seconds += 4
+    made.recorder.tick()
+    assert made.recorder.statistics().segments == 1
+    made.sink.room = True
+    made.seconds += 1
+    made.recorder.tick()
+    assert made.recorder.statistics().segments == 2
+    made.seconds += 60
+    made.recorder.tick()
+    assert made.recorder.statistics().segments == 2
+
+
+def missing(made: Recording) -> int:
+    return sum(segment.missing for segment in made.read())
+
+
+def test_what_is_told_as_lost_is_what_is_missing() -> None:
+    made = recording()
+    made.sink.room = False
+    for number in range(5):
+        a_hop(made.recorder)
+        an_event(made.recorder)
+        made.seconds += 1
+        made.recorder.tick()
+        made.sink.room = number % 2 == 1
+    made.sink.room = True
+    made.recorder.tick()
+    told = [int(reason.split()[0]) for reason in lost(made)]
+    assert sum(told) == missing(made) == sum(made.recorder.statistics().dropped.values())
+
+
+def test_flows_that_could_not_be_written_are_written_later() -> None:
+    made = recording(max_flows=100)
+    flows = made.recorder.flows
+    made.sink.room = False
+    for window in range(50):
+        for number in range(40):
+            flows.cell(MESSAGE, RECEIVED, dest=f"w{number}").add(2)
+            flows.cell(MESSAGE, DELIVER, dest=f"w{number}").add(2)
+        made.seconds += 10
+        made.recorder.tick()
+        assert not made.recorder.write_flows()
+        assert len(flows.rows) <= 100 + MAX_PAIRS, window
+    made.sink.room = True
+    assert made.totals() == {
+        (Kind.MESSAGE, Outcome.RECEIVED): 2000,
+        (Kind.MESSAGE, Outcome.DELIVER): 2000,
+    }
+    rows = [flow for segment in made.read() for flow in segment.flows()]
+    assert rows[0].window_us == 1_000_000_000
+    assert rows[0].window_ms > 400_000
+
+
+def test_flows_that_there_is_no_room_for_at_the_end_are_counted() -> None:
+    made = recording()
+    made.recorder.flows.cell(MESSAGE, DELIVER, dest="b").add(1)
+    made.sink.room = False
+    made.recorder.close()
+    assert made.recorder.statistics().dropped[BEHIND] >= 1
+    assert not made.recorder.flows.rows
+    assert not made.recorder.flows.totals().keys() - {(MESSAGE, DELIVER)}
+
+
+def test_only_so_many_flows_are_under_way_to_the_disk() -> None:
+    made = recording(max_flows=10)
+    flows = made.recorder.flows
+    made.sink.waits = True
+    for number in range(20):
+        flows.cell(MESSAGE, DELIVER, dest=f"w{number % 10}").add(1)
+        made.seconds += 10
+        made.recorder.tick()
+        made.recorder.write_flows()
+    assert made.recorder.statistics().flows == 10
+    assert made.totals() == {(Kind.MESSAGE, Outcome.DELIVER): 20}
+
+
+def test_flows_that_the_disk_took_and_lost_are_written_again() -> None:
+    made = recording()
+    flows = made.recorder.flows
+    made.sink.waits = True
+    for window, dest in enumerate(("kept", "lost", "in doubt")):
+        flows.cell(MESSAGE, DELIVER, dest=dest).add(1)
+        made.seconds += 10
+        made.recorder.tick()
+        assert not made.recorder.write_flows()
+        assert made.recorder.statistics().flows == window + 1
+    made.recorder.tick()
+    assert not flows.rows
+    # The thread was at the second of the three when the disk was full.
+    kept, gone, doubted = made.sink.receipts[-3:]
+    kept.kept, gone.kept = True, False
+    made.sink.later.lost_flows = 1
+    made.sink.why = "no space left on device"
+    made.recorder.tick()
+    assert [row[3] for row in flows.rows] == ["lost"]
+    doubted.kept = True
+    made.recorder.tick()
+    made.sink.waits = False
+    found = made.flows()
+    for dest, count in {"kept": 1, "lost": 2, "in doubt": 1}.items():
+        assert found[Flowed(Kind.MESSAGE, Outcome.DELIVER, "", dest)] == count
+    assert lost(made) == ["1 events: no space left on device"]
+
+
+def test_what_said_so_and_was_lost_is_said_again() -> None:
+    made = recording()
+    made.sink.later.lost_hops = 7
+    made.sink.waits = True
+    made.recorder.lose("the run before did not end")
+    made.recorder.tick()
+    (receipt,) = made.sink.receipts
+    receipt.kept = False
+    made.sink.later.lost_events = 2
+    made.sink.waits = False
+    made.recorder.tick()
+    made.recorder.tick()
+    before, first, *again = lost(made)
+    assert (before, first) == ("the run before did not end", "7 events: the disk failed")
+    assert again == ["9 events: the disk failed", "the run before did not end"]
+
+
+def test_what_is_lost_adds_up_while_much_that_says_so_waits() -> None:
+    made = recording()
+    made.sink.waits = True
+    for _ in range(3 * MAX_SAID):
+        made.sink.later.lost_hops += 1
+        made.recorder.lose("why")
+        made.recorder.tick()
+    told = lost(made)
+    assert told.count("why") == 3 * MAX_SAID
+    assert len(told) - told.count("why") == MAX_SAID // 2
+    for receipt in made.sink.receipts:
+        receipt.kept = False
+    assert made.recorder.statistics().dropped == {"the disk failed": 3 * MAX_SAID}

@@ -1,0 +1,599 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from onward.actors import Mailbox, Node, NodeLimits, Observer, Tracer, Worker
+from onward.actors.runtime._cell import Cell
+from onward.actors.testing import Probe
+from onward.protocol import (
+    Address,
+    Context,
+    InDoubt,
+    Message,
+    NotDelivered,
+    RequestTimeout,
+    WorkerFailed,
+    WorkerStopped,
+    read_error_reply,
+)
+from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.virtual import virtual_time
+from tests.support.workers import Echo, Failing, Gate, Recorder
+
+
+@virtual_time
+async def test_messages_are_handled_in_order_and_counted() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        node.spawn(lambda: recorder, address="recorder")
+        for number in range(200):
+            node.send("recorder", b"%d" % number)
+        await asyncio.sleep(1)
+        assert recorder.payloads == [b"%d" % number for number in range(200)]
+        assert node.statistics().handled == 200
+
+
+@virtual_time
+async def test_no_message_is_handled_while_a_coroutine_runs() -> None:
+    async with Node() as node:
+        gate = Gate()
+        node.spawn(lambda: gate, address="gate")
+        node.send("gate", b"1")
+        node.send("gate", b"2")
+        await asyncio.sleep(1)
+        assert len(gate.messages) == 1
+        worker = node.statistics().workers[0]
+        assert (worker.state, worker.waiting) == ("busy", 1)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert len(gate.messages) == 2
+        assert node.statistics().workers[0].state == "idle"
+
+
+@on_each_loop
+def test_workers_take_turns(loop_factory: LoopFactory) -> None:
+    order: list[str] = []
+
+    class Named(Worker):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def handle_message(self, message: Message) -> None:
+            order.append(self.name)
+
+    async def main() -> None:
+        limits = NodeLimits(batch=2, drain=5)
+        async with Node(limits=limits) as node:
+            node.spawn(lambda: Named("a"), address="a")
+            node.spawn(lambda: Named("b"), address="b")
+            node.spawn(Echo, address="echo")
+            for name in "ab":
+                for _ in range(5):
+                    node.send(name, b"")
+            loop_went_on = asyncio.Event()
+            node.loop.call_soon(loop_went_on.set)
+            await loop_went_on.wait()
+            assert len(order) < 10
+            await node.request("echo", b"everything before this has been handled")
+
+    run_on(loop_factory, main())
+    assert "".join(order) == "aabbaabbab"
+
+
+@virtual_time
+async def test_cancelling_a_handler_fails_that_one_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Node() as node:
+        gate, bystander = Gate(), Recorder()
+        node.spawn(lambda: gate, address="gate")
+        node.spawn(lambda: bystander, address="bystander")
+        node.send("gate", b"1")
+        node.send("gate", b"2")
+        await asyncio.sleep(1)
+        assert gate._cell is not None
+        assert gate._cell.task is not None
+        gate._cell.task.cancel()
+        await asyncio.sleep(1)
+        assert len(gate.messages) == 2
+        assert node.statistics().failed == 1
+        assert node.has("bystander")
+        assert len(caplog.records) == 1
+        gate.opened.set()
+
+
+@virtual_time
+async def test_a_plain_handler_that_raises_cancelled_error_fails_that_one_message() -> None:
+    class Odd(Recorder):
+        def handle_message(self, message: Message) -> None:
+            super().handle_message(message)
+            raise asyncio.CancelledError
+
+    async with Node() as node:
+        odd = Odd()
+        node.spawn(lambda: odd, address="odd")
+        node.send("odd", b"1")
+        node.send("odd", b"2")
+        await asyncio.sleep(1)
+        assert len(odd.messages) == 2
+        assert node.statistics().failed == 2
+
+
+@virtual_time
+async def test_coroutine_handlers_see_the_worker_s_own_context() -> None:
+    seen: list[str] = []
+    variable = contextvars.ContextVar("variable", default="unset")
+
+    class Setting(Worker):
+        async def on_start(self) -> None:
+            variable.set("mine")
+
+        async def handle_message(self, message: Message) -> None:
+            seen.append(variable.get())
+            assert asyncio.current_task() is not None
+            async with asyncio.timeout(1):
+                await asyncio.sleep(0)
+
+    class Other(Worker):
+        async def handle_message(self, message: Message) -> None:
+            seen.append(variable.get())
+
+    async with Node() as node:
+        await node.start(Setting, address="setting")
+        await node.start(Other, address="other")
+        variable.set("the sender's")
+        node.send("setting", b"")
+        node.send("other", b"")
+        await asyncio.sleep(1)
+    assert seen == ["mine", "unset"]
+
+
+@virtual_time
+async def test_what_a_handler_returns_is_nothing_unless_a_coroutine() -> None:
+    class Returning(Recorder):
+        def handle_message(self, message: Message) -> None:
+            super().handle_message(message)
+            return 5  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    async with Node() as node:
+        returning = Returning()
+        node.spawn(lambda: returning, address="returning")
+        node.send("returning", b"1")
+        node.send("returning", b"2")
+        await asyncio.sleep(1)
+        assert returning.payloads == [b"1", b"2"]
+
+
+@virtual_time
+async def test_ask_and_tell() -> None:
+    class Adding(Worker):
+        def on_receive(self, message: int) -> int:
+            if message < 0:
+                raise ValueError(message)
+            return message + 1
+
+        async def later(self, message: int) -> int:
+            await asyncio.sleep(1)
+            return self.on_receive(message)
+
+    async with Node() as node:
+        node.spawn(Adding, address="adding")
+        ref = node.ref("adding")
+        proxy = ref.proxy()
+        assert await ref.ask(1, block=False) == 2
+        assert await proxy.later(2) == 3
+        with pytest.raises(ValueError, match="-1"):
+            await ref.ask(-1, block=False)
+        with pytest.raises(ValueError, match="-2"):
+            await proxy.later(-2)
+        assert node.statistics().failed == 2
+
+        # Nobody waits for an answer: then it is a failure of the worker, which resumes.
+        ref.tell(-3)
+        proxy.later.defer(-4)
+        proxy.later.defer(5)
+        await asyncio.sleep(5)
+        assert node.statistics().failed == 4
+        assert await ref.ask(1, block=False) == 2
+
+
+@virtual_time
+async def test_ask_of_a_handler_that_is_cancelled() -> None:
+    class Waiting(Worker):
+        async def on_receive(self, message: object) -> None:
+            await asyncio.Event().wait()
+
+    async with Node() as node:
+        waiting = Waiting()
+        node.spawn(lambda: waiting, address="waiting")
+        asked = node.ref("waiting").ask("?", block=False)
+        await asyncio.sleep(1)
+        assert waiting._cell is not None
+        assert waiting._cell.task is not None
+        waiting._cell.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert node.has("waiting")
+
+
+@on_each_loop
+@pytest.mark.parametrize("in_task", [False, True])
+@pytest.mark.parametrize("asked", [None, False, True])
+def test_system_exit_ends_the_program(
+    loop_factory: LoopFactory, *, in_task: bool, asked: bool | None
+) -> None:
+    """By a routed message, by `tell` and by `ask`; plain and in a coroutine."""
+
+    class Exiting(Worker):
+        def handle_message(self, message: Message) -> None:
+            return self.on_receive(message)
+
+        def on_receive(self, message: object) -> None:
+            if in_task:
+                return self.exit()  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+            raise SystemExit(3)
+
+        async def exit(self) -> None:
+            await asyncio.sleep(0)
+            raise SystemExit(3)
+
+    async def main() -> None:
+        node = Node()
+        await node.__aenter__()
+        node.spawn(Exiting, address="exiting")
+        if asked is None:
+            node.send("exiting", b"")
+        elif asked:
+            with pytest.raises(SystemExit):
+                await node.ref("exiting").ask("?", block=False)
+        else:
+            node.ref("exiting").tell("!")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await node.stop()
+            assert not node.has("exiting")
+
+    with pytest.raises(SystemExit):
+        run_on(loop_factory, main())
+
+
+@virtual_time
+async def test_statistics_of_a_worker() -> None:
+    async with Node() as node:
+        failing = Failing()
+        address = node.spawn(lambda: failing, address="failing", mailbox=Mailbox(7))
+        node.send("failing", b"!")
+        failing.spawn(Echo)
+        failing.after(10, failing.stop)
+        starting = node.statistics().workers[0]
+        await asyncio.sleep(1)
+        after = node.statistics().workers[0]
+        assert (starting.state, starting.waiting) == ("starting", 1)
+        assert after.address == address == Address(0, b"failing")
+        assert (after.kind, after.state, after.waiting, after.limit) == ("Failing", "idle", 0, 7)
+        assert (after.handled, after.failed, after.children, after.timers) == (1, 1, 1, 1)
+
+
+@virtual_time
+async def test_a_message_dropped_by_another_thread_in_the_middle_of_a_turn() -> None:
+    class Popping(Recorder):
+        def handle_message(self, message: Message) -> None:
+            super().handle_message(message)
+            assert self._cell is not None
+            assert self._cell.queue is not None
+            self._cell.queue.clear()
+
+    async with Node() as node:
+        popping = Popping()
+        node.spawn(lambda: popping, address="popping")
+        for _ in range(3):
+            node.send("popping", b"")
+        await asyncio.sleep(1)
+        assert len(popping.messages) == 1
+        assert node.statistics().handled == 1
+        node.send("popping", b"")
+        await asyncio.sleep(1)
+        assert len(popping.messages) == 2
+
+
+@virtual_time
+async def test_a_second_place_in_the_run_queue_does_no_harm() -> None:
+    """Two threads that see an idle worker at the same time both put it there."""
+    async with Node() as node:
+        recorder, gate = Recorder(), Gate()
+        node.spawn(lambda: recorder, address="recorder")
+        node.spawn(lambda: gate, address="gate")
+        await asyncio.sleep(0.1)
+        for worker in (recorder, gate):
+            assert worker._cell is not None
+            node.route(Message((worker.address,), (), b"1"))
+            node.schedule(worker._cell)
+        await asyncio.sleep(0.1)
+        assert recorder.payloads == [b"1"]
+        assert len(gate.messages) == 1
+        gate.opened.set()
+
+
+class Racing(deque[object]):
+    """A queue that looks empty once; then another thread has appended to it."""
+
+    late: object = None
+
+    def __bool__(self) -> bool:
+        if self.late is not None and not len(self):
+            self.append(self.late)
+            self.late = None
+            return False
+        return len(self) > 0
+
+
+@virtual_time
+async def test_what_is_appended_while_a_worker_falls_asleep_is_handled() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        node.spawn(lambda: recorder, address="w")
+        await asyncio.sleep(0.1)
+        cell = recorder._cell
+        assert cell is not None
+        cell.queue = queue = Racing()
+        queue.late = Message((recorder.address,), (), b"2")
+        node.send("w", b"1")
+        await asyncio.sleep(0.1)
+        assert recorder.payloads == [b"1", b"2"]
+
+
+@virtual_time
+async def test_what_is_appended_while_a_worker_stops_is_a_dead_letter() -> None:
+    async with Node() as node:
+        recorder = Recorder()
+        node.spawn(lambda: recorder, address="w")
+        await asyncio.sleep(0.1)
+        cell = recorder._cell
+        assert cell is not None
+        cell.queue = queue = Racing()
+        node.loop.call_soon(setattr, queue, "late", Message((recorder.address,), (), b"late"))
+        await asyncio.sleep(0.1)
+        await node.stop()
+        await asyncio.sleep(0.1)
+        assert node.dead_letters.by_reason == {"worker stopped": 1}
+
+
+@virtual_time
+async def test_an_answer_to_somebody_who_asked_a_worker_that_was_given_up() -> None:
+    released = asyncio.Event()
+
+    class Stubborn(Worker):
+        async def on_receive(self, message: object) -> object:
+            while not released.is_set():
+                try:
+                    await released.wait()
+                except asyncio.CancelledError:
+                    continue
+            return message
+
+    async with Node() as node:
+        node.spawn(Stubborn, address="w")
+        asked = node.ref("w").ask("question", block=False)
+        await asyncio.sleep(0.1)
+        await node.stop(timeout=1)
+        assert node.statistics().abandoned == 1
+        released.set()
+        assert await asked == "question"
+
+
+@virtual_time
+async def test_a_message_whose_deadline_has_passed_is_not_handled() -> None:
+    async with Node() as node:
+        gate, recorder = Gate(), Recorder()
+        node.spawn(lambda: gate, address="gate")
+        node.spawn(lambda: recorder, address="recorder")
+        now = node.loop.time()
+        node.send("gate", b"first")
+        node.send("gate", b"late", context=Context(now + 2))
+        node.send("gate", b"in time", context=Context(now + 60))
+        await asyncio.sleep(3)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert [message.payload for message in gate.messages] == [b"first", b"in time"]
+        assert node.dead_letters.by_reason == {"expired": 1}
+        node.send("recorder", b"at once", context=Context(node.loop.time()))
+        await asyncio.sleep(1)
+        assert recorder.messages == []
+        figures = node.statistics()
+        assert (figures.handled, figures.dropped, figures.failed) == (2, 2, 0)
+
+
+@virtual_time
+async def test_a_forwarder_passes_nothing_on_that_nobody_waits_for() -> None:
+    async with Node() as node:
+        gate, echo = Gate(), Recorder()
+        node.spawn(lambda: gate, address="gate")
+        node.spawn(lambda: echo, address="echo")
+        node.send("gate", b"")
+        # Held up behind the gate for longer than the request lasts.
+        with pytest.raises(RequestTimeout):
+            await node.request("gate", b"", timeout=1)
+        await asyncio.sleep(2)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert len(gate.messages) == 1
+        assert node.dead_letters.by_reason == {"expired": 1}
+
+
+class Follows(Tracer):
+    """Notes what it is given, and marks it as seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def follow(
+        self, worker: Worker, message: Message, handle: Callable[[Message], object]
+    ) -> object:
+        self.seen.append(f"{worker.address} {message.payload.decode()}")
+        return handle(message._replace(context=Context(trace="seen")))
+
+
+@virtual_time
+async def test_a_tracer_is_given_what_has_a_tracing_text() -> None:
+    async with Node() as node:
+        node.tracer = tracer = Follows()
+        recorder, gate, failing = Recorder(), Gate(), Failing()
+        for name, worker in (("recorder", recorder), ("gate", gate), ("failing", failing)):
+            node.spawn(partial(_same, worker), address=name)
+        traced = Context(trace="{}")
+        node.send("recorder", b"plain")
+        node.send("recorder", b"deadline", context=Context(node.loop.time() + 9))
+        node.send("recorder", b"traced", context=traced)
+        node.send("gate", b"awaits", context=traced)
+        node.send("failing", b"!", context=traced)
+        await asyncio.sleep(1)
+        assert sorted(tracer.seen) == ["0#failing !", "0#gate awaits", "0#recorder traced"]
+        assert recorder.messages[-1].context == Context(trace="seen")
+        assert node.statistics().failed == 1
+        # What it has in hand, and what becomes a dead letter, is the message as it came.
+        (letter,) = node.dead_letters.recent
+        assert letter.reason == "worker failed"
+        node.tracer = None
+        node.send("recorder", b"untraced", context=traced)
+        await asyncio.sleep(1)
+        assert recorder.messages[-1].context == traced
+        gate.opened.set()
+
+
+def _same(worker: Worker) -> Worker:
+    return worker
+
+
+class Looks(Observer):
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def suspended(self, cell: Cell) -> None:
+        self.heard.append(f"{cell.address} suspended")
+
+    def resumed(self, cell: Cell) -> None:
+        self.heard.append(f"{cell.address} resumed")
+
+    def nearly_full(self, cell: Cell, waiting: int) -> None:
+        self.heard.append(f"{cell.address} {waiting}")
+
+
+@virtual_time
+async def test_an_observer_hears_who_awaits_and_whose_mailbox_is_nearly_full() -> None:
+    async with Node() as node:
+        node.observer = looks = Looks()
+        gate = Gate()
+        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(5))
+        for _ in range(4):
+            node.send("gate", b"")
+        await asyncio.sleep(1)
+        gate.opened.set()
+        await asyncio.sleep(1)
+        assert looks.heard[:3] == ["0#gate 4", "0#gate suspended", "0#gate resumed"]
+        assert looks.heard[3:] == ["0#gate suspended", "0#gate resumed"] * 3
+
+
+@virtual_time
+async def test_an_observer_hears_of_nothing_it_has_no_method_for() -> None:
+    observer = Observer()
+    async with Node() as node:
+        node.observer = observer
+        node.spawn(Gate, address="gate", mailbox=Mailbox(2))
+        node.send("gate", b"")
+        with pytest.raises(RequestTimeout):
+            await node.request("gate", b"", timeout=1)
+        observer.long_route(Message((), (), b""))
+        node.observer = None
+
+
+class Doubtful(Worker):
+    """Fails at once or later, or is stopped with a message in hand, as it is told."""
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        if message.payload == b"later":
+            return self._later()
+        if message.payload == b"never":
+            return asyncio.sleep(1000)
+        raise ValueError(message.payload)
+
+    async def _later(self) -> None:
+        await asyncio.sleep(1)
+        raise ValueError("later")
+
+
+@pytest.mark.parametrize("payload", [b"now", b"later", b"never"])
+@virtual_time
+async def test_a_request_that_a_worker_had_in_hand_is_in_doubt_for_everybody(
+    payload: bytes,
+) -> None:
+    async with Node(error_replies=True) as node:
+        probe = await Probe.on(node, "probe")
+        node.spawn(Doubtful, address="doubtful")
+        node.send("doubtful", payload, return_route="probe")
+        asked = asyncio.ensure_future(node.request("doubtful", payload, timeout=2000))
+        await asyncio.sleep(3)
+        await node.stop_worker("doubtful", timeout=1)
+        if payload == b"never":  # the first was in hand, the second was not taken up
+            with pytest.raises(WorkerStopped):
+                await asked
+        else:
+            with pytest.raises(InDoubt) as raised:
+                await asked
+            assert not isinstance(raised.value, NotDelivered)
+        reply = read_error_reply(await probe.next())
+        assert reply is not None
+        assert not reply.certain
+
+
+@virtual_time
+async def test_a_worker_that_is_busy_again_and_again_counts_each_message_once() -> None:
+    class Sleepy(Worker):
+        async def handle_message(self, message: Message) -> None:
+            await asyncio.sleep(1)
+            if message.payload == b"!":
+                raise ValueError("awake")
+
+    async with Node() as node:
+        node.spawn(Sleepy, address="sleepy")
+        for number in range(1, 8):
+            node.send("sleepy", b"!" if number % 3 == 0 else b"")
+        for number in range(1, 8):
+            await asyncio.sleep(0.5)
+            worker = node.statistics().workers[0]
+            # The one in hand counts as handled: it was taken from the mailbox.
+            assert (worker.handled, worker.waiting) == (number, 7 - number)
+            await asyncio.sleep(0.5)
+        await node.stop_worker("sleepy")
+        assert node.statistics().handled == 7
+
+
+@virtual_time
+async def test_a_request_in_the_hands_of_a_worker_that_is_given_up_is_in_doubt() -> None:
+    class Stubborn(Worker):
+        async def handle_message(self, message: Message) -> None:
+            while not released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await released.wait()
+
+    released = asyncio.Event()
+    async with Node() as node:
+        node.spawn(Stubborn, address="stubborn")
+        asked = asyncio.ensure_future(node.request("stubborn", b"", timeout=2000))
+        await asyncio.sleep(1)
+        await node.stop_worker("stubborn", timeout=1)
+        assert node.statistics().abandoned == 1
+        with pytest.raises(WorkerFailed, match="it was stopped"):
+            await asked
+        released.set()
+        await asyncio.sleep(1)

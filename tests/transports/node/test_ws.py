@@ -1,0 +1,381 @@
+"""WebSockets alone: handshakes, pings, closing, what browsers may do. Real sockets throughout."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any, TypeAlias, cast
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect as dial
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Origin, Subprotocol
+
+from onward.actors import Mailbox, Node
+from onward.protocol import LinkDown, LinkLost, Message, UnreadableAddress, route
+from onward.protocol.ockam import PREAMBLE, WireConnection
+from onward.transports import (
+    LinkStatistics,
+    StreamListener,
+    WebSocketOptions,
+    WsOptions,
+    WsTransport,
+)
+from onward.transports.streams._ws_stream import MAX_HANDSHAKE
+from tests.support.loops import LoopFactory, on_each_loop, run_on
+from tests.support.transports import Echo, Recorder, Stuck, eventually
+from tests.support.websocket_peer import handshake
+
+Nodes: TypeAlias = tuple[Node, Node, Node]
+ANY = "ws://127.0.0.1:0"
+
+
+async def listening(node: Node, uri: str = ANY, *expose: str, **options: Any) -> StreamListener:
+    return cast(StreamListener, await node.listen(uri, expose=expose, **options))
+
+
+def ws_of(node: Node) -> WsTransport:
+    return cast(WsTransport, node.transport("ws://"))
+
+
+def link_of(node: Node) -> LinkStatistics:
+    (link,) = ws_of(node).statistics()
+    return link
+
+
+@on_each_loop
+def test_requests_of_any_size_on_each_loop(loop_factory: LoopFactory) -> None:
+    async def main() -> None:
+        async with Node("a") as a, Node("c") as c:
+            await c.start(Echo, address="echo")
+            listener = await listening(c, ANY, "echo")
+            link = await a.connect(listener.uri)
+            for size in (0, 1, 125, 126, 65_535, 65_536, 3_000_000):
+                answer = await a.request([link, "echo"], bytes(size))
+                assert answer.payload == bytes(size)
+            await a.stop_worker(link)
+            await eventually(lambda: not listener.statistics().links)
+            assert listener.statistics().closed == {"the peer closed the connection": 1}
+
+    run_on(loop_factory, main())
+
+
+async def test_an_address_of_type_3_connects(nodes: Nodes) -> None:
+    a, _, c = nodes
+    await c.start(Echo, address="echo")
+    root = await listening(c, ANY, "echo")
+    deep = await listening(c, f"{ANY}/deep/er", "echo")
+    assert deep.uri.endswith("/deep/er")
+    for listener in (root, deep):
+        where = listener.uri.removeprefix("ws://")
+        first = await a.request(f"3#{where} => echo", b"")
+        again = await a.request(f"3#{where} => echo", b"")
+        assert first.return_route == again.return_route
+        assert listener.statistics().accepted == 1
+    # A slash alone asks for what none at all asks for.
+    slash = await a.request(f"3#{root.uri.removeprefix('ws://')}/ => echo", b"")
+    assert slash.return_route[0] in {link.address for link in ws_of(a).statistics()}
+    assert root.statistics().accepted == 1
+
+
+@pytest.mark.parametrize("value", ["nonsense", "host:port/", "h:1/a?b", "h:1/%20", "%ff:1"])
+async def test_an_address_of_type_3_that_is_none(nodes: Nodes, value: str) -> None:
+    with pytest.raises(UnreadableAddress):
+        nodes[0].send(f"3#{value} => x", b"")
+
+
+async def test_the_path_that_has_to_be_asked_for(nodes: Nodes) -> None:
+    a, _, c = nodes
+    listener = await listening(c, f"{ANY}/right")
+    with pytest.raises(LinkDown, match=r"no WebSocket: it answers 'HTTP/1.1 404"):
+        await a.connect(listener.uri.replace("right", "wrong"))
+    assert listener.statistics().refused == {"path": 1}
+    await a.connect(f"{listener.uri}")
+
+
+async def test_one_more_than_there_may_be(nodes: Nodes) -> None:
+    a, b, c = nodes
+    listener = await listening(c, ANY, max_connections=1)
+    await a.connect(listener.uri)
+    with pytest.raises(LinkDown):
+        await b.connect(listener.uri)
+    assert listener.statistics().turned_away == 1
+
+
+async def test_a_lost_connection_comes_back_at_the_same_address(nodes: Nodes) -> None:
+    a, _, c = nodes
+    await c.start(Echo, address="echo")
+    listener = await listening(c, ANY, "echo")
+    link = await a.connect(listener.uri)
+    await a.request([link, "echo"], b"")
+    await c.stop_worker(listener.statistics().links[0].address)
+    await eventually(lambda: link_of(a).connects == 2)
+    assert (await a.request([link, "echo"], b"again")).payload == b"again"
+
+
+# --- foreign clients ----------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def dialled(listener: StreamListener, **options: object) -> AsyncGenerator[ClientConnection]:
+    async with dial(listener.uri, compression=None, **options) as client:  # type: ignore[arg-type]
+        yield client
+
+
+async def test_a_foreign_client_speaks_the_wire_in_messages_cut_anywhere(nodes: Nodes) -> None:
+    _, _, c = nodes
+    await c.start(Echo, address="echo")
+    listener = await listening(c, ANY, "echo")
+    wire = WireConnection()
+    wire.send(Message(route("echo"), route("app"), b"hello"))
+    data = wire.data_to_send()
+    async with dialled(listener, subprotocols=[Subprotocol("onward")]) as client:
+        assert client.subprotocol == "onward"
+        assert await client.recv() == PREAMBLE
+        wire.receive_data(PREAMBLE)
+        for byte in data[:10]:
+            await client.send(bytes([byte]))
+        await client.send([data[10:20], data[20:25], data[25:]])  # one message in parts
+        answer = await client.recv()
+        assert wire.receive_data(cast(bytes, answer)) == [
+            Message(route("app"), route("echo"), b"hello")
+        ]
+        await (await client.ping(b"there?"))
+        (link,) = listener.statistics().links
+        assert (link.received, link.sent, link.bytes_in) == (1, 1, len(data))
+        assert link.peer == "{}:{}".format(*client.local_address)
+    await eventually(lambda: not listener.statistics().links)
+    assert listener.statistics().closed == {"the peer closed the connection": 1}
+    assert client.close_code == 1000
+
+
+async def test_text_is_refused_with_a_code(nodes: Nodes) -> None:
+    _, _, c = nodes
+    listener = await listening(c)
+    async with dialled(listener) as client:
+        await client.send("text")
+        await client.wait_closed()
+    assert (client.close_code, client.close_reason) == (1003, "messages have to be binary")
+    await eventually(lambda: listener.statistics().closed)
+    expected = {"broken WebSocket: messages have to be binary": 1}
+    assert listener.statistics().closed == expected
+
+
+async def test_a_client_that_speaks_something_else_inside(nodes: Nodes) -> None:
+    _, _, c = nodes
+    listener = await listening(c)
+    async with dialled(listener) as client:
+        await client.send(b"\x07")
+        assert await client.recv() == PREAMBLE
+        await client.wait_closed()
+    await eventually(lambda: listener.statistics().closed)
+    (reason,) = listener.statistics().closed
+    assert reason.startswith("the peer starts with 0x07")
+
+
+async def test_pages_of_browsers_need_an_origin_that_may(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, _, c = nodes
+    web = WebSocketOptions(origins=("https://shop.example",))
+    listener = await listening(c, ANY, websocket=web)
+    async with dialled(listener, origin=Origin("https://shop.example")):
+        pass
+    with pytest.raises(InvalidStatus, match="403"):
+        async with dialled(listener, origin=Origin("https://evil.example")):
+            pass
+    assert listener.statistics().refused == {"origin": 1}
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "the origin https://evil.example may not connect unless" in record.getMessage()
+
+
+async def test_a_program_names_the_machine_of_the_listener(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, _, c = nodes
+    monkeypatch.setattr("socket.gethostname", lambda: "build-7.lan")
+    listener = await listening(c)
+    host, _, port = listener.uri.removeprefix("ws://").partition(":")
+    for name, status in (("build-7.lan", b"101"), ("build-7", b"101"), ("build-8", b"403")):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        where = f"{name}:{port}"
+        writer.write(handshake("/", f"Origin: http://{where}", host=where))
+        assert (await reader.readline()).split()[1] == status
+        writer.close()
+    await eventually(lambda: not listener.statistics().links)
+
+
+async def test_a_client_that_does_not_finish_its_handshake(nodes: Nodes) -> None:
+    _, _, c = nodes
+    web = WebSocketOptions(handshake_timeout=0.02)
+    listener = await listening(c, ANY, websocket=web)
+    host, _, port = listener.uri.removeprefix("ws://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET / HTTP/1.1\r\n")
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    await eventually(lambda: listener.statistics().refused == {"too late": 1})
+    assert listener.statistics().handshakes == 0
+
+
+async def test_a_listener_that_closes_ends_handshakes_and_links(nodes: Nodes) -> None:
+    _, _, c = nodes
+    listener = await listening(c)
+    host, _, port = listener.uri.removeprefix("ws://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    async with dialled(listener) as client:
+        await client.recv()
+        await eventually(lambda: listener.statistics().handshakes == 1)
+        await listener.close()
+        with pytest.raises(ConnectionClosed):
+            await client.recv()
+        assert client.close_code == 1000
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    await eventually(lambda: listener.statistics().refused == {"stopped": 1})
+
+
+async def test_a_client_that_does_not_answer_close_is_cut(nodes: Nodes) -> None:
+    _, _, c = nodes
+    listener = await listening(c, ANY, drain_timeout=0.02)
+    host, _, port = listener.uri.removeprefix("ws://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+
+    writer.write(handshake())
+    await reader.readuntil(b"\r\n\r\n")
+    await listener.close()
+    with contextlib.suppress(ConnectionError):
+        rest = await reader.read()
+        assert rest == b"\x82\x01" + PREAMBLE + b"\x88\x02" + (1000).to_bytes(2)
+    writer.close()
+
+
+async def test_a_full_mailbox_stops_the_reading(nodes: Nodes) -> None:
+    a, _, c = nodes
+    stuck = Stuck()
+    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=1))
+    listener = await listening(c, ANY, "stuck")
+    link = await a.connect(listener.uri, high_water=1 << 16)
+    for number in range(100):
+        a.send([link, "stuck"], number.to_bytes(2) + bytes(100_000))
+    await eventually(lambda: listener.statistics().links[0].held)
+    stuck.go_on.set()
+    await eventually(lambda: len(stuck.messages) == 100)
+    assert [int.from_bytes(each.payload[:2]) for each in stuck.messages] == [*range(100)]
+
+
+# --- foreign servers ----------------------------------------------------------------------
+
+
+async def test_a_foreign_server(nodes: Nodes) -> None:
+    a, *_ = nodes
+    recorder = await Recorder.on(a, "back")
+    asked: list[ServerConnection] = []
+
+    async def served(server: ServerConnection) -> None:
+        asked.append(server)
+        wire = WireConnection()
+        await server.send(wire.data_to_send())
+        await (await server.ping(b"there?"))
+        async for data in server:
+            for message in wire.receive_data(cast(bytes, data)):
+                wire.send(message.reply(message.payload))
+                await server.send(wire.data_to_send())
+
+    async with serve(served, "127.0.0.1", 0, compression=None) as server:
+        port = server.sockets[0].getsockname()[1]
+        link = await a.connect(f"ws://127.0.0.1:{port}/path", reconnect=False)
+        a.send([link, "x"], b"hello", return_route="back")
+        assert (await recorder.next()).payload == b"hello"
+        assert asked[0].request is not None
+        assert asked[0].request.path == "/path"
+        await a.stop_worker(link)
+        await eventually(lambda: asked[0].close_code == 1000)
+
+
+ANSWERS = {
+    "no HTTP": (b"220 mail.example.org\r\n\r\n", r"it answers '220 mail\.example\.org'"),
+    "another answer": (b"HTTP/1.1 200 OK\r\n\r\n", "it answers 'HTTP/1.1 200 OK'"),
+    "no upgrade": (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "no WebSocket: "),
+    "no end": (bytes(MAX_HANDSHAKE + 1), f"the answer has more than {MAX_HANDSHAKE} bytes"),
+    "nothing": (b"", "the connection was closed in the handshake; it may want TLS"),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_servers_that_are_none(nodes: Nodes, name: str) -> None:
+    a, *_ = nodes
+    answer, text = ANSWERS[name]
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        if not answer:
+            writer.close()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(served, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(LinkDown, match=text):
+            await a.connect(f"ws://127.0.0.1:{port}")
+
+
+async def test_a_server_that_takes_its_time(nodes: Nodes) -> None:
+    a, *_ = nodes
+    closed = asyncio.Event()
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        closed.set()
+
+    server = await asyncio.start_server(served, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(LinkDown, match="no connection in time"):
+            await a.connect(f"ws://127.0.0.1:{port}", connect_timeout=0.02)
+        await closed.wait()
+
+
+async def test_a_server_that_breaks_the_rules(nodes: Nodes) -> None:
+    a, *_ = nodes
+    closing: list[bytes] = []
+
+    async def served(server: ServerConnection) -> None:
+        await server.send(PREAMBLE)
+        await server.recv()
+        server.transport.write(b"\x82\x81" + bytes(5))  # masked, as no server's are
+        await server.wait_closed()
+        closing.append(str(server.close_code).encode())
+
+    async with serve(served, "127.0.0.1", 0, compression=None) as server:
+        port = server.sockets[0].getsockname()[1]
+        link = await a.connect(f"ws://127.0.0.1:{port}", reconnect=False)
+        with pytest.raises(LinkLost, match="broken WebSocket: a server must not mask"):
+            await a.request([link, "x"], b"")
+        await eventually(lambda: closing == [b"1002"])
+
+
+# --- options ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("uri", ["ws://", "ws://host", "ws://h:1/?q", "ws://u@h:1", "ws://[::1"])
+async def test_what_is_no_uri(nodes: Nodes, uri: str) -> None:
+    a, *_ = nodes
+    with pytest.raises(ValueError, match="not"):
+        await a.connect(uri)
+    with pytest.raises(ValueError, match="is not ws://"):
+        await ws_of(a).connect("tcp://127.0.0.1:1")
+
+
+def test_options_are_those_of_all_streams_and_more() -> None:
+    options = WsOptions(max_frame=1000)
+    assert (options.max_frame, options.websocket) == (1000, WebSocketOptions())

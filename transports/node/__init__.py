@@ -1,0 +1,1 @@
+"""Links that join nodes, and the transports that make them."""

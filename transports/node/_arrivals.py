@@ -1,0 +1,204 @@
+"""What has come over a link and waits for room in mailboxes of the node."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from ...actors.runtime._room import Line, Room
+from ...protocol import Address, MailboxFull, Message, OnwardError, UnknownAddress, counted
+
+if TYPE_CHECKING:
+    from ...actors import Node, Worker
+    from ...actors.runtime._cell import Cell
+    from ...actors.runtime._mailbox import Intake
+
+__all__ = ["Arrivals", "size_of"]
+
+MAX_GIVEN_UP: Final = 1000
+"""Most full mailboxes a link has lost patience with and remembers; the first forgotten gets
+time again."""
+
+
+class Arrivals:
+    """Messages of one link that wait for room, in a line for each mailbox.
+
+    A mailbox that takes none of them for `stall_timeout` is given up: they become dead letters,
+    and those that come later at once, until its worker has handled something. So a worker that is
+    stuck costs its own messages and, for that time, the places that they take here.
+
+    Args:
+        node: The node.
+        limit: Most messages; more become dead letters.
+        max_bytes: Bytes at which no more are kept, routes included; more become dead letters.
+        stall_timeout: How long a full mailbox may take none, in seconds.
+        fewer: Called when there are fewer of them.
+
+    Attributes:
+        count: How many messages there are.
+        bytes: Their bytes, routes included.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "_fewer",
+        "_given_up",
+        "_limit",
+        "_lines",
+        "_max_bytes",
+        "bytes",
+        "count",
+        "node",
+        "stall_timeout",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        limit: int,
+        max_bytes: int,
+        stall_timeout: float,
+        fewer: Callable[[], object],
+    ) -> None:
+        self.node = node
+        self.stall_timeout = stall_timeout
+        self.count = 0
+        self.bytes = 0
+        self._limit = limit
+        self._max_bytes = max_bytes
+        self._fewer = fewer
+        self._lines: dict[Intake, _LinkLine] = {}
+        self._awaited: dict[int, asyncio.Future[None]] = {}  # by the `id` of a message kept here
+        # Which worker, and what it had handled then. One that has stopped is not kept alive.
+        self._given_up: dict[Address, tuple[weakref.ref[Worker], int]] = {}
+
+    def keep(self, room: Room) -> None:
+        """Keep a message until there is room; it becomes a dead letter if that may not be."""
+        intake, message, _ = room
+        line = self._lines.get(intake)
+        if line is None and self._is_given_up(intake):
+            self.node.lose(message, intake.full())
+            return
+        if self.count >= self._limit or self.bytes > self._max_bytes:
+            kept = f"a link keeps {counted(self.count, 'message')}"
+            self.node.lose(message, MailboxFull(intake.address, kept))
+            return
+        intake.refused -= 1  # it is not refused, after all
+        self.count += 1
+        self.bytes += size_of(message)
+        if line is None:
+            line = self._lines[intake] = _LinkLine(intake, self)
+            line.messages.append(message)
+            intake.join(line)
+        else:
+            line.messages.append(message)
+
+    def until_moved(self, room: Room) -> asyncio.Future[None] | None:
+        """Return what is done once the message kept last waits no more, if it is the one given."""
+        line, message = self._lines.get(room.intake), room.message
+        if line is None or line.messages[-1] is not message:
+            return None
+        self._awaited[id(message)] = moved = self.node.loop.create_future()
+        return moved
+
+    def moved(self, message: Message) -> None:
+        """Count a message no more."""
+        self.count -= 1
+        self.bytes -= size_of(message)
+        if self._awaited:
+            moved = self._awaited.pop(id(message), None)
+            if moved is not None and not moved.done():
+                moved.set_result(None)
+
+    def ended(self, intake: Intake) -> None:
+        """Forget a line that is empty."""
+        self._lines.pop(intake, None)
+        self._fewer()
+
+    def fewer(self) -> None:
+        """Say that there are fewer messages."""
+        self._fewer()
+
+    def close(self) -> None:
+        """Make all of them dead letters."""
+        for line in list(self._lines.values()):
+            line.give_up(MailboxFull(line.intake.address, "the link was closed"))
+
+    def give_up(self, line: _LinkLine) -> None:
+        """Have no more patience with a mailbox."""
+        intake = line.intake
+        if len(self._given_up) >= MAX_GIVEN_UP:
+            del self._given_up[next(iter(self._given_up))]
+        cell = cast("Cell", intake)
+        self._given_up[cell.address] = weakref.ref(cell.worker), cell.handled
+        line.give_up(intake.full())
+
+    def _is_given_up(self, intake: Intake) -> bool:
+        noted = self._given_up.get(intake.address)
+        if noted is None:
+            return False
+        cell = cast("Cell", intake)
+        if noted[0]() is cell.worker and noted[1] == cell.handled:
+            return True
+        del self._given_up[intake.address]
+        return False
+
+
+class _LinkLine(Line):
+    """The messages of a link that wait for one mailbox."""
+
+    __slots__ = ("_arrivals", "_since", "_timer")
+
+    def __init__(self, intake: Intake, arrivals: Arrivals) -> None:
+        super().__init__(intake)
+        self._arrivals = arrivals
+        loop = arrivals.node.loop
+        self._since = loop.time()  # of when it waits for the next to be taken
+        self._timer = loop.call_later(arrivals.stall_timeout, self._look)
+
+    def _look(self) -> None:
+        arrivals = self._arrivals
+        loop = arrivals.node.loop
+        left = self._since + arrivals.stall_timeout - loop.time()
+        if left > 0:
+            self._timer = loop.call_later(left, self._look)
+        else:
+            arrivals.give_up(self)
+
+    def advance(self) -> int:
+        """Put messages into the mailbox, and let the link read on if few are left."""
+        moved = super().advance()
+        if moved and self.messages:
+            self._arrivals.fewer()
+        return moved
+
+    def moved(self, message: Message) -> None:
+        """Note that there was room."""
+        arrivals = self._arrivals
+        self._since = arrivals.node.now
+        arrivals.moved(message)
+
+    def done(self) -> None:
+        """Let the link read on."""
+        self._timer.cancel()
+        self._arrivals.ended(self.intake)
+
+    def refuse(self) -> None:
+        """Lose what waits: the worker that it is for has stopped."""
+        self.give_up(UnknownAddress(self.intake.address))
+
+    def give_up(self, error: OnwardError) -> None:
+        """Lose what waits."""
+        arrivals = self._arrivals
+        for message in self.leave():
+            arrivals.moved(message)
+            arrivals.node.lose(message, error)
+        self.done()
+
+
+def size_of(message: Message) -> int:
+    """Return how many bytes of a peer's a message keeps."""
+    onward, back, payload, _, _ = message
+    return len(payload) + sum(len(value) for route in (onward, back) for _, value in route)

@@ -1,0 +1,300 @@
+"""The `memory` transport: nodes of one process joined without sockets.
+
+It keeps the rules of `tcp`, exposure and back-pressure included, and is safe between nodes on
+different loops. What it adds is for tests: a link can be cut, frozen and half-closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from urllib.parse import urlsplit
+
+from ...protocol import Address, Context, LinkDown, Message
+from .._base import Transport
+from ..streams._listening import Listeners, ListeningWorker, WorkerListener
+from ._link import Link
+
+if TYPE_CHECKING:
+    from ...actors import Node
+
+__all__ = ["MemoryLink", "MemoryListener", "MemoryTransport"]
+
+T = TypeVar("T")
+
+WINDOW: Final = 1000
+"""Messages on the way to the other end above which a link takes no more from its mailbox."""
+
+_listening: Final[dict[str, MemoryListenerWorker]] = {}
+"""The listeners of this process by name. Its methods used here are atomic."""
+
+
+class MemoryLink(Link):
+    """One end of a connection between two nodes of this process.
+
+    Args:
+        expose: What the other end may send to.
+    """
+
+    scheme = "memory"
+
+    def __init__(self, *, expose: frozenset[Address]) -> None:
+        super().__init__(expose=expose)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._peer: MemoryLink | None = None
+        self._way: deque[Message] = deque()  # to the other end, which empties it
+        self._pull_due = False
+        self._frozen = False
+        self._ended = False  # nothing more comes from us
+        self._held = False
+        self._room: asyncio.Future[None] | None = None
+
+    def on_start(self) -> None:
+        """Note whose loop it is."""
+        self._loop = self.node.loop
+
+    def on_stop(self) -> None:
+        """Let what is on the way arrive, then end the other end too."""
+        self.half_close()
+        super().on_stop()
+
+    def join(self, peer: MemoryLink) -> None:
+        """Connect this end to its other end; done once at each."""
+        self._peer = peer
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """This end and the other, each by its node and its address."""
+        peer = self._peer
+        return _end_of(self), "" if peer is None else _end_of(peer)
+
+    # --- faults ---------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """Let nothing this end sends get across, until `thaw`: a delay of any length."""
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Let what has been sent get across, in order."""
+        self._frozen = False
+        self._have_pulled()
+
+    def cut(self) -> None:
+        """Break the connection; what is on the way in either direction is lost."""
+        self._way.clear()
+        self._ended = True
+        if self._peer is not None:
+            self._peer._call(self._peer._was_cut)
+        self._was_cut()
+
+    def half_close(self) -> None:
+        """Send nothing more. Once all that was sent has arrived, the other end stops."""
+        self._ended = True
+        self._have_pulled()
+
+    # --- the way across -------------------------------------------------------------------
+
+    def transmit(self, message: Message) -> Awaitable[None] | None:
+        """Put a message on the way; wait while too many are."""
+        if self._ended:
+            self.undelivered(message, LinkDown(self.address, "the link was closed"))
+            return None
+        onward, back, payload, _, context = message
+        trace = None if context is None else context.trace
+        kept = None if trace is None else Context(trace=trace)
+        self._way.append(Message(onward, back, payload, None, kept))
+        self._have_pulled()
+        return self._until_room() if len(self._way) >= WINDOW else None
+
+    async def _until_room(self) -> None:
+        self._room = self.node.loop.create_future()
+        await self._room
+
+    def _have_pulled(self) -> None:
+        """Have the other end take what is on the way, unless it is going to."""
+        # A hint, no lock: the flag is cleared before the way is emptied, so that what was put
+        # on it while the flag was set is taken too.
+        if self._peer is not None and not self._pull_due and not self._frozen:
+            self._pull_due = True
+            self._peer._call(self._peer._pull)
+
+    def _pull(self) -> None:
+        peer = self._peer
+        if peer is None or self._held:
+            return
+        peer._pull_due = False
+        if peer._frozen:
+            return
+        for _ in range(WINDOW):  # others have their turn, should it be filled all the time
+            if not peer._way or self._held:
+                break
+            # One by one: what is left on the way when a mailbox is full stays there.
+            self.arrive((peer._way.popleft(),))
+        if peer._way and not self._held:
+            peer._have_pulled()
+        if len(peer._way) < WINDOW // 2:
+            peer._call(peer._make_room)
+        if peer._ended and not peer._way:
+            self._was_cut()
+
+    def _make_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    def _was_cut(self) -> None:
+        self._ended = True
+        self._make_room()
+        self.lost("the connection was cut")
+        if self.node.has(self.address):
+            self.finish()
+
+    def hold(self) -> None:
+        """Leave on the way what the other end sends."""
+        self._held = True
+
+    def release(self) -> None:
+        """Take it again."""
+        self._held = False
+        self._pull()
+
+    def _call(self, action: Any) -> None:
+        """Call something on this end's loop, from either."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if loop is running:
+            loop.call_soon(action)
+        else:
+            loop.call_soon_threadsafe(action)
+
+
+class MemoryListenerWorker(ListeningWorker):
+    """Owns the name; the links that came to it are its children."""
+
+    def __init__(
+        self, name: str, expose: frozenset[Address], on_closed: Callable[[Address], object]
+    ) -> None:
+        super().__init__(on_closed)
+        self.uri = f"memory://{name}"
+        self.name = name
+        self._expose = expose
+
+    def on_start(self) -> None:
+        """Take the name.
+
+        Raises:
+            OSError: Somebody has it.
+        """
+        if _listening.setdefault(self.name, self) is not self:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), self.name)
+
+    def on_stop(self) -> None:
+        """Give the name back."""
+        if _listening.get(self.name) is self:
+            del _listening[self.name]
+        self._on_closed(self.address)
+
+    async def accept(self, peer: MemoryLink) -> MemoryLink:
+        """Make the other end of a link. Called on this node's loop."""
+        link = MemoryLink(expose=self._expose)
+        link.join(peer)
+        await self.start_child(lambda: link)
+        return link
+
+
+class MemoryListener(WorkerListener[MemoryListenerWorker]):
+    """A name that links can be made to: a `Listener`."""
+
+
+class MemoryTransport(Transport):
+    """Joins nodes of one process: `node.listen("memory://b")`, `node.connect("memory://b")`."""
+
+    scheme: ClassVar[str] = "memory"
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._listeners = Listeners(node, MemoryListener)
+        self._links: list[MemoryLink] = []
+
+    async def listen(
+        self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
+    ) -> MemoryListener:
+        """Let other nodes connect to a name.
+
+        Raises:
+            OSError: The name is in use in this process.
+            NodeStopped: The node was stopped meanwhile.
+            ValueError: The URI is not `memory://name`.
+            TypeError: An option is given; there are none.
+        """
+        name = _name(uri, options)
+        return await self._listeners.start(
+            MemoryListenerWorker(name, expose, self._listeners.forget)
+        )
+
+    async def connect(
+        self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
+    ) -> Address:
+        """Connect to a name.
+
+        Raises:
+            LinkDown: Nobody listens there.
+            ValueError: The URI is not `memory://name`.
+            TypeError: An option is given; there are none.
+        """
+        listener = _listening.get(_name(uri, options))
+        if listener is None:
+            raise LinkDown(uri, "nobody listens there")
+        link = MemoryLink(expose=expose)
+        address = await self.node.start(lambda: link)
+        peer = await _on_loop(listener.node.loop, listener.accept(link))
+        link.join(peer)
+        self._links = [each for each in self._links if self.node.has(each.address)]
+        self._links.append(link)
+        return address
+
+    def link(self, address: Address) -> MemoryLink:
+        """Return the link of an address that `connect` gave, for its faults.
+
+        Raises:
+            LookupError: There is none.
+        """
+        for link in self._links:
+            if link.address == address:
+                return link
+        raise LookupError(address)
+
+    async def stop(self) -> None:
+        """Close every listener and link."""
+        await self._listeners.close()
+        for link in self._links:
+            if self.node.has(link.address):
+                await self.node.stop_worker(link.address)
+
+
+def _end_of(link: MemoryLink) -> str:
+    return f"{link.node.name}/{link.address}"
+
+
+def _name(uri: str, options: dict[str, Any]) -> str:
+    if options:
+        raise TypeError(f"no such option: {', '.join(sorted(options))}")
+    parts = urlsplit(uri)
+    if parts.scheme != "memory" or not parts.netloc or parts.path or parts.query:
+        raise ValueError(f"{uri!r} is not memory://name")
+    return parts.netloc
+
+
+async def _on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    if loop is asyncio.get_running_loop():
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))

@@ -1,0 +1,219 @@
+"""What the stream transports have in common: all but where their sockets are."""
+
+from __future__ import annotations
+
+import ssl
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...protocol import (
+    Address,
+    AddressError,
+    LinkDown,
+    Message,
+    PayloadTooBig,
+)
+from ...protocol.options import check_value
+from .._base import Transport
+from ..streams._endpoint import Place
+from ..streams._listening import Listeners
+from ..streams._options import StreamOptions
+from ..streams._tls import TlsOptions, client_context, server_context
+from ._dialled import DialledLinks
+from ._link_statistics import LinkStatistics
+from ._stream_dialled import DialledLink
+from ._stream_listener import ListenerWorker, StreamListener
+
+if TYPE_CHECKING:
+    from ...actors import Node
+
+__all__ = ["StreamTransport"]
+
+
+class StreamTransport(Transport):
+    """Joins nodes by connections that carry a stream of bytes; derive `tcp` and its like from it.
+
+    - `listen` accepts connections.
+    - `connect` opens one and keeps it open: when it is lost it is connected again, after a wait,
+      and the link's address stays the same.
+    - An address of its type in a route uses the link to that peer, or opens one that is closed
+      when it has been idle.
+
+    The options of `listen` and `connect` are the attributes of `options_class`; `options=` gives
+    them all at once.
+
+    Attributes:
+        options: What links opened by an address use.
+        max_dialled: Links to other nodes at a time; more are refused with `LinkDown`.
+    """
+
+    schemes: ClassVar[Mapping[str, bool]]
+    """The schemes of its URIs, and whether each of them says that there is TLS."""
+
+    options_class: ClassVar[type[StreamOptions]] = StreamOptions
+    """What has its options."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.options = self.options_class(reconnect=False, heartbeat=None)
+        self.max_dialled = 1000
+        self._listeners = Listeners(node, StreamListener)
+        self._dialled = DialledLinks[DialledLink](node)
+
+    @abstractmethod
+    def place(self, uri: str, scheme: str, options: Any) -> Place:
+        """Read a URI.
+
+        Args:
+            uri: The URI.
+            scheme: Its scheme, one of `schemes`.
+            options: The options, of `options_class`.
+
+        Raises:
+            ValueError: The URI is wrong.
+        """
+
+    @abstractmethod
+    def place_of(self, value: str, options: Any) -> Place:
+        """Read the value of an address of its type.
+
+        Raises:
+            AddressError: It is not as it has to be.
+        """
+
+    async def listen(
+        self,
+        uri: str,
+        *,
+        expose: frozenset[Address] = frozenset(),
+        options: Any = None,
+        **changes: Any,
+    ) -> StreamListener:
+        """Accept connections; a port 0 is any free one.
+
+        Args:
+            uri: Where.
+            expose: What the peers may send to; see `Gate`.
+            options: The options, of `options_class`; the defaults if not given.
+            **changes: Attributes of it that differ from them.
+
+        Raises:
+            OSError: It cannot be listened there, or a certificate cannot be read.
+            NodeStopped: The node was stopped meanwhile.
+            ValueError: The URI is wrong, or a certificate.
+            TypeError: There is no such option.
+        """
+        scheme, chosen = self._chosen(uri, options, changes)
+        place = self.place(uri, scheme, chosen)
+        context = server_context(chosen.tls) if chosen.tls is not None else None
+        shown = self._shown_scheme(scheme, context)
+        worker = ListenerWorker(shown, place, context, expose, chosen, self._listeners.forget)
+        return await self._listeners.start(worker)
+
+    async def connect(
+        self,
+        uri: str,
+        *,
+        expose: frozenset[Address] = frozenset(),
+        options: Any = None,
+        **changes: Any,
+    ) -> Address:
+        """Connect, and again whenever the connection is lost.
+
+        Args:
+            uri: Where to.
+            expose: What the peer may send to; see `Gate`.
+            options: The options, of `options_class`; the defaults if not given.
+            **changes: Attributes of it that differ from them.
+
+        Returns:
+            The address of the link's worker.
+
+        Raises:
+            LinkDown: Nobody is there, or nobody who speaks the same, or there are too many
+                links.
+            OSError: A certificate cannot be read.
+            ValueError: The URI is wrong, or a certificate.
+            TypeError: There is no such option.
+        """
+        scheme, chosen = self._chosen(uri, options, changes)
+        link = self._open(self.place(uri, scheme, chosen), expose, chosen)
+        try:
+            await link.first_attempt()
+        except BaseException:
+            if self.node.has(link.address):
+                await self.node.stop_worker(link.address)
+            raise
+        return link.address
+
+    def resolve(self, message: Message) -> Message:
+        """Replace an address of its type by that of the link to the peer.
+
+        Raises:
+            AddressError: It cannot be read.
+            PayloadTooBig: The payload alone is larger than a frame may be.
+            LinkDown: There are too many links.
+        """
+        if len(message[2]) > self.options.max_frame:
+            raise PayloadTooBig(len(message[2]), self.options.max_frame)
+        try:
+            peer = message[0][0].value.decode()
+        except UnicodeDecodeError:
+            raise AddressError(message[0][0], "the value is not text") from None
+        link = self._dialled.by_peer.get(peer)
+        if link is None:
+            place = self.place_of(peer, self.options)
+            with self._dialled.lock:
+                # Another thread may have been first, and the text need not be the usual one.
+                link = self._dialled.by_peer.get(place.peer)
+                try:
+                    link = link or self._open(place, frozenset(), self.options)
+                except (OSError, ValueError) as error:  # of its certificates
+                    raise LinkDown(peer, str(error)) from error
+        return message.redirect(link.address)
+
+    def statistics(self) -> tuple[LinkStatistics, ...]:
+        """Return what the links to other nodes have counted, oldest first."""
+        return tuple(link.statistics() for link in self._dialled)
+
+    async def stop(self) -> None:
+        """Close every listener and link."""
+        await self._listeners.close()
+        for link in self._dialled:
+            if self.node.has(link.address):
+                await self.node.stop_worker(link.address)
+            await link.disconnected()
+
+    def _chosen(
+        self, uri: str, options: StreamOptions | None, changes: dict[str, Any]
+    ) -> tuple[str, StreamOptions]:
+        """Return the scheme of a URI, and the options with what that says about TLS."""
+        scheme = uri.partition("://")[0]
+        if scheme not in self.schemes:
+            raise ValueError(f"{uri!r} is not {self.scheme}://…")
+        check_value("options", options, self.options_class | None)
+        chosen = replace(options or self.options_class(), **changes)
+        if self.schemes[scheme] and chosen.tls is None:
+            chosen = replace(chosen, tls=TlsOptions())
+        return scheme, chosen
+
+    def _shown_scheme(self, scheme: str, context: ssl.SSLContext | None) -> str:
+        if context is None:
+            return scheme
+        return next((name for name, secure in self.schemes.items() if secure), scheme)
+
+    def _open(
+        self, place: Place, expose: frozenset[Address], options: StreamOptions
+    ) -> DialledLink:
+        context = None
+        if options.tls is not None:
+            context = client_context(options.tls)
+            named = isinstance(options.tls, TlsOptions) and options.tls.server_name
+            if context.check_hostname and place.host is None and not named:
+                raise ValueError(f"TLS to {place.peer} needs TlsOptions(server_name=...)")
+        link = DialledLink(place, context, expose, options, self._dialled.forget)
+        link.scheme = self.scheme
+        self._dialled.open(link, self.max_dialled, options.mailbox)
+        return link

@@ -1,0 +1,265 @@
+"""Links over streams that connect, and connect again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Address, LinkDown, Message, OnwardError
+from ...protocol.ockam import HEARTBEAT
+from .._log import shown
+from ..streams._pending import secure
+from ..streams._tls import TlsOptions
+from ._backlog import Backlog
+from ._link_statistics import LinkState
+from ._socket import WireSocket
+from ._stream_link import StreamLink
+
+if TYPE_CHECKING:
+    from ..streams._endpoint import Place
+    from ..streams._options import StreamOptions
+
+__all__ = ["DialledLink"]
+
+logger: Final = logging.getLogger("onward.transports")
+
+
+class DialledLink(StreamLink):
+    """A link that connects. Its address stays the same however often it does.
+
+    Args:
+        place: Where to connect.
+        context: What for TLS; `None`: without.
+        expose: What the peer may send to.
+        options: The limits, and whether and when to connect again.
+        on_closed: Called once with the link when it is over.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        context: ssl.SSLContext | None,
+        expose: frozenset[Address],
+        options: StreamOptions,
+        on_closed: Callable[[StreamLink], object],
+    ) -> None:
+        super().__init__(expose, options, on_closed)
+        self.peer = place.peer
+        self._place = place
+        self._context = context
+        self._backlog = Backlog(options.queue, options.max_queue_bytes)
+        self._task: asyncio.Task[None] | None = None
+        self._heart: asyncio.TimerHandle | None = None
+        self._ready: asyncio.Future[None] | None = None  # of the attempt under way
+        self._gone: asyncio.Future[None] | None = None  # of the connection
+        self._first: asyncio.Future[None] | None = None  # of the first attempt
+
+    @property
+    def queued(self) -> int:
+        """Messages waiting for a connection."""
+        return len(self._backlog)
+
+    def on_start(self) -> None:
+        """Begin to connect."""
+        self._task = self.node.loop.create_task(self._run())
+        self._beat(0)
+        super().on_start()
+
+    def on_stop(self) -> Awaitable[None] | None:
+        """Give up connecting."""
+        self.reason = self.reason or "the link was closed"
+        self._refuse_queued()
+        self._settle_first(LinkDown(self.peer, self.reason))
+        closed = super().on_stop()
+        if self._heart is not None:
+            self._heart.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        return closed
+
+    async def first_attempt(self) -> None:
+        """Wait for the first attempt to connect. Called right after the link was spawned.
+
+        Raises:
+            LinkDown: It failed; the link stops.
+        """
+        self._first = self.node.loop.create_future()
+        await self._first
+
+    async def disconnected(self) -> None:
+        """Wait until the link, which has been stopped, has given up connecting."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def keep(self, message: Message) -> Awaitable[None] | None:
+        """Keep a message for the connection to come, or send it after those that were."""
+        if self._socket is not None:
+            return self._in_turn(message)
+        if self.state is LinkState.CLOSED or not self._backlog.keep(message):
+            return super().keep(message)
+        return None
+
+    async def _in_turn(self, message: Message) -> None:
+        await self._backlog.sent()
+        wait = self.transmit(message)
+        if wait is not None:
+            await wait
+
+    def socket_open(self, wire_socket: WireSocket) -> None:
+        """Wait for the greeting: nothing is sent to a peer that may speak another language."""
+
+    def socket_ready(self, wire_socket: WireSocket) -> None:
+        """The peer has greeted us: what has been kept is sent next."""
+        super().socket_open(wire_socket)
+        super().socket_ready(wire_socket)
+        if self._backlog:
+            self._outlet = None
+            self._backlog.begin(self.node.loop)
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
+        """The socket is gone; connect again, or end."""
+        if self._socket is wire_socket:
+            super().socket_closed(wire_socket, reason)
+            if self._gone is not None and not self._gone.done():
+                self._gone.set_result(None)
+        elif self._ready is not None and not self._ready.done():
+            if wire_socket.silent:
+                reason += self._missing
+            self._ready.set_exception(ConnectionError(reason))
+
+    async def _run(self) -> None:
+        """Keep connected, until that is over, or cannot be done for a reason nobody foresaw."""
+        try:
+            await self._keep_connected()
+        except Exception as error:
+            self.reason = f"{type(error).__name__}: {error}"
+            text = "the link to %s has failed: %s"
+            logger.exception(text, self.peer, shown(self.reason))
+            self._refuse_queued()
+            self._settle_first(LinkDown(self.peer, self.reason))
+        self.retire()
+
+    async def _keep_connected(self) -> None:
+        while True:
+            try:
+                wire_socket, gone = await self._connect()
+            except (OSError, UnicodeError) as error:  # no connection in time; no such host
+                self._attempt_failed(error)
+            else:
+                self._settle_first(None)
+                await self._send_queued(wire_socket)
+                await gone
+            if self.state is LinkState.CLOSED or not self._connects or not self.options.reconnect:
+                return
+            self.state = LinkState.WAITING
+            await asyncio.sleep(self.options.backoff.wait(self._failures))
+            self.state = LinkState.CONNECTING
+
+    def _write(self, wire_socket: WireSocket, message: Message) -> Awaitable[None] | None:
+        try:
+            return wire_socket.send(message)
+        except OnwardError as error:
+            self.undelivered(message, error)
+        except Exception as error:  # noqa: BLE001 - or the link would end with it
+            self.failed_to_send(message, error)
+        return None
+
+    async def _send_queued(self, wire_socket: WireSocket) -> None:
+        """Send what has been kept, as fast as the peer reads it; if it is lost, the rest stays."""
+
+        def lost() -> bool:
+            return self._socket is not wire_socket
+
+        try:
+            await self._backlog.send(lambda message: self._write(wire_socket, message), lost)
+            self._outlet = self._socket
+        finally:
+            self._backlog.end()
+
+    async def _connect(self) -> tuple[WireSocket, asyncio.Future[None]]:
+        """Connect, and wait for the peer's greeting.
+
+        Returns:
+            The socket, and what is done when the connection is gone.
+
+        Raises:
+            OSError: It did not work, the peer's greeting included.
+        """
+        loop = self.node.loop
+        self._ready = loop.create_future()
+        self._gone = gone = loop.create_future()
+        async with asyncio.timeout(self.options.connect_timeout):
+            wire_socket = await self._open(loop)
+        try:
+            await self._ready
+        except asyncio.CancelledError:
+            wire_socket.abort("the link was closed")
+            raise
+        return wire_socket, gone
+
+    @property
+    def _missing(self) -> str:
+        """What a peer may want that says nothing: those that do hang up without a word."""
+        if self._context is None:
+            return "; it may want TLS"
+        tls = self.options.tls
+        none = isinstance(tls, TlsOptions) and tls.certificate is None
+        return "; it may want a certificate of ours" if none else ""
+
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> WireSocket:
+        place, options = self._place, self.options
+        early = await place.open(loop)
+        try:
+            if self._context is not None:
+                host = _server_name(options) or place.host
+                early = await secure(early, self._context, options.tls_timeout, host=host)
+            return await place.begin(early, lambda: WireSocket(self, options, loop))
+        except ConnectionResetError as error:
+            early.transport.abort()
+            raise ConnectionError(f"{error}{self._missing}") from error
+        except BaseException:
+            early.transport.abort()
+            raise
+
+    def _attempt_failed(self, error: OSError | UnicodeError) -> None:
+        self._failures += 1
+        self.reason = str(error) or "no connection in time"
+        text = "no connection with %s: %s"
+        self._seldom.log(logging.INFO, "no connection", text, self.peer, shown(self.reason))
+        self._refuse_queued()
+        self._settle_first(LinkDown(self.peer, self.reason))
+
+    def _beat(self, before: int) -> None:
+        """Send a heartbeat if nothing has been sent since the last look."""
+        heartbeat = self.options.heartbeat
+        if heartbeat is None:
+            return
+        if self._socket is not None and self._socket.wire.sent == before:
+            # One that is closing takes no more.
+            with contextlib.suppress(OnwardError):
+                self._socket.send(HEARTBEAT)
+        sent = self._socket.wire.sent if self._socket is not None else 0
+        self._heart = self.node.loop.call_later(heartbeat, self._beat, sent)
+
+    def _settle_first(self, error: LinkDown | None) -> None:
+        first = self._first
+        if first is None or first.done():
+            return
+        if error is None:
+            first.set_result(None)
+        else:
+            first.set_exception(error)
+
+    def _refuse_queued(self) -> None:
+        for message in self._backlog.take_all():
+            self.undelivered(message, LinkDown(self.peer, self.reason))
+
+
+def _server_name(options: StreamOptions) -> str | None:
+    return options.tls.server_name if isinstance(options.tls, TlsOptions) else None

@@ -1,0 +1,238 @@
+"""Links over streams: what they have in common, and the one that was accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from ...protocol import Address, LinkDown, Message, OnwardError
+from .._log import SeldomLogger, shown
+from ._identity import forget_names, note_names
+from ._link import Link
+from ._link_statistics import LinkState, LinkStatistics
+
+if TYPE_CHECKING:
+    from ..streams._options import StreamOptions
+    from ._socket import WireSocket
+
+__all__ = ["AcceptedLink", "StreamLink", "logger"]
+
+logger: Final = logging.getLogger("onward.transports")
+
+
+class StreamLink(Link):
+    """What both kinds of link have in common.
+
+    Args:
+        expose: What the peer may send to.
+        options: The limits.
+        on_closed: Called once with the link when it is over.
+        seldom: Where it logs what peers can cause; of its own if not given.
+    """
+
+    notices_end: ClassVar[bool] = True  # by `SO_KEEPALIVE`
+
+    def __init__(
+        self,
+        expose: frozenset[Address],
+        options: StreamOptions,
+        on_closed: Callable[[StreamLink], object],
+        seldom: SeldomLogger | None = None,
+    ) -> None:
+        super().__init__(
+            expose=expose,
+            max_returns=options.max_returns,
+            arrivals=options.arrivals,
+            max_arrival_bytes=options.max_arrival_bytes,
+            stall_timeout=options.stall_timeout,
+            max_inside=options.max_inside,
+        )
+        self.options = options
+        self.state = LinkState.CONNECTING
+        self.peer = ""
+        self.names: tuple[str, ...] = ()
+        self.reason = ""
+        self._on_closed = on_closed
+        self._seldom = seldom or SeldomLogger(logger)
+        self._told = False
+        self._ends = ("", "")
+        self._socket: WireSocket | None = None
+        self._outlet: WireSocket | None = None  # the same, once messages may be sent by it
+        self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of sockets before
+        self._in_doubt = 0
+        self._connects = 0
+        self._failures: int = 0
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    def on_start(self) -> None:
+        """Begin to watch for idleness."""
+        self._watch_idleness(-1)
+
+    def on_stop(self) -> Awaitable[None] | None:
+        """Close the socket after what was taken is written, and wait until it has gone."""
+        self.state = LinkState.CLOSED
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        wire_socket = self._socket
+        if wire_socket is not None:
+            wire_socket.close("the link was closed")
+        super().on_stop()
+        self._tell_closed()
+        return wire_socket.closed() if wire_socket is not None else None
+
+    def transmit(self, message: Message) -> Awaitable[None] | None:
+        """Write a message to the socket; slow the senders down while it is slow."""
+        outlet = self._outlet
+        if outlet is None:
+            return self.keep(message)
+        try:
+            return outlet.send(message)
+        except OnwardError as error:
+            self.undelivered(message, error)
+            return None
+
+    def keep(self, message: Message) -> Awaitable[None] | None:
+        """Do something with a message while it cannot be sent."""
+        self.undelivered(message, LinkDown(self.peer, self.reason))
+        return None
+
+    def hold(self) -> None:
+        """Stop reading from the socket."""
+        if self._socket is not None:
+            self._socket.hold()
+
+    def release(self) -> None:
+        """Read from the socket again."""
+        if self._socket is not None:
+            self._socket.release()
+
+    # --- told by the socket ---------------------------------------------------------------
+
+    def socket_open(self, wire_socket: WireSocket) -> None:
+        """The socket is connected."""
+        recorder = self.node.recorder
+        if recorder is not None and recorder.links is not None:
+            recorder.links.settle(self)  # what went before went another way
+        self._ends = wire_socket.ends
+        self._socket = self._outlet = wire_socket
+        self.peer = self.peer or wire_socket.peer
+        if self._holding:  # of what came over the connection before, too much waits still
+            wire_socket.hold()
+
+    def socket_ready(self, wire_socket: WireSocket) -> None:
+        """The peer has greeted us."""
+        self.state = LinkState.UP
+        self._connects += 1
+        self._failures = 0
+        self.names = wire_socket.names
+        if self.names:
+            note_names(self.node, self.address, self.names)
+
+    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
+        """The socket is gone: fail what waits for an answer over it."""
+        if self._socket is wire_socket:
+            self._socket = self._outlet = None
+        if self.names:
+            forget_names(self.node, self.address)
+        wire = wire_socket.wire
+        counts = (wire_socket.sent, wire.heartbeats, wire_socket.bytes_in, wire_socket.bytes_out)
+        self._in_doubt += wire_socket.in_doubt
+        self._past = [past + more for past, more in zip(self._past, counts, strict=True)]
+        self.reason = reason
+        level, kind = logging.INFO, "closed"
+        if wire.error is not None:
+            level, kind = logging.WARNING, type(wire.error).__name__
+        text = "connection with %s closed: %s"
+        self._seldom.log(level, kind, text, self.peer, shown(reason))
+        self.lost(reason)
+
+    def not_sent(self, messages: Sequence[Message], reason: str) -> None:
+        """The socket is gone and has not written these."""
+        for message in messages:
+            self.undelivered(message, LinkDown(self.peer, reason))
+
+    def retire(self) -> None:
+        """End the link; from now on nobody is given its address."""
+        self.state = LinkState.CLOSED
+        self._tell_closed()
+        self.finish()
+
+    def _tell_closed(self) -> None:
+        if not self._told:
+            self._told = True
+            self._on_closed(self)
+
+    # --- statistics, idleness -------------------------------------------------------------
+
+    def statistics(self) -> LinkStatistics:
+        """Return what has been counted so far."""
+        sent, heartbeats, bytes_in, bytes_out = self._past
+        pending = 0
+        if self._socket is not None:
+            sent += self._socket.sent
+            heartbeats += self._socket.wire.heartbeats
+            bytes_in += self._socket.bytes_in
+            bytes_out += self._socket.bytes_out
+            pending = self._socket.pending
+        return LinkStatistics(
+            address=self.address,
+            peer=self.peer,
+            state=self.state,
+            sent=sent,
+            received=self.arrived,
+            refused=self.refused,
+            heartbeats=heartbeats,
+            bytes_in=bytes_in,
+            bytes_out=bytes_out,
+            pending=pending,
+            queued=self.queued,
+            in_doubt=self._in_doubt,
+            held=self.kept,
+            connects=self._connects,
+            failures=self._failures,
+            reason=self.reason,
+            names=self.names,
+        )
+
+    @property
+    def queued(self) -> int:
+        """Messages waiting for a connection."""
+        return 0
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Where the socket is, and where the other end's; of the last one, if there is none."""
+        return self._ends if any(self._ends) else ("", self.peer)
+
+    def _watch_idleness(self, before: int) -> None:
+        """Stop if no message has come or gone since the last look."""
+        timeout = self.options.idle_timeout
+        if timeout is None:
+            return
+        figures = self.statistics()
+        now = self.taken + self.arrived + figures.sent + figures.heartbeats
+        # A link that waits for its next connection is not idle; it says itself when it is over.
+        idle = now == before and (self.state is LinkState.UP or not self.options.reconnect)
+        # The system finds peers that are gone.
+        if idle and not (self.state is LinkState.UP and self.in_use()):
+            self.reason = f"no message for {timeout:g} s"
+            self.retire()
+            return
+        loop = self.node.loop
+        self._idle_timer = loop.call_later(timeout, self._watch_idleness, now)
+
+
+class AcceptedLink(StreamLink):
+    """The link of a connection that came to a listener; it ends with the connection."""
+
+    def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
+        """The socket is gone, and the link with it."""
+        super().socket_closed(wire_socket, reason)
+        self.retire()
+
+    def retire(self) -> None:
+        """End the link once all that came over it is in mailboxes; it has its place until then."""
+        self.state = LinkState.CLOSED
+        self.when_delivered(super().retire)

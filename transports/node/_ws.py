@@ -1,0 +1,144 @@
+"""The `ws` and `wss` transports: nodes joined by WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from websockets.server import ServerProtocol
+from websockets.uri import parse_uri as parse_web_uri
+
+from ...protocol import WEBSOCKET, AddressError
+from ..streams._endpoint import Host
+from ..streams._options import StreamOptions, format_endpoint, parse_endpoint, parse_websocket_uri
+from ..streams._pending import Early
+from ..streams._ws_handshake import Handshake, Opener, own_names
+from ..streams._ws_options import WebSocketOptions
+from ..streams._ws_stream import ClientHandshake, WebSocketStream
+from ._stream import StreamTransport
+from ._tcp import TcpPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._socket import WireSocket
+
+__all__ = ["WsOptions", "WsTransport"]
+
+SUBPROTOCOL: Final = "onward"
+"""The subprotocol that we offer, and agree to where it is offered. None has to be."""
+
+_WEB: Final = WebSocketOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class WsOptions(StreamOptions):
+    """The options of `ws` and `wss`: those of all streams, and who may connect.
+
+    A message of the WebSocket may be of any length, as nothing of it is kept: the limits are those
+    of the frames that are in it.
+
+    Attributes:
+        websocket: Which pages of browsers may connect to a listener, and how long the opening
+            handshake may be and take.
+    """
+
+    websocket: WebSocketOptions = _WEB
+
+
+class WsPlace(TcpPlace):
+    """A host, a port and a path.
+
+    Args:
+        host: The name or the IP address.
+        port: The port; to listen, 0 is any free one.
+        path: What clients have to ask for; "" asks for `/`, and takes any.
+        options: The options.
+    """
+
+    def __init__(self, host: str, port: int, path: str, options: WsOptions) -> None:
+        super().__init__(host, port)
+        self.peer += path
+        self._path = path
+        self._options = options
+
+    async def begin(self, early: Early, link: Callable[[], WireSocket]) -> WireSocket:
+        """Do the opening handshake."""
+        endpoint = format_endpoint(*self._where)
+        scheme = "ws" if self._options.tls is None else "wss"
+        uri = parse_web_uri(f"{scheme}://{endpoint}{self._path or '/'}")
+        handshake = ClientHandshake(uri, SUBPROTOCOL)
+        early.hand_over(handshake)
+        rest = await handshake.opened
+        return _joined(early.transport, link(), rest, client=True)
+
+    def entrance(self, host: Host, source: str) -> asyncio.Protocol:
+        """Wait for the opening handshake."""
+
+        def admit() -> Opener | None:
+            made = host.admit(source)
+            return None if made is None else opener(made)
+
+        def opener(made: WireSocket) -> Opener:
+            def opened(transport: asyncio.Transport, _: ServerProtocol, rest: bytes) -> None:
+                _joined(transport, made, rest, client=False)
+
+            return opened
+
+        handshake = Handshake(
+            host.loop,
+            own_names(self._where[0]),
+            SUBPROTOCOL,
+            self._path,
+            self._options.websocket,
+            admit,
+            host.entered,
+        )
+        host.entering(handshake, source)
+        return handshake
+
+    def where(self, server: asyncio.Server) -> str:
+        """Return host, port and path."""
+        return super().where(server) + self._path
+
+
+def _joined(
+    transport: asyncio.Transport, made: WireSocket, rest: bytes, *, client: bool
+) -> WireSocket:
+    """Put a WebSocket between a socket and a link's."""
+    stream = WebSocketStream(transport, made, client=client)
+    transport.set_protocol(stream)
+    made.connection_made(stream)
+    if rest:
+        stream.data_received(rest)
+    return made
+
+
+class WsTransport(StreamTransport):
+    """Joins nodes by WebSockets: `ws://host:port/path`, and `wss://…` with TLS.
+
+    The wire is that of `tcp`: its stream of bytes is in binary messages, cut anywhere. So what
+    lets WebSockets through lets nodes through, and has to know nothing of them. A path in the URI
+    of a listener is one that has to be asked for; without one, any is taken. An address
+    `3#host:port` or `3#host:port/path` in a route uses the link to that peer, or opens one.
+
+    The options of `listen` and `connect` are the attributes of `WsOptions`.
+    """
+
+    scheme: ClassVar[str] = "ws"
+    schemes: ClassVar[Mapping[str, bool]] = {"ws": False, "wss": True}
+    address_type: ClassVar[int | None] = WEBSOCKET
+    options_class: ClassVar[type[StreamOptions]] = WsOptions
+
+    def place(self, uri: str, scheme: str, options: Any) -> WsPlace:
+        """Read `ws://host:port/path`."""
+        return WsPlace(*parse_websocket_uri(uri, scheme), options)
+
+    def place_of(self, value: str, options: Any) -> WsPlace:
+        """Read `host:port/path`."""
+        endpoint, slash, path = value.partition("/")
+        if any(each in path for each in "?#") or not path.isprintable() or " " in path:
+            raise AddressError(value, "not host:port/path")
+        return WsPlace(*parse_endpoint(endpoint), f"/{path}" if slash and path else "", options)

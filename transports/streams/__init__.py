@@ -1,0 +1,1 @@
+"""Byte streams of all transports: endpoints, TLS, WebSocket and accepted connections."""

@@ -1,0 +1,214 @@
+"""A stream of bytes over a WebSocket, at either side, once the handshake is done."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+from websockets.client import ClientProtocol
+from websockets.frames import CloseCode, Opcode
+from websockets.uri import WebSocketURI
+
+from ._ws_frames import FrameReader, close_frame, frame
+
+if TYPE_CHECKING:
+    from ..node._socket import WireSocket
+
+__all__ = ["ClientHandshake", "WebSocketStream"]
+
+MAX_HANDSHAKE = 16 * 1024
+"""Most bytes of a server's answer to the opening handshake."""
+
+_END = b"\r\n\r\n"
+
+
+class WebSocketStream(asyncio.Transport, asyncio.Protocol):
+    """What a link's socket has as its transport, and the real socket as its protocol.
+
+    What is written at once is one binary message. The contents of the messages that come are
+    passed on as they come.
+
+    Args:
+        transport: The real socket.
+        inner: The link's socket; to be told of this transport by the caller.
+        client: Whether ours is the side that connected.
+    """
+
+    def __init__(self, transport: asyncio.Transport, inner: WireSocket, *, client: bool) -> None:
+        super().__init__()
+        self._transport = transport
+        self._inner = inner
+        self._client = client
+        self._reader = FrameReader(masked=not client)
+        self._paused = False
+        self._closing = False  # our Close has been sent
+
+    # --- from the socket ------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what is in it, and answer what asks for an answer."""
+        if self._over:
+            return
+        reader = self._reader
+        content = reader.read(data)
+        if content and not self._closing:
+            self._inner.data_received(content)
+        if reader.error is not None:
+            self._fail(*reader.error)
+        elif reader.closed is not None:
+            self._answer_close(reader.closed)
+        elif reader.ping is not None:
+            self._send_pong()
+
+    @property
+    def _over(self) -> bool:
+        """Whether nothing that comes counts any more: it was wrong, or the peer has closed."""
+        return self._reader.closed is not None or self._reader.error is not None
+
+    def _send_pong(self) -> None:
+        """Answer the last ping, if the peer reads what it is sent (RFC 6455 section 5.5.3)."""
+        ping = self._reader.ping
+        if ping is not None and not self._paused and not self._closing:
+            self._reader.ping = None
+            self._transport.write(frame(Opcode.PONG, ping, self._mask()))
+
+    def _answer_close(self, code: int) -> None:
+        if not self._closing:
+            self._inner.eof_received()
+            self._say_close(CloseCode.NORMAL_CLOSURE if code == 1005 else code)
+        self._transport.close()
+
+    def _fail(self, code: CloseCode, text: str) -> None:
+        self._say_close(code, text)
+        self._inner.close(f"broken WebSocket: {text}")
+        self._transport.close()
+
+    def eof_received(self) -> bool:
+        """Let the socket close: the peer does, without a Close or after one."""
+        if not self._closing:
+            self._inner.eof_received()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the link's socket."""
+        self._closing = True
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Tell the link that the peer does not read as fast as it is sent to."""
+        self._paused = True
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Tell the link that it does again."""
+        self._paused = False
+        self._inner.resume_writing()
+        self._send_pong()
+
+    # --- from the link --------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes as a message."""
+        if not self._closing:
+            self._transport.write(frame(Opcode.BINARY, cast(bytes, data), self._mask()))
+
+    def close(self) -> None:
+        """Say Close, and close the socket once the peer has said it too.
+
+        The link cuts it if that takes longer than `drain_timeout`.
+        """
+        if not self._closing:
+            # What the peer says now is read, whatever there was no room for before.
+            self._transport.resume_reading()
+            self._say_close(CloseCode.NORMAL_CLOSURE)
+
+    def _say_close(self, code: int, text: str = "") -> None:
+        if not self._closing:
+            self._closing = True
+            self._transport.write(close_frame(code, text, self._mask()))
+
+    def _mask(self) -> bytes:
+        return os.urandom(4) if self._client else b""
+
+    def abort(self) -> None:
+        """Close the socket at once."""
+        self._closing = True
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """Tell whether it is closed, or about to be."""
+        return self._closing or self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        """Read nothing more for now."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        self._transport.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes wait for the socket."""
+        return self._transport.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the bytes waiting above and below which the link is told."""
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return what is known of the socket."""
+        return self._transport.get_extra_info(name, default)
+
+
+class ClientHandshake(asyncio.Protocol):
+    """The opening handshake of the side that connects.
+
+    Args:
+        uri: Where to.
+        subprotocol: What is to be spoken; a server need not confirm it.
+
+    Attributes:
+        opened: Done when it is over, with what has come after it; an `OSError` if it failed.
+    """
+
+    def __init__(self, uri: WebSocketURI, subprotocol: str) -> None:
+        self.opened: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        # No extension is offered: what is compressed could grow to anything.
+        self._wire = ClientProtocol(uri, subprotocols=[cast(Any, subprotocol)])
+        self._head = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask."""
+        self._wire.send_request(self._wire.connect())
+        cast(asyncio.Transport, transport).write(b"".join(self._wire.data_to_send()))
+
+    def data_received(self, data: bytes) -> None:
+        """Look for the end of the answer."""
+        self._head += data
+        end = self._head.find(_END)
+        if end >= 0:
+            end += len(_END)
+            self._answered(bytes(self._head[:end]), bytes(self._head[end:]))
+        elif len(self._head) > MAX_HANDSHAKE:
+            self._fail(f"the answer has more than {MAX_HANDSHAKE} bytes")
+
+    def _answered(self, head: bytes, rest: bytes) -> None:
+        first = head.partition(b"\r\n")[0].decode("latin-1")
+        if not first.startswith("HTTP/1.1 101"):
+            self._fail(f"it answers {first[:80]!r}")
+            return
+        self._wire.receive_data(head)
+        error = self._wire.handshake_exc
+        if error is not None:
+            self._fail(str(error))
+        elif not self.opened.done():
+            self.opened.set_result(rest)
+
+    def _fail(self, text: str, kind: type[OSError] = ConnectionError) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(kind(f"no WebSocket: {text[:200]}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits."""
+        self._fail("the connection was closed in the handshake", ConnectionResetError)
