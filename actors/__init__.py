@@ -28,7 +28,7 @@ from .instruments._statistics import NodeStatistics, WorkerStatistics
 from .pykka._future import LoopFuture
 from .routing._dead_letters import DeadLetter, DeadLetters
 from .routing._router import Rule
-from .runtime._policy import Mailbox, NodeLimits, OnFailure, Overflow, Supervision
+from .runtime._policy import MailboxOptions, NodeLimits, OnFailure, Overflow, Supervision
 from .runtime._timer import Timer
 
 __all__ = [
@@ -44,7 +44,7 @@ __all__ = [
     "LimitReached",
     "Listener",
     "LoopFuture",
-    "Mailbox",
+    "MailboxOptions",
     "MissingExtra",
     "Node",
     "NodeLimits",

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from ..protocol import Address, AddressLike, Context, Message, RouteLike
 from ..protocol.options import check_timeout
 from .pykka._future import check_may_block
-from .runtime._policy import Mailbox, Supervision
+from .runtime._policy import MailboxOptions, Supervision
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -160,7 +160,7 @@ class BackgroundNode:
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox | None = None,
+        mailbox: MailboxOptions | None = None,
         supervision: Supervision | None = None,
         access: AccessLike | None = None,
     ) -> Address:

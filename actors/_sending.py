@@ -25,7 +25,7 @@ from .pykka._actor import Actor
 if TYPE_CHECKING:
     from ._node import Node
     from ._workers import Workers
-    from .access._guard import Outgoing
+    from .access._guard import OutboundGuard
     from .runtime._cell import Cell
 
 __all__ = ["Sending"]
@@ -50,7 +50,7 @@ class Sending(Actor):
     node: Node
     address: Address
     _cell: Cell | None
-    _out: Workers | Outgoing  # the node, unless what it may send is controlled
+    _out: Workers | OutboundGuard  # the node, unless what it may send is controlled
 
     def forward(self, message: Message, own: Address | None = None) -> None:
         """Pass a message on: off the onward route, onto the return route.
@@ -89,7 +89,7 @@ class Sending(Actor):
                 node.carry(forwarded)
                 return
             queue = target.queue
-            # A message whose bytes are counted has come with a context: see `Intake.load`.
+            # A message whose bytes are counted has come with a context: see `Mailbox.load`.
             if (
                 queue is None
                 or len(queue) >= target.limit

@@ -17,7 +17,7 @@ from .pykka._future import LoopFuture
 from .pykka._inbox import Identity, Inbox, identity
 from .runtime._cell import Cell, Factory
 from .runtime._lifecycle import Stop
-from .runtime._policy import Mailbox, Supervision
+from .runtime._policy import MailboxOptions, Supervision
 from .runtime._timer import Timer
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Worker(Sending):
     notices_end: ClassVar[bool] = False
     stops_last: ClassVar[bool] = False
     has_flows: ClassVar[bool] = True
-    default_mailbox: ClassVar[Mailbox] = Mailbox()
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions()
     _needs_thread: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -152,7 +152,7 @@ class Worker(Sending):
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox | None = None,
+        mailbox: MailboxOptions | None = None,
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Address:
@@ -164,7 +164,7 @@ class Worker(Sending):
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox | None = None,
+        mailbox: MailboxOptions | None = None,
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Coroutine[Any, Any, Address]:

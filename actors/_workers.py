@@ -15,13 +15,13 @@ from ..protocol import (
 )
 from ..protocol.options import check_value
 from ._errors import LimitReached
-from .access._guard import AccessLike, Guarded
+from .access._guard import AccessLike, WorkerAccess
 from .instruments._statistics import NodeStatistics
 from .pykka._inbox import join_inbox, leave_behind
 from .routing._guarding import Guarding
 from .runtime import _lifecycle as lifecycle
 from .runtime._cell import Cell, Factory
-from .runtime._policy import Mailbox, NodeLimits, OnFailure, Supervision
+from .runtime._policy import MailboxOptions, NodeLimits, OnFailure, Supervision
 from .runtime._run_queue import Phase
 from .runtime._state import NEW, RUNNING, STOPPED, STOPPING
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Workers"]
 
-_MAILBOX: Final = Mailbox()
+_MAILBOX: Final = MailboxOptions()
 _SUPERVISION: Final = Supervision()
 _LIKE_PYKKA: Final = Supervision(OnFailure.STOP)
 
@@ -59,7 +59,7 @@ class Workers(Guarding):
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox | None = None,
+        mailbox: MailboxOptions | None = None,
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Address:
@@ -92,7 +92,7 @@ class Workers(Guarding):
         factory: Factory,
         *,
         address: AddressLike | Iterable[AddressLike] | None = None,
-        mailbox: Mailbox | None = None,
+        mailbox: MailboxOptions | None = None,
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Address:
@@ -105,7 +105,7 @@ class Workers(Guarding):
         parent: Cell,
         factory: Factory,
         address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: Mailbox | None,
+        mailbox: MailboxOptions | None,
         supervision: Supervision,
         access: AccessLike | None,
     ) -> Address:
@@ -117,7 +117,7 @@ class Workers(Guarding):
         parent: Cell,
         factory: Factory,
         address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: Mailbox | None,
+        mailbox: MailboxOptions | None,
         supervision: Supervision,
         access: AccessLike | None,
     ) -> Address:
@@ -129,7 +129,7 @@ class Workers(Guarding):
         self,
         factory: Factory,
         address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: Mailbox | None,
+        mailbox: MailboxOptions | None,
         supervision: Supervision,
         parent: Cell | None,
         access: AccessLike | None,
@@ -150,13 +150,13 @@ class Workers(Guarding):
         self,
         factory: Factory,
         address: AddressLike | Iterable[AddressLike] | None,
-        mailbox: Mailbox | None,
+        mailbox: MailboxOptions | None,
         supervision: Supervision,
         parent: Cell | None,
         access: AccessLike | None,
     ) -> Cell:
         if mailbox is not None:
-            check_value("mailbox", mailbox, Mailbox)
+            check_value("mailbox", mailbox, MailboxOptions)
         check_value("supervision", supervision, Supervision)
         addresses = self._addresses(address)
         if parent is not None and parent.state >= STOPPING:
@@ -167,7 +167,7 @@ class Workers(Guarding):
         if access is None:
             self._admit(cell, self._made(cell, factory, mailbox))
             return cell
-        self._guarded[cell] = Guarded(self, cell, access)
+        self._guarded[cell] = WorkerAccess(self, cell, access)
         try:
             self._admit(cell, self._made(cell, factory, mailbox))
         except BaseException:
@@ -176,7 +176,7 @@ class Workers(Guarding):
         return cell
 
     @staticmethod
-    def _made(cell: Cell, factory: Factory, mailbox: Mailbox | None) -> Worker:
+    def _made(cell: Cell, factory: Factory, mailbox: MailboxOptions | None) -> Worker:
         worker = factory()
         if mailbox is None:
             cell.take_mailbox(worker.default_mailbox)

@@ -31,7 +31,7 @@ from itertools import pairwise
 
 from _harness import Report, parse_arguments, repeat
 
-from onward.actors import Mailbox, Node, Worker, new_event_loop
+from onward.actors import MailboxOptions, Node, Worker, new_event_loop
 from onward.actors.pipes import PipeReceiver, PipeSender
 from onward.protocol import Address, Message, Route, route
 from onward.protocol.pipes import PipeOptions
@@ -164,10 +164,12 @@ async def piped(count: int, size: int, options: PipeOptions) -> tuple[float, flo
     """Measure a pipe; return its messages per second, messages a frame, and % sent again."""
     progress = Progress()
     async with three_hops(None) as way:
-        await way.far.start(lambda: Sink(progress), address="sink", mailbox=Mailbox(10_000))
+        await way.far.start(lambda: Sink(progress), address="sink", mailbox=MailboxOptions(10_000))
         await way.far.start(PipeReceiver, address="pipe")
         sender = PipeSender((*way.hops, *route("pipe")), options)
-        await way.node.start(lambda: sender, address="pipe", mailbox=Mailbox(2 * PIPE_IN_FLIGHT))
+        await way.node.start(
+            lambda: sender, address="pipe", mailbox=MailboxOptions(2 * PIPE_IN_FLIGHT)
+        )
         onward = route("pipe", "sink")
         rate = await send_all(way.node, onward, count, size, progress, PIPE_IN_FLIGHT)
         if progress.count != count or progress.disorder:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onward.actors import Mailbox, Node, OnFailure, Supervision, Worker
+from onward.actors import MailboxOptions, Node, OnFailure, Supervision, Worker
 from onward.actors.batches import BatchTaker
 from onward.actors.broker import Broker
 from onward.actors.eventlog import EventLog
@@ -43,8 +43,8 @@ def first_byte(*_given: object) -> Any: ...
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("mailbox", 5, "Mailbox"),
-        ("mailbox", 0, "Mailbox"),
+        ("mailbox", 5, "MailboxOptions"),
+        ("mailbox", 0, "MailboxOptions"),
         ("supervision", OnFailure.RESTART, "Supervision"),
         ("supervision", "restart", "Supervision"),
     ],
@@ -63,7 +63,7 @@ async def test_what_a_worker_is_spawned_with(name: str, value: Any, wanted: str)
         with pytest.raises(ValueError, match=f"^{name} must be {wanted}, not "):
             await node.start(Echo, address="echo", **{name: value})
         await node.start(Parent)
-        assert await node.start(Echo, address="echo", mailbox=Mailbox(1)) is not None
+        assert await node.start(Echo, address="echo", mailbox=MailboxOptions(1)) is not None
 
 
 def test_what_a_background_node_starts_a_worker_with() -> None:
@@ -218,7 +218,7 @@ async def test_options_of_a_link_of_another_class(scheme: str, tmp_path: Path) -
     uri = f"uds://{tmp_path}/s" if scheme == "uds" else f"{scheme}://127.0.0.1:0"
     wrong: Any
     async with Node() as node:
-        for wrong in (5, Mailbox()):
+        for wrong in (5, MailboxOptions()):
             with pytest.raises(ValueError, match=r"^options must be None or \w+Options, not "):
                 await node.listen(uri, options=wrong)
             with pytest.raises(ValueError, match=r"^options must be None or \w+Options, not "):

@@ -26,7 +26,7 @@ PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool
     "packages"
 ]
 NAMES = ("Options", "Limits", "Config")
-OTHERS = {"Backoff", "Faults", "Mailbox", "Supervision"}
+OTHERS = {"Backoff", "Faults", "MailboxOptions", "Supervision"}
 MAY_BE_NEGATIVE = {("Options", "since"), ("Options", "until")}
 """Microseconds of an event log before 1970, and after."""
 
@@ -149,7 +149,13 @@ def hints_of(made: type) -> dict[str, Any]:
 def test_all_of_them_are_found() -> None:
     assert len(CLASSES) >= 40
     found = {made.__name__ for made in CLASSES}
-    assert found >= {"BrokerOptions", "ClientOptions", "ConnectionLimits", "Mailbox", "SinkOptions"}
+    assert found >= {
+        "BrokerOptions",
+        "ClientOptions",
+        "ConnectionLimits",
+        "MailboxOptions",
+        "SinkOptions",
+    }
 
 
 @pytest.mark.parametrize("made", CLASSES, ids=lambda made: str(made.__name__))
@@ -191,7 +197,7 @@ def test_an_enum_is_taken_in_the_spelling_of_topology_files(made: type, name: st
 
 
 def test_the_message_names_class_field_value_and_what_is_accepted() -> None:
-    from onward.actors import Mailbox, OnFailure, Overflow, Supervision
+    from onward.actors import MailboxOptions, OnFailure, Overflow, Supervision
 
     text = "Supervision.on_failure must be one of resume, restart, stop, escalate, not 'again'"
     with pytest.raises(ValueError, match=re.escape(text)):
@@ -200,4 +206,4 @@ def test_the_message_names_class_field_value_and_what_is_accepted() -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         Supervision(max_restarts="3")  # type: ignore[arg-type]
     assert Supervision("restart") == Supervision(OnFailure.RESTART)  # type: ignore[arg-type]
-    assert Mailbox(1, "drop-oldest") == Mailbox(1, Overflow.DROP_OLDEST)  # type: ignore[arg-type]
+    assert MailboxOptions(1, "drop-oldest") == MailboxOptions(1, Overflow.DROP_OLDEST)  # type: ignore[arg-type]

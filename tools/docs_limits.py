@@ -55,7 +55,7 @@ def is_limits(thing: object) -> bool:
         and dataclasses.is_dataclass(thing)
         and (
             thing.__name__.endswith(("Limits", "Options", "Config"))
-            or thing.__name__ in {"Backoff", "Mailbox", "Supervision"}
+            or thing.__name__ in {"Backoff", "MailboxOptions", "Supervision"}
         )
     )
 

@@ -8,7 +8,7 @@ from .node._gate import MAX_RETURNS, Gate
 from .node._identity import from_certificate
 from .node._link import MAX_CROSSINGS, MAX_WORK, Link, TooMuchWork
 from .node._link_statistics import LinkState, LinkStatistics
-from .streams._endpoint import Place
+from .streams._endpoint import Endpoint
 from .streams._options import Backoff, StreamOptions, parse_uri
 from .streams._tls import TlsOptions
 from .streams._ws_options import WebSocketOptions
@@ -29,6 +29,7 @@ __all__ = [
     "MAX_RETURNS",
     "MAX_WORK",
     "Backoff",
+    "Endpoint",
     "Gate",
     "Link",
     "LinkState",
@@ -38,7 +39,6 @@ __all__ = [
     "MemoryLink",
     "MemoryListener",
     "MemoryTransport",
-    "Place",
     "StreamListener",
     "StreamOptions",
     "StreamTransport",

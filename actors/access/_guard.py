@@ -1,8 +1,8 @@
 """Guards: what stands in the table, and between a worker and its node, where access is controlled.
 
-An address with a control for what comes in leads to a `Guard`, which asks the control and
-hands on to the worker's cell. A worker with a control for what it sends is joined to `Outgoing`
-where others are joined to the node. So neither costs anything where there is no control.
+An address with a control for what comes in leads to a `GuardedMailbox`, which asks the control and
+hands on to the worker's cell. A worker with a control for what it sends has an `OutboundGuard`
+where others have the node. So neither costs anything where there is no control.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .._workers import Workers
     from ..runtime._cell import Cell
 
-__all__ = ["AccessLike", "Guard", "Guarded", "Outgoing"]
+__all__ = ["AccessLike", "GuardedMailbox", "OutboundGuard", "WorkerAccess"]
 
 AccessLike: TypeAlias = (
     "Access | Mapping[AddressLike, Access] | Mapping[str, Access] | Mapping[Address, Access]"
@@ -42,7 +42,7 @@ LOG_INTERVAL: Final = 60.0
 logger: Final = logging.getLogger("onward.actors")
 
 
-class Judge:
+class AccessCheck:
     """A control on its node: asks it, and denies when it cannot decide."""
 
     __slots__ = ("_about", "_control", "_due", "_node")
@@ -75,12 +75,12 @@ class Judge:
             logger.error(text, self._about, exc_info=error)
 
 
-class Guard(Target):
+class GuardedMailbox(Target):
     """Stands in the table in the place of a worker whose incoming messages are controlled."""
 
     __slots__ = ("cell", "judge")
 
-    def __init__(self, cell: Cell, judge: Judge) -> None:
+    def __init__(self, cell: Cell, judge: AccessCheck) -> None:
         # `queue` is never set, so that whoever sends calls `put`.
         self.queue = None
         self.limit = 0
@@ -100,7 +100,7 @@ class Guard(Target):
         self.cell.put(message)
 
 
-class Guarded:
+class WorkerAccess:
     """The access of one worker.
 
     Args:
@@ -145,19 +145,21 @@ class Guarded:
         }
         judges = (self._default, *self._outgoing.values())
         self._judges = tuple(dict.fromkeys(judge for judge in judges if judge is not None))
-        self.sender: Outgoing | None = Outgoing(node, self) if self._judges else None
+        self.sender: OutboundGuard | None = OutboundGuard(node, self) if self._judges else None
 
-    def _sends(self, address: Address, access: Access) -> Judge | None:
+    def _sends(self, address: Address, access: Access) -> AccessCheck | None:
         if access.outgoing is allow_all:
             return None
-        return Judge(access.outgoing, self._node, f"{address} sends")
+        return AccessCheck(access.outgoing, self._node, f"{address} sends")
 
     def target(self, address: Address) -> Target:
         """Return what an address of the worker is to lead to."""
         access = self._each.get(address, self._all)
         if access.incoming is allow_all:
             return self._cell
-        return Guard(self._cell, Judge(access.incoming, self._node, f"comes to {address}"))
+        return GuardedMailbox(
+            self._cell, AccessCheck(access.incoming, self._node, f"comes to {address}")
+        )
 
     def check(self, message: Message, own: Address | None) -> None:
         """Let the worker send a message.
@@ -183,7 +185,7 @@ class Guarded:
             judge_of_one.check(message)
 
 
-class Outgoing:
+class OutboundGuard:
     """What a worker sends through, in place of its node, when that is checked.
 
     It is where the worker has an access control for what it sends, and where a message from
@@ -196,13 +198,13 @@ class Outgoing:
 
     __slots__ = ("_guarded", "_node", "table")
 
-    def __init__(self, node: Workers, guarded: Guarded | None) -> None:
+    def __init__(self, node: Workers, guarded: WorkerAccess | None) -> None:
         # Always empty: so whoever sends finds nobody and calls `carry`.
         self.table: dict[Address, Target] = {}
         self._node = node
         self._guarded = guarded
 
-    def settle(self, _sender: Outgoing) -> None:
+    def settle(self, _sender: OutboundGuard) -> None:
         """Do nothing: this is what checks already."""
 
     def schedule(self, target: Target) -> None:

@@ -32,7 +32,7 @@ from ...protocol.broker import (
 )
 from ...protocol.options import check_value
 from .._worker import Worker
-from ..runtime._policy import Mailbox
+from ..runtime._policy import MailboxOptions
 from ._exchange import Exchange, exchange_of
 from ._management import MANAGEMENT_SERVICE, management
 from ._options import BrokerOptions
@@ -160,7 +160,7 @@ class Broker(Worker):
             await self.start_child(
                 lambda: self.index,
                 address=Address(0, own + b"/tags"),
-                mailbox=Mailbox(limit=self.options.max_mailbox),
+                mailbox=MailboxOptions(limit=self.options.max_mailbox),
             )
         except BaseException:
             self._unsubscribe()

@@ -18,7 +18,7 @@ from ...protocol import (
 from ...protocol.eventlog import Outcome
 
 if TYPE_CHECKING:
-    from ..eventlog.recording._request_counting import Account
+    from ..eventlog.recording._request_counting import RequestCounting
     from .local._handlers import Handlers, Request
     from .local._service import Handling
     from .table._route import BrokerRoute
@@ -135,7 +135,7 @@ class Exchange:
     route: BrokerRoute | None
     withdraw: Callable[[], object] | None
     handed: WayBack | None
-    log: Account | None
+    log: RequestCounting | None
 
     def wait(self) -> None:
         """Prepare to wait for a route: keep no more than the request itself."""
@@ -199,7 +199,7 @@ class Exchange:
         return ""
 
     @property
-    def account(self) -> Account | None:
+    def account(self) -> RequestCounting | None:
         """What it is counted on, or what it is a copy of."""
         return self.log
 

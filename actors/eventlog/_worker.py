@@ -16,7 +16,7 @@ from .._worker import Worker
 from ..runtime._clock import clock_of
 from ._options import LogOptions
 from ._statistics import RecorderStatistics
-from .recording._flow_sampler import Differences
+from .recording._flow_sampler import FlowSampler
 from .recording._recorder import Recorder
 from .storage._counts import LogWriterStatistics
 from .storage._writer import LogWriter
@@ -137,7 +137,7 @@ class EventLog(Worker):
         recorder.begin()
         self._recorder = recorder
         self._tell_unfinished()
-        recorder.links = Differences(recorder, node)
+        recorder.links = FlowSampler(recorder, node)
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
         if TAGS in node._rules.made:
             text = (

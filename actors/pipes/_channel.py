@@ -24,10 +24,10 @@ from ...protocol.pipes import (
 )
 from .._worker import Worker
 from ..access._guard import AccessLike
-from ..runtime._policy import Mailbox
-from ..sessions._ways import Ways
+from ..runtime._policy import MailboxOptions
+from ..sessions._return_routes import ReturnRoutes
+from ._channel_peer import ChannelPeer
 from ._memory import Budget, random_bytes
-from ._outer import Outer
 from ._sending import Sending
 
 __all__ = ["Ends", "PipeChannel", "PipeChannelOptions"]
@@ -131,7 +131,7 @@ class PipeChannel(Worker):
         self._told_broken = on_broken
         self._on_gap = on_gap
         self._budget: Budget | None = None
-        self._ways = Ways(frozenset(), options.max_returns)
+        self._ways = ReturnRoutes(frozenset(), options.max_returns)
         self._noted: Route = ()
         self._ends: Ends | None = None
 
@@ -168,7 +168,7 @@ class PipeChannel(Worker):
             on_closed=self._look_whether_over,
             tell=True,
         )
-        outer = Outer(
+        outer = ChannelPeer(
             self,
             identity,
             sending,
@@ -181,7 +181,7 @@ class PipeChannel(Worker):
             on_closed=self._other_end_closed,
         )
         limit = self._options.pipe.window + self._options.receiver.window
-        address = self.spawn(lambda: outer, mailbox=Mailbox(limit), access=self._access)
+        address = self.spawn(lambda: outer, mailbox=MailboxOptions(limit), access=self._access)
         sending.back = (address,)
         self._ends = Ends(sending, outer, self.node.loop.create_future())
         return self._ends
@@ -277,5 +277,5 @@ class Ends:
     """What a channel is made of here; `over` is done when the worker stops."""
 
     sending: Sending
-    outer: Outer
+    outer: ChannelPeer
     over: asyncio.Future[None]

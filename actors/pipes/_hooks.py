@@ -8,14 +8,14 @@ from typing import Final, TypeVar
 
 from .._worker import Worker
 
-__all__ = ["told"]
+__all__ = ["call_hook"]
 
 logger: Final = logging.getLogger("onward")
 
 T = TypeVar("T")
 
 
-def told(hook: Callable[[T], object] | None, worker: Worker, what: T) -> None:
+def call_hook(hook: Callable[[T], object] | None, worker: Worker, what: T) -> None:
     """Call a hook if there is one; what it raises is logged, as there is no one to raise it to."""
     if hook is None:
         return

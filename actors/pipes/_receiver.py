@@ -9,7 +9,7 @@ from ...protocol import Message
 from ...protocol.options import check_value
 from ...protocol.pipes import Gap, PipeReceiverOptions, Receiver
 from .._worker import Worker
-from ._hooks import told
+from ._hooks import call_hook
 from ._memory import Budget, Retired
 from ._receiving import PipeReceiverStatistics, Receiving
 
@@ -89,7 +89,7 @@ class PipeReceiver(Worker):
         self.on_stop()
 
     def _pipe_closed(self, machine: Receiver) -> None:
-        told(self._on_closed, self, machine.identity)
+        call_hook(self._on_closed, self, machine.identity)
 
     @property
     def _pipe(self) -> Receiving:

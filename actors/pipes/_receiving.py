@@ -39,12 +39,12 @@ from ...protocol.pipes import (
 )
 from .._errors import Refused
 from .._worker import Worker
-from ._hooks import told
+from ._hooks import call_hook
 from ._memory import Budget, Retired, mode_of, random_bytes
 
 if TYPE_CHECKING:
     from ..runtime._cell import Cell
-    from ..sessions._ways import Ways
+    from ..sessions._return_routes import ReturnRoutes
 
 __all__ = ["MAX_RETIRED", "PipeReceiverStatistics", "Receiving"]
 
@@ -136,7 +136,7 @@ class Receiving:
         on_closed: Callable[[Receiver], object],
         retired: Retired | None = None,
         budget: Budget | None = None,
-        ways: Ways | None = None,
+        ways: ReturnRoutes | None = None,
     ) -> None:
         self.machine: Receiver | None = None
         self.pipes = 0
@@ -265,7 +265,7 @@ class Receiving:
     def _tell(self, machine: Receiver) -> None:
         for event in machine.take_events():
             if isinstance(event, Gap):
-                told(self._on_gap, self._worker, event)
+                call_hook(self._on_gap, self._worker, event)
             else:
                 for message in event.messages:
                     self._worker.node.lose(

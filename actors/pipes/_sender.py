@@ -12,8 +12,8 @@ from ...protocol.options import check_value
 from ...protocol.pipes import Broken, Missed, PipeClosed, PipeOptions
 from .._worker import Worker
 from ..runtime._cell import Cell
-from ..runtime._policy import Mailbox
-from ._sending import Ear, PipeSenderStatistics, Sending
+from ..runtime._policy import MailboxOptions
+from ._sending import AckReceiver, PipeSenderStatistics, Sending
 
 __all__ = ["PipeSender"]
 
@@ -82,7 +82,9 @@ class PipeSender(Worker):
             on_closed=self.stop,
         )
         sending.route = self.node.route_of(self._route)
-        sending.back = (self.spawn(lambda: Ear(sending), mailbox=Mailbox(self._options.window)),)
+        sending.back = (
+            self.spawn(lambda: AckReceiver(sending), mailbox=MailboxOptions(self._options.window)),
+        )
         self._sending = sending
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:

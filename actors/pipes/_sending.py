@@ -26,7 +26,7 @@ from ...protocol.pipes import (
 )
 from .._errors import Expired
 from .._worker import Worker
-from ._hooks import told
+from ._hooks import call_hook
 from ._memory import random_bytes
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _LOOK_AGAIN: Final = 0.05
 """How often a worker that waits for room looks whether it is to stop, in seconds."""
 
-__all__ = ["Ear", "PipeSenderStatistics", "Sending"]
+__all__ = ["AckReceiver", "PipeSenderStatistics", "Sending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +168,14 @@ class Sending:
         for event in machine.take_events():
             if isinstance(event, Missed):
                 self._lose(event.messages, PipeMissed)
-                told(self._on_missed, self._worker, event)
+                call_hook(self._on_missed, self._worker, event)
             elif isinstance(event, Overdue):
                 for message in event.messages:
                     node.lose(message, Expired(self._worker.address))
             elif isinstance(event, Broken):
                 self._lose(event.in_doubt, PipeBroken, event.why)
                 self._lose(event.unsent, PipeClosed, event.why)
-                told(self._on_broken, self._worker, event)
+                call_hook(self._on_broken, self._worker, event)
             elif not self._closed.done():
                 self._closed.set_result(None)
                 self._on_closed()
@@ -319,7 +319,7 @@ class _End:
         self._sending.end_now()
 
 
-class Ear(Worker):
+class AckReceiver(Worker):
     """Hears what the receiver of a pipe says, also while the pipe's worker waits for room."""
 
     def __init__(self, sending: Sending) -> None:

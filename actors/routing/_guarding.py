@@ -17,7 +17,7 @@ from ...protocol import (
     address as address_of,
 )
 from ..access._exposures import Exposures
-from ..access._guard import Guard, Guarded, Outgoing
+from ..access._guard import GuardedMailbox, OutboundGuard, WorkerAccess
 from ..runtime._cell import Cell
 from ..runtime._mailbox import Target
 from ..runtime._policy import NodeLimits
@@ -45,8 +45,8 @@ class Guarding(Router):
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
         super().__init__(name, limits, clock)
         self._exposures = Exposures(limits.exposed)
-        self._guarded: dict[Cell, Guarded] = {}
-        self._checked: dict[Target | None, Outgoing] = {}
+        self._guarded: dict[Cell, WorkerAccess] = {}
+        self._checked: dict[Target | None, OutboundGuard] = {}
 
     def _cell(self, address: AddressLike) -> Cell:
         found = _cell_of(self.table.get(address_of(address)))
@@ -66,7 +66,7 @@ class Guarding(Router):
         guarded = self._guarded.get(cell)
         return cell if guarded is None else guarded.target(address)
 
-    def sender_for(self, cell: Cell) -> Workers | Outgoing:
+    def sender_for(self, cell: Cell) -> Workers | OutboundGuard:
         """Return what a worker sends through: the node, if nothing decides what it may send."""
         checked = self._checked.get(cell)
         if checked is not None:
@@ -98,13 +98,13 @@ class Guarding(Router):
         guarded = self._guarded.get(cell)
         sender = None if guarded is None else guarded.sender
         if sender is None:
-            sender = Outgoing(cast("Workers", self), None)
+            sender = OutboundGuard(cast("Workers", self), None)
         self._checked[cell] = sender
         below = cell.worker._out
         if below is cast("Workers", self):
             cell.worker._out = sender
         else:
-            cast("Outgoing", below).settle(sender)  # that of a message that is traced
+            cast("OutboundGuard", below).settle(sender)  # that of a message that is traced
 
     def pass_on(self, message: Message) -> Message:
         """Return a message as it may go on; one from outside with what it may do from there.
@@ -232,6 +232,6 @@ class _NoSuchPlace(UnknownAddress):
 
 
 def _cell_of(target: Target | None) -> Cell | None:
-    if isinstance(target, Guard):
+    if isinstance(target, GuardedMailbox):
         return target.cell
     return target if isinstance(target, Cell) else None

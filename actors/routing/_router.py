@@ -38,7 +38,7 @@ from ..runtime._policy import NodeLimits
 from ..runtime._room import Room, put_when_room
 from ..runtime._run_queue import Phase
 from ._requests import LATE_ANSWER, RandomAddresses
-from ._undeliverable import Losses, note_lost
+from ._undeliverable import Undeliverable, note_lost
 
 if TYPE_CHECKING:
     from .._worker import Worker
@@ -67,7 +67,7 @@ class Rules:
         self.owners: dict[int, object] = {}
 
 
-class Router(Losses):
+class Router(Undeliverable):
     """Takes messages to where their first onward address leads.
 
     Args:
@@ -164,7 +164,7 @@ class Router(Losses):
     def carry_answer(self, message: Message) -> None:
         """Do as `carry` with an answer: it goes where the return route says.
 
-        Where what a worker passes on is checked, `Outgoing` is in the place of the node.
+        Where what a worker passes on is checked, `OutboundGuard` is in the place of the node.
         """
         self.carry(message)
 
@@ -179,7 +179,7 @@ class Router(Losses):
     def carry_from(self, _own: Address | None, message: Message) -> None:
         """Do as `carry`: what a worker sends is the same from each of its addresses.
 
-        Where that is controlled, `Outgoing` is in the place of the node.
+        Where that is controlled, `OutboundGuard` is in the place of the node.
         """
         self.carry(message)
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ..instruments._observer import Observer
     from ._router import Router
 
-__all__ = ["Losses", "is_others", "note_lost", "words_for"]
+__all__ = ["Undeliverable", "is_others", "note_lost", "reason_text"]
 
 
-class Losses(RunQueue):
+class Undeliverable(RunQueue):
     """A run queue with dead letters, and with the requests and senders that hear of them.
 
     Args:
@@ -98,10 +98,10 @@ class Losses(RunQueue):
         """Tell the request that a message was the answer to, if it was one's of this node."""
         onward = message[0]
         if onward and onward[-1] in self._requests:
-            lost = GivenUp(onward[0], f"the answer was lost: {words_for(error)}")
+            lost = GivenUp(onward[0], f"the answer was lost: {reason_text(error)}")
             self._fail_soon(onward[-1], lost)
 
-    def give_back(
+    def return_to_sender(
         self, message: Message | None, error: OnwardError, own: tuple[Address, ...]
     ) -> bool:
         """Lose what a worker could not pass on or answer, if it let the error through.
@@ -119,13 +119,13 @@ class Losses(RunQueue):
         lost, error.lost = error.lost, None
         if lost is None:
             return False
-        if message is not None and goes_on_with(lost, message):
+        if message is not None and is_forward_of(lost, message):
             self.lose(message, error)
             return True
         if message is not None and lost[0] == message[1]:  # an answer, which has no way but that
             self.dead_letter(lost, error)
             if isinstance(error, PayloadTooBig):
-                reason = words_for(error)
+                reason = reason_text(error)
                 self._tell(message, GivenUp(message.to, reason), reason)
             else:  # an error reply would have to go the way that the answer could not
                 self._answer_lost(lost, error)
@@ -166,7 +166,7 @@ class Losses(RunQueue):
         if not back:
             return False
         if back[-1] not in self._requests:
-            return self.error_replies.answer(message, error, reason or words_for(error))
+            return self.error_replies.answer(message, error, reason or reason_text(error))
         return self._fail_soon(back[-1], error)
 
     def _fail_soon(self, mailbox: Address, error: OnwardError) -> bool:
@@ -191,7 +191,7 @@ class Losses(RunQueue):
             reason: Why: a few words, the same for the same cause, or the error.
         """
         try:
-            words = reason if isinstance(reason, str) else words_for(reason)
+            words = reason if isinstance(reason, str) else reason_text(reason)
             self.dead_letters.add(message, words)
         except Exception as error:  # noqa: BLE001 - it must not cost more than this message
             self.fault("keeping a dead letter", error)
@@ -200,7 +200,7 @@ class Losses(RunQueue):
         return self.loop.time()
 
 
-def goes_on_with(lost: Message, message: Message) -> bool:
+def is_forward_of(lost: Message, message: Message) -> bool:
     """Tell whether a message that was lost is one that came, or what a worker made of it.
 
     That has the same way back, if it has one, and else the rest of the same way; the payload
@@ -240,7 +240,7 @@ def note_lost(error: OnwardError, message: Message) -> None:
         error.lost = message
 
 
-def words_for(error: OnwardError) -> str:
+def reason_text(error: OnwardError) -> str:
     """Return the few words an error is counted under."""
     if isinstance(error, DeliveryError):
         return error.reason

@@ -21,8 +21,8 @@ from .._log import waiting_text
 from ..instruments._statistics import WorkerStatistics
 from ..routing._undeliverable import is_others
 from . import _lifecycle as lifecycle
-from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Intake, Turn, is_envelope
-from ._policy import Mailbox, OnFailure, Supervision
+from ._mailbox import HEAVY, HEAVY_FOR_SLOW, Mailbox, Turn, is_envelope
+from ._policy import MailboxOptions, OnFailure, Supervision
 from ._room import WorkerLine, release_thread, wait_on_thread
 from ._state import BUSY, NAMES, NEW, RUNNING, STOPPED
 from ._thread import coroutine_of, is_coroutine, is_generator
@@ -59,7 +59,7 @@ NEARLY: Final = 5
 """A mailbox is nearly full when no more than one in so many of its places is free."""
 
 
-class Cell(Intake):
+class Cell(Mailbox):
     """One worker of a node. All but the `put` methods are for the node's loop thread."""
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Cell(Intake):
         node: Node,
         addresses: tuple[Address, ...],
         factory: Factory | None,
-        mailbox: Mailbox,
+        mailbox: MailboxOptions,
         supervision: Supervision,
         parent: Cell | None,
     ) -> None:
@@ -122,7 +122,7 @@ class Cell(Intake):
         self.children: dict[Cell, None] | None = None
         self.timers: dict[Timer, None] | None = None
         self.in_hand: Message | None = None
-        self.waits_for: dict[Intake, WorkerLine] | None = None  # while it may not go on
+        self.waits_for: dict[Mailbox, WorkerLine] | None = None  # while it may not go on
         self.pausing = False  # before it is paused: in the rest of its turn
         self.paused = False
         self.inside = 0  # bytes of the heavy messages that a link has brought and that wait
@@ -136,7 +136,7 @@ class Cell(Intake):
     def __str__(self) -> str:
         return f"{type(self.worker).__name__} {self.addresses[0]}"
 
-    def take_mailbox(self, mailbox: Mailbox) -> None:
+    def take_mailbox(self, mailbox: MailboxOptions) -> None:
         """Have the limits and the policy of a mailbox."""
         self.limit = self.most = mailbox.limit
         self.most_bytes = mailbox.max_bytes
@@ -469,7 +469,7 @@ class Cell(Intake):
         Returns:
             Whether it is the message in hand.
         """
-        return isinstance(error, OnwardError) and self.node.give_back(
+        return isinstance(error, OnwardError) and self.node.return_to_sender(
             message, error, self.addresses
         )
 
@@ -536,9 +536,9 @@ class Cell(Intake):
             self.pausing = True
             self.post(_PAUSE, first=True)
 
-    def _closes_circle(self, intake: Intake) -> bool:
+    def _closes_circle(self, intake: Mailbox) -> bool:
         """Whether a worker waits, itself or by others, for this one."""
-        seen: set[Intake] = set()
+        seen: set[Mailbox] = set()
         look_at = [intake]
         while look_at:
             each = look_at.pop()
@@ -550,7 +550,7 @@ class Cell(Intake):
                     look_at.extend(each.waits_for)
         return False
 
-    def has_room_in(self, intake: Intake) -> None:
+    def has_room_in(self, intake: Mailbox) -> None:
         """Go on if the worker waits for room nowhere else."""
         waits_for = self.waits_for
         if waits_for is None:

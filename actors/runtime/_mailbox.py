@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ._cell import Cell
     from ._room import Line
 
-__all__ = ["HEAVY", "HEAVY_FOR_SLOW", "Heavy", "Intake", "Target", "Turn", "is_envelope"]
+__all__ = ["HEAVY", "HEAVY_FOR_SLOW", "Heavy", "Mailbox", "Target", "Turn", "is_envelope"]
 
 HEAVY: Final = 16 * 1024
 """Bytes of a payload above which it counts in the bytes that wait. What is smaller is bounded by
@@ -121,7 +121,7 @@ class Heavy(Turn):
         cell.handle_other(self.message)
 
 
-class Intake(Target):
+class Mailbox(Target):
     """The mailbox of a worker: what it takes, refuses and drops.
 
     The methods under "what arrives" are for any thread, the others for the loop's.

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from ...protocol.options import Count, SecondsOrZero, Size, check_options
 
-__all__ = ["Mailbox", "NodeLimits", "OnFailure", "Overflow", "Supervision"]
+__all__ = ["MailboxOptions", "NodeLimits", "OnFailure", "Overflow", "Supervision"]
 
 
 class Overflow(Enum):
@@ -29,7 +29,7 @@ class Overflow(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mailbox:
+class MailboxOptions:
     """How many messages may wait for a worker, and how many bytes.
 
     Attributes:

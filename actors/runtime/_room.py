@@ -29,7 +29,7 @@ from .._log import waiting_text
 if TYPE_CHECKING:
     from .._worker import Worker
     from ._cell import Cell
-    from ._mailbox import Intake
+    from ._mailbox import Mailbox
     from ._thread import OwnThread
 
 __all__ = [
@@ -58,7 +58,7 @@ class Room(NamedTuple):
         may_wait: Whether the mailbox's policy lets those wait that are not links.
     """
 
-    intake: Intake
+    intake: Mailbox
     message: Message
     may_wait: bool
 
@@ -73,7 +73,7 @@ class Line(ABC):
 
     __slots__ = ("intake", "messages")
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Mailbox) -> None:
         self.intake = intake
         self.messages: deque[Message] = deque()
 
@@ -120,7 +120,7 @@ class SenderLine(Line):
 
     __slots__ = ("future",)
 
-    def __init__(self, intake: Intake, message: Message) -> None:
+    def __init__(self, intake: Mailbox, message: Message) -> None:
         super().__init__(intake)
         self.messages.append(message)
         self.future: asyncio.Future[None] = intake.node.loop.create_future()
@@ -157,7 +157,7 @@ class WorkerLine(Line):
 
     __slots__ = ("_cell", "_since", "_timer")
 
-    def __init__(self, intake: Intake, cell: Cell) -> None:
+    def __init__(self, intake: Mailbox, cell: Cell) -> None:
         super().__init__(intake)
         self._cell = cell
         node = cell.node
@@ -309,7 +309,7 @@ def _end_line(line: SenderLine) -> None:
         line.future.set_exception(_sender_stopped(line.intake))
 
 
-def _sender_stopped(intake: Intake) -> MailboxFull:
+def _sender_stopped(intake: Mailbox) -> MailboxFull:
     return MailboxFull(intake.address, "the worker that sent it was stopped")
 
 

@@ -43,7 +43,7 @@ from ...protocol.services import (
 )
 from .._several import several
 from .._worker import Worker
-from ..runtime._policy import Mailbox, Overflow
+from ..runtime._policy import MailboxOptions, Overflow
 from ._options import RelayServiceOptions
 from ._service import Service
 
@@ -68,7 +68,7 @@ class Relay(Worker):
         passed: Messages it has passed on.
     """
 
-    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
 
     def __init__(self, stored: Route, now: float) -> None:
         super().__init__()

@@ -31,8 +31,8 @@ from ...protocol.services import (
     encode_request,
 )
 from ...protocol.sessions import Action, LivenessOptions, Opener, SessionState
-from ..sessions._alive import Alive, Hook
-from ..sessions._finder import Finder, Way
+from ..sessions._liveness import Hook, LivenessWorker
+from ..sessions._route_provider import RouteProvider, Way
 from ._errors import RelayClosed, RelayDown
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ __all__ = ["RelayClient"]
 _TIMES: Final = LivenessOptions()
 
 
-class RelayClient(Alive):
+class RelayClient(LivenessWorker):
     """Keeps a relay on another node that leads to this one.
 
     It registers, pings itself through the relay, and registers again, with longer and longer
@@ -121,7 +121,7 @@ class RelayClient(Alive):
         """Register."""
         random = Random(self.node.random_address().value)  # noqa: S311 - for waits
         self._secret = self.node.random_address().value
-        self._finder = Finder(self.node, self._given, self._register, self._failed)
+        self._finder = RouteProvider(self.node, self._given, self._register, self._failed)
         self._machine = self._opener = Opener(self._times, random.random)
         self._act(self._opener.start(self._now()))
 

@@ -9,12 +9,12 @@ await here.request("there => echo", b"hi")
 ```
 """
 
-from ._alive import Alive, Hook
 from ._client import SessionClient
 from ._end import BAD_FRAME, FOREIGN_FRAME, SessionEnd
 from ._errors import SessionClosed, SessionDown, SessionLost
-from ._finder import MAX_LEAVE_TIME, Found, Way, way_over
+from ._liveness import Hook, LivenessWorker
 from ._options import SessionOptions, SessionServiceOptions, WhileDown
+from ._route_provider import MAX_LEAVE_TIME, Found, Way, way_over
 from ._service import AcceptedSession, SessionService
 from ._statistics import SessionServiceStatistics, SessionStatistics
 
@@ -23,9 +23,9 @@ __all__ = [
     "FOREIGN_FRAME",
     "MAX_LEAVE_TIME",
     "AcceptedSession",
-    "Alive",
     "Found",
     "Hook",
+    "LivenessWorker",
     "SessionClient",
     "SessionClosed",
     "SessionDown",

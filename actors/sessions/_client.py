@@ -28,10 +28,10 @@ from ...protocol.sessions import (
     SessionState,
     encode_frame,
 )
-from ._alive import Hook
 from ._end import SessionEnd
-from ._finder import Finder, Way
+from ._liveness import Hook
 from ._options import SessionOptions
+from ._route_provider import RouteProvider, Way
 
 if TYPE_CHECKING:
     from .._node import Node
@@ -106,7 +106,7 @@ class SessionClient(SessionEnd):
         self._inner = self.node.random_address()
         self.node.add_address(self.address, self._inner)
         self._session = self.node.random_address().value[:16]
-        self._finder = Finder(self.node, self._given, self._open, self._failed)
+        self._finder = RouteProvider(self.node, self._given, self._open, self._failed)
         # From a random address, so that a simulated run is repeated by its seed.
         random = Random(self.node.random_address().value)  # noqa: S311 - for waits
         self._machine = self._opener = Opener(self._options.liveness, random.random)

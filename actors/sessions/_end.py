@@ -40,13 +40,13 @@ from ...protocol.sessions import (
     encode_frame,
 )
 from .._several import several
-from ..runtime._policy import Mailbox, Overflow
-from ._alive import Alive, Hook
+from ..runtime._policy import MailboxOptions, Overflow
 from ._errors import SessionClosed, SessionDown, SessionLost
-from ._kept import Kept
+from ._liveness import Hook, LivenessWorker
 from ._options import SessionOptions, WhileDown
+from ._pending import PendingMessages
+from ._return_routes import ReturnRoutes
 from ._statistics import SessionStatistics
-from ._ways import Ways
 
 __all__ = ["BAD_FRAME", "FOREIGN_FRAME", "SessionEnd"]
 
@@ -62,13 +62,13 @@ _FULL_AGAIN: Final = 0.05
 _UP: Final = SessionState.UP
 
 
-class SessionEnd(Alive):
+class SessionEnd(LivenessWorker):
     """One end of a session. See `SessionClient` and `AcceptedSession`.
 
     Send to its address, and on from there: `node.request([session.address, "echo"], b"hi")`.
     """
 
-    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class SessionEnd(Alive):
         self._token = b""
         self._way: Route = ()
         self._inner: Address
-        self._ways = Ways(frozenset(several("expose", expose)), options.max_returns)
-        self._kept = Kept(options.max_kept, options.max_kept_bytes, options.keep_for)
+        self._ways = ReturnRoutes(frozenset(several("expose", expose)), options.max_returns)
+        self._kept = PendingMessages(options.max_kept, options.max_kept_bytes, options.keep_for)
         self._flushing = False
         self._stopping = False
         self._sent = self._received = 0

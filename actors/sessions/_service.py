@@ -23,8 +23,8 @@ from ...protocol.sessions import (
     encode_frame,
 )
 from .._worker import Worker
-from ._alive import Hook
 from ._end import BAD_FRAME, SessionEnd
+from ._liveness import Hook
 from ._options import SessionOptions, SessionServiceOptions
 from ._statistics import SessionServiceStatistics
 

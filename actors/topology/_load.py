@@ -22,7 +22,7 @@ from ...protocol.topology import (
 )
 from .._worker import Worker
 from ..runtime._cell import Factory
-from ..runtime._policy import Mailbox, OnFailure, Overflow, Supervision
+from ..runtime._policy import MailboxOptions, OnFailure, Overflow, Supervision
 from ._kinds import KINDS, Kind
 from ._transport_options import transport_options
 
@@ -124,13 +124,13 @@ def _class(path: str) -> Callable[..., Any]:
     return cast("Callable[..., Any]", found)
 
 
-def mailbox_of(plan: MailboxPlan) -> Mailbox | None:
+def mailbox_of(plan: MailboxPlan) -> MailboxOptions | None:
     """Make the mailbox of a worker; `None` if the plan says nothing of it."""
     if plan == MailboxPlan():
         return None
-    usual = Mailbox()
+    usual = MailboxOptions()
     overflow = plan.overflow and Overflow[plan.overflow.upper().replace("-", "_")]
-    return Mailbox(plan.limit or usual.limit, overflow or usual.overflow)
+    return MailboxOptions(plan.limit or usual.limit, overflow or usual.overflow)
 
 
 def supervision_of(plan: SupervisionPlan) -> Supervision:

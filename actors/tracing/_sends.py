@@ -11,7 +11,7 @@ from ..runtime._mailbox import Target
 if TYPE_CHECKING:
     from .._worker import Worker
     from .._workers import Workers
-    from ..access._guard import Outgoing
+    from ..access._guard import OutboundGuard
 
 __all__ = ["Sends"]
 
@@ -36,19 +36,19 @@ class Sends:
         self.table: dict[Address, Target] = {}
         self._worker = worker
         self._add = add
-        self._below: Workers | Outgoing = worker._out
+        self._below: Workers | OutboundGuard = worker._out
 
     def enter(self) -> None:
         """Have the worker send through this."""
         self._below = self._worker._out
-        # It has what workers call of an `Outgoing`, which cannot be derived from once compiled.
-        self._worker._out = cast("Outgoing", self)
+        # It has what workers call of an `OutboundGuard`: a compiled class cannot be derived from.
+        self._worker._out = cast("OutboundGuard", self)
 
     def leave(self) -> None:
         """Have the worker send as before."""
         self._worker._out = self._below
 
-    def settle(self, sender: Outgoing) -> None:
+    def settle(self, sender: OutboundGuard) -> None:
         """Send through this from now on, instead of the node."""
         below = self._below
         if isinstance(below, Sends):

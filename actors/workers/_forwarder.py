@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ...protocol import Address, AddressLike, Message, address
 from .._worker import Worker
-from ..runtime._policy import Mailbox, Overflow
+from ..runtime._policy import MailboxOptions, Overflow
 
 __all__ = ["Forwarder"]
 
@@ -32,7 +32,7 @@ class Forwarder(Worker):
             "These own addresses MAY be different": answers may pass another worker.
     """
 
-    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
 
     def __init__(self, own: AddressLike | None = None) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...protocol import Message, OnwardError, Route, RouteLike, route as route_of
-from ..runtime._policy import Mailbox, Overflow
+from ..runtime._policy import MailboxOptions, Overflow
 from ._two_sided import TwoSidedWorker
 
 __all__ = ["Proxy"]
@@ -43,7 +43,7 @@ class Proxy(TwoSidedWorker):
         ValueError: The route is empty.
     """
 
-    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
 
     def __init__(self, route: RouteLike, *, transparent: bool = False) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from ...protocol import (
 )
 from ...protocol.options import Count, Seconds, check_options, check_value
 from .._worker import Worker
-from ..runtime._policy import Mailbox, Overflow, Supervision
+from ..runtime._policy import MailboxOptions, Overflow, Supervision
 from ..runtime._state import RUNNING, STOPPING
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ LOOKS: Final = 32
 a spawner refuses costs the same with few workers and with many."""
 
 _OPTIONS: Final = SpawnerOptions()
-_MAILBOX: Final = Mailbox()
+_MAILBOX: Final = MailboxOptions()
 _SUPERVISION: Final = Supervision()
 
 
@@ -130,7 +130,7 @@ class Spawner(Worker):
         ValueError: An argument is of another type.
     """
 
-    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class Spawner(Worker):
         key: Callable[[Message], bytes],
         *,
         options: SpawnerOptions = _OPTIONS,
-        mailbox: Mailbox = _MAILBOX,
+        mailbox: MailboxOptions = _MAILBOX,
         supervision: Supervision = _SUPERVISION,
     ) -> None:
         super().__init__()
         check_value("options", options, SpawnerOptions)
-        check_value("mailbox", mailbox, Mailbox)
+        check_value("mailbox", mailbox, MailboxOptions)
         check_value("supervision", supervision, Supervision)
         self._factory = factory
         self._key = key

@@ -23,7 +23,7 @@ from ...protocol import (
 )
 from ...protocol.options import Count, Seconds, check_options, check_value
 from .._worker import Worker
-from ..runtime._policy import Mailbox, Overflow
+from ..runtime._policy import MailboxOptions, Overflow
 from ._two_sided import add_addresses
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Spreader(Worker):
         ValueError: There is no route, or one is empty.
     """
 
-    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
 
     def __init__(
         self,

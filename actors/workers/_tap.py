@@ -19,7 +19,7 @@ from ...protocol import (
     route as route_of,
 )
 from .._worker import Worker
-from ..runtime._policy import Mailbox, Overflow
+from ..runtime._policy import MailboxOptions, Overflow
 
 __all__ = ["Tap", "TapStatistics"]
 
@@ -63,7 +63,7 @@ class Tap(Worker):
         observer: Where copies go.
     """
 
-    default_mailbox: ClassVar[Mailbox] = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
 
     def __init__(self, observer: RouteLike) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from onward.actors import DeadLetter, DiagnosticsOptions, Mailbox, Node, Overflow, Worker
+from onward.actors import DeadLetter, DiagnosticsOptions, MailboxOptions, Node, Overflow, Worker
 from onward.actors.access._exposures import Exposures
 from onward.actors.instruments._diagnostics import Diagnostics
 from onward.actors.routing import (
@@ -23,7 +23,7 @@ from onward.actors.routing import (
 from onward.actors.routing._dead_letters import DeadLetters
 from onward.actors.routing._error_replies import ErrorReplies
 from onward.actors.routing._requests import Requests
-from onward.actors.routing._undeliverable import Losses
+from onward.actors.routing._undeliverable import Undeliverable
 from onward.actors.runtime import _cell as cell_module, _lifecycle as lifecycle
 from onward.actors.runtime._cell import Cell
 from onward.protocol import Context, Message, OnwardError, PayloadNotBytes, WorkerStopped, address
@@ -98,10 +98,10 @@ TURN: list[Step] = [
     (Diagnostics, "resumed"),
     (Diagnostics, "asks"),
     (Diagnostics, "asked"),
-    (Losses, "lose"),
-    (Losses, "dead_letter"),
-    (Losses, "give_back"),
-    (Losses, "fail_request"),
+    (Undeliverable, "lose"),
+    (Undeliverable, "dead_letter"),
+    (Undeliverable, "return_to_sender"),
+    (Undeliverable, "fail_request"),
     (DeadLetters, "add"),
     (cell_module, "WorkerFailed"),
 ]
@@ -159,7 +159,7 @@ async def test_a_fault_costs_one_message_while_senders_wait_for_room(
     fault = plant(monkeypatch, owner, name)
     async with Node(diagnostics=DiagnosticsOptions(block=None)) as node:
         slow = Slow(fault)
-        node.spawn(lambda: slow, address="slow", mailbox=Mailbox(3, Overflow.WAIT))
+        node.spawn(lambda: slow, address="slow", mailbox=MailboxOptions(3, Overflow.WAIT))
         payloads = [b"1", b"2", b"fault", *(b"%d" % number for number in range(3, 12))]
         await asyncio.gather(*(node.send_wait("slow", payload) for payload in payloads))
         await node.stop_worker("slow")
@@ -190,17 +190,17 @@ class BrokenHandler(logging.Handler):
 
 FLUSH: list[Step] = [
     (Cell, "refuse"),
-    (Losses, "lose"),
-    (Losses, "dead_letter"),
-    (Losses, "_answer_lost"),
-    (Losses, "_tell"),
-    (Losses, "_tell_sender"),
-    (Losses, "fail_request"),
+    (Undeliverable, "lose"),
+    (Undeliverable, "dead_letter"),
+    (Undeliverable, "_answer_lost"),
+    (Undeliverable, "_tell"),
+    (Undeliverable, "_tell_sender"),
+    (Undeliverable, "fail_request"),
     (Requests, "fail"),
     (DeadLetters, "add"),
     (DeadLetter, "kept"),
     (ErrorReplies, "answer"),
-    (losses_module, "words_for"),
+    (losses_module, "reason_text"),
     (dead_letters_module, "DeadLetter"),
     (lifecycle, "mark_stopped"),
     (lifecycle, "_begin_stop"),

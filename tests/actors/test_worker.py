@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from onward.actors import Mailbox, Node, NodeLimits, Worker
+from onward.actors import MailboxOptions, Node, NodeLimits, Worker
 from onward.protocol import (
     MAX_ROUTE_LENGTH,
     Address,
@@ -98,7 +98,7 @@ async def test_forward_to_a_full_mailbox() -> None:
     async with Node() as node:
         sender = Recorder()
         await node.start(lambda: sender, address="a")
-        node.spawn(Recorder, address="b", mailbox=Mailbox(1))
+        node.spawn(Recorder, address="b", mailbox=MailboxOptions(1))
         sender.forward(Message((A, B), (), b""))
         with pytest.raises(MailboxFull):
             sender.forward(Message((A, B), (), b""))

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from onward.actors import Mailbox, Node, Worker
+from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.pipes import (
     PipeChannel,
     PipeChannelOptions,
@@ -77,7 +77,7 @@ async def through(
         receiver = PipeReceiver(on_gap=gaps.append if gaps is not None else None)
         await node.start(lambda: receiver, address="receiver")
         sender = PipeSender("between => receiver", options)
-        await node.start(lambda: sender, address="pipe", mailbox=Mailbox(MESSAGES))
+        await node.start(lambda: sender, address="pipe", mailbox=MailboxOptions(MESSAGES))
         for number in NUMBERS:
             node.send("pipe => sink", number)
         await sleep(30)  # longer than everything is sent again in
@@ -155,7 +155,7 @@ async def test_a_channel_there_and_back(between: Callable[[], Worker]) -> None:
         service = PipeChannelService(options)
         await node.start(lambda: service, address="channels")
         channel = PipeChannel("between => channels", options)
-        await node.start(lambda: channel, address="channel", mailbox=Mailbox(MESSAGES))
+        await node.start(lambda: channel, address="channel", mailbox=MailboxOptions(MESSAGES))
         asker = await Probe.on(node, "asker")
         for number in NUMBERS:
             asker.send("channel => echo", number)

@@ -22,7 +22,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from onward.actors import Mailbox, Node, Worker
+from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.pipes import PipeReceiver, PipeSender, PipeService, PipeServiceOptions
 from onward.protocol import Address, Message
 from onward.protocol.pipes import (
@@ -317,12 +317,12 @@ class FiveHops:
         self._sender = PipeSender(
             [*hops, "pipe"], options, on_missed=self._missed, on_broken=self._broken
         )
-        mailbox = Mailbox(plan.messages + 10)
+        mailbox = MailboxOptions(plan.messages + 10)
         await first.start(lambda: self._sender, address="pipe", mailbox=mailbox)
         await self._last.start(
             lambda: SlowSink(outcome, self._seed, self._look),
             address="sink",
-            mailbox=Mailbox(plan.mailbox),
+            mailbox=MailboxOptions(plan.mailbox),
         )
         await self._start_end()
         troubles = [asyncio.create_task(each) for each in (self._restarts(), self._cut())]

@@ -32,7 +32,7 @@ __all__ = [
     "REGION",
     "SHARD",
     "UNICAST",
-    "Branch",
+    "Leg",
     "Request",
     "Wanted",
 ]
@@ -129,7 +129,7 @@ def _ended(entries: bytes, count: int) -> bytes:
     return bytes(out)
 
 
-class Branch:
+class Leg:
     """A request in the hands of one destination.
 
     Attributes:
@@ -186,7 +186,7 @@ class Request:
     mark: bytes
     granted: int
     expects: int = 1
-    branches: list[Branch] = field(default_factory=list[Branch])
+    branches: list[Leg] = field(default_factory=list[Leg])
     delivered: int = 0
     held: deque[bytes] = field(default_factory=deque[bytes])
     frames: list[bytes] = field(default_factory=list[bytes])
@@ -200,18 +200,18 @@ class Request:
         return self.expects > 1
 
     @property
-    def only(self) -> Branch:
+    def only(self) -> Leg:
         """The one who has it, if it is not merged."""
         (branch,) = self.branches
         return branch
 
     @property
-    def open(self) -> list[Branch]:
+    def open(self) -> list[Leg]:
         """Those who have more to say."""
         return [branch for branch in self.branches if not branch.done]
 
     @property
-    def in_hand(self) -> list[Branch]:
+    def in_hand(self) -> list[Leg]:
         """Those who have a stream for it."""
         return self.open if self.merged else self.branches
 
@@ -220,7 +220,7 @@ class Request:
         """Whether anybody has answered anything."""
         return any(branch.answered or branch.completed for branch in self.branches)
 
-    def credit(self, branch: Branch) -> int:
+    def credit(self, branch: Leg) -> int:
         """How many elements a destination may send now."""
         return 1 if self.kind == RR else branch.ahead
 

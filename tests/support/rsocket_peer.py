@@ -586,7 +586,7 @@ class World:
         await self.loop.idle()
         for peer in self.peers:
             assert not peer.streams, peer.link.core.streams
-            assert not peer.link.starved
+            assert not peer.link.blocked_on_write
             if not peer.closed:
                 assert not peer.link.worker.local.waiting
             assert peer.closed or peer.transport.reading

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from onward.actors import Mailbox, Node, Overflow, Worker
+from onward.actors import MailboxOptions, Node, Overflow, Worker
 from onward.protocol import (
     Address,
     Context,
@@ -178,7 +178,7 @@ async def test_a_fault_in_a_step_of_deliver_costs_one_message(
 ) -> None:
     a, b, join = pair
     slow = Slow()
-    b.spawn(lambda: slow, address="slow", mailbox=Mailbox(limit=2, overflow=Overflow.WAIT))
+    b.spawn(lambda: slow, address="slow", mailbox=MailboxOptions(limit=2, overflow=Overflow.WAIT))
     b.spawn(Echo, address="echo")
     link = await join("slow", "echo")
     answer = await a.request([link, "echo"], b"before", timeout=5)

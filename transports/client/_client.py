@@ -14,12 +14,12 @@ from ...actors.broker.local._service import as_bytes
 from ...protocol.broker import Dialect
 from ...protocol.options import Count, check_timeout, check_value
 from ...protocol.rsocket import FrameType
-from ._asked import Asked
 from ._calls import Calls, Tries
 from ._elements import Patience, channel_elements, stream_elements
 from ._link import ClientLink
 from ._metadata import Destination, Entries, address_metadata, says_no_route
 from ._options import ClientOptions, Place, parse_place
+from ._pending_response import PendingResponse
 from ._pool import Pool
 from ._service import Service
 
@@ -241,7 +241,7 @@ class Client:
         data = as_bytes(data, "data")
         wrapped = self._metadata(destination, metadata, route, entries)
 
-        async def outcome(asked: Asked) -> Answer:
+        async def outcome(asked: PendingResponse) -> Answer:
             try:
                 return await asked.answer
             finally:

@@ -11,8 +11,8 @@ from ...actors.broker import Answer
 from ...actors.broker.local._service import parts_of
 from ...protocol import NotDelivered
 from ...protocol.rsocket import ErrorCode, FrameType
-from ._asked import AskedElements
 from ._calls import Calls, Tries
+from ._pending_response import AskedElements
 
 __all__ = ["Patience", "channel_elements", "stream_elements"]
 

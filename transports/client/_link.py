@@ -26,15 +26,15 @@ from ...protocol.rsocket import (
     Stream,
     StreamFailed,
 )
-from ._asked import Asked, AskedElements
+from ._close_reason import last_word
 from ._gather import Budget
-from ._last_word import last_word
+from ._handler_stream import INTERACTIONS, HandlerStream, Handlings, SilentOutlet
+from ._keepalive import KeepaliveMonitor
 from ._leases import ClientLeases
 from ._metadata import request_of
 from ._options import ClientOptions
 from ._package import PackageClient
-from ._served import INTERACTIONS, Handlings, Served, SilentOutlet
-from ._silence import Silence
+from ._pending_response import AskedElements, PendingResponse
 
 __all__ = ["ClientLink"]
 
@@ -93,11 +93,11 @@ class ClientLink(asyncio.Protocol):
         self.refused = False
         self.taken_over = False
         self.rejected_by_lease = 0
-        self.silence = Silence(self)
+        self.silence = KeepaliveMonitor(self)
         self._news = news
         self._handlers = handlers
         self.handlings = Handlings()
-        self._starved: set[Served] = set()
+        self._starved: set[HandlerStream] = set()
         self._transport: asyncio.Transport | None = None
         self._package = PackageClient(self, metadata, options)
         self._answered = asyncio.Event()
@@ -182,9 +182,9 @@ class ClientLink(asyncio.Protocol):
         self._on_room()
 
     def _on_room(self) -> None:
-        starved, self._starved = self._starved, set()
-        for served in starved:
-            served.refill()
+        blocked_on_write, self._starved = self._starved, set()
+        for served in blocked_on_write:
+            served.replenish()
         for stream in self.core.streams.values():
             if isinstance(stream.peer, AskedElements):
                 stream.peer.writable.set()
@@ -239,7 +239,7 @@ class ClientLink(asyncio.Protocol):
             self.rejected_by_lease += 1
             self.end_stream(stream, ErrorCode.REJECTED, "no lease is left")
             return
-        stream.peer = Served(self, stream, self._handlers)
+        stream.peer = HandlerStream(self, stream, self._handlers)
         stream.peer.on_frame(frame)
 
     def _on_control(self, frame: Frame) -> None:
@@ -313,10 +313,10 @@ class ClientLink(asyncio.Protocol):
         self.flush_soon()
         return stream
 
-    def request(self, data: bytes, metadata: bytes) -> Asked:
+    def request(self, data: bytes, metadata: bytes) -> PendingResponse:
         """Send a request/response. See `ask`."""
         stream = self.ask(FrameType.REQUEST_RESPONSE, data, metadata)
-        stream.peer = asked = Asked(self, stream)
+        stream.peer = asked = PendingResponse(self, stream)
         return asked
 
     def elements(self, kind: int, data: bytes, metadata: bytes) -> AskedElements:
@@ -347,7 +347,7 @@ class ClientLink(asyncio.Protocol):
 
     # --- handlers -------------------------------------------------------------------------------
 
-    def starve(self, served: Served) -> None:
+    def block_on_write(self, served: HandlerStream) -> None:
         """Give a handler credit again when the socket takes more."""
         self._starved.add(served)
 

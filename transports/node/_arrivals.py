@@ -13,7 +13,7 @@ from ...protocol import Address, MailboxFull, Message, OnwardError, UnknownAddre
 if TYPE_CHECKING:
     from ...actors import Node, Worker
     from ...actors.runtime._cell import Cell
-    from ...actors.runtime._mailbox import Intake
+    from ...actors.runtime._mailbox import Mailbox
 
 __all__ = ["Arrivals", "size_of"]
 
@@ -69,7 +69,7 @@ class Arrivals:
         self._limit = limit
         self._max_bytes = max_bytes
         self._fewer = fewer
-        self._lines: dict[Intake, _LinkLine] = {}
+        self._lines: dict[Mailbox, _LinkLine] = {}
         self._awaited: dict[int, asyncio.Future[None]] = {}  # by the `id` of a message kept here
         # Which worker, and what it had handled then. One that has stopped is not kept alive.
         self._given_up: dict[Address, tuple[weakref.ref[Worker], int]] = {}
@@ -112,7 +112,7 @@ class Arrivals:
             if moved is not None and not moved.done():
                 moved.set_result(None)
 
-    def ended(self, intake: Intake) -> None:
+    def ended(self, intake: Mailbox) -> None:
         """Forget a line that is empty."""
         self._lines.pop(intake, None)
         self._fewer()
@@ -135,7 +135,7 @@ class Arrivals:
         self._given_up[cell.address] = weakref.ref(cell.worker), cell.handled
         line.give_up(intake.full())
 
-    def _is_given_up(self, intake: Intake) -> bool:
+    def _is_given_up(self, intake: Mailbox) -> bool:
         noted = self._given_up.get(intake.address)
         if noted is None:
             return False
@@ -151,7 +151,7 @@ class _LinkLine(Line):
 
     __slots__ = ("_arrivals", "_since", "_timer")
 
-    def __init__(self, intake: Intake, arrivals: Arrivals) -> None:
+    def __init__(self, intake: Mailbox, arrivals: Arrivals) -> None:
         super().__init__(intake)
         self._arrivals = arrivals
         loop = arrivals.node.loop

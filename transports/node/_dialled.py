@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ...protocol import LinkDown, counted
 
 if TYPE_CHECKING:
-    from ...actors import Mailbox, Node
+    from ...actors import MailboxOptions, Node
     from ._stream_dialled import DialledLink
     from ._stream_link import StreamLink
     from ._udp_link import DialledUdpLink, UdpLink
@@ -41,7 +41,7 @@ class DialledLinks(Generic[L]):
     def __iter__(self) -> Iterator[L]:
         return iter(list(self._links))
 
-    def open(self, link: L, most: int, mailbox: Mailbox) -> None:
+    def open(self, link: L, most: int, mailbox: MailboxOptions) -> None:
         """Start a link.
 
         Args:

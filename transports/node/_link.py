@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
-from ...actors import Mailbox, Overflow, Worker
+from ...actors import MailboxOptions, Overflow, Worker
 from ...protocol import (
     ERROR_SOURCE,
     MAX_ROUTE_LENGTH,
@@ -78,7 +78,7 @@ at this many, and then whenever there are twice as many as were left."""
 _NO_STAMP: Final = Context()
 """In the place of a stamp, before there is one: no message has it."""
 
-LINK_MAILBOX: Final = Mailbox(overflow=Overflow.WAIT, max_bytes=32 * 1024 * 1024)
+LINK_MAILBOX: Final = MailboxOptions(overflow=Overflow.WAIT, max_bytes=32 * 1024 * 1024)
 """The mailbox of a link, unless its options say otherwise."""
 
 
@@ -148,7 +148,7 @@ class Link(Worker):
     )
 
     leaves_node: ClassVar[bool] = True
-    default_mailbox: ClassVar[Mailbox] = LINK_MAILBOX
+    default_mailbox: ClassVar[MailboxOptions] = LINK_MAILBOX
     scheme: str = "link"
 
     def __init__(

@@ -17,7 +17,7 @@ from ...protocol import (
 )
 from ...protocol.options import check_value
 from .._base import Transport
-from ..streams._endpoint import Place
+from ..streams._endpoint import Endpoint
 from ..streams._listening import Listeners
 from ..streams._options import StreamOptions
 from ..streams._tls import TlsOptions, client_context, server_context
@@ -63,7 +63,7 @@ class StreamTransport(Transport):
         self._dialled = DialledLinks[DialledLink](node)
 
     @abstractmethod
-    def place(self, uri: str, scheme: str, options: Any) -> Place:
+    def endpoint(self, uri: str, scheme: str, options: Any) -> Endpoint:
         """Read a URI.
 
         Args:
@@ -76,7 +76,7 @@ class StreamTransport(Transport):
         """
 
     @abstractmethod
-    def place_of(self, value: str, options: Any) -> Place:
+    def endpoint_of(self, value: str, options: Any) -> Endpoint:
         """Read the value of an address of its type.
 
         Raises:
@@ -106,10 +106,10 @@ class StreamTransport(Transport):
             TypeError: There is no such option.
         """
         scheme, chosen = self._chosen(uri, options, changes)
-        place = self.place(uri, scheme, chosen)
+        endpoint = self.endpoint(uri, scheme, chosen)
         context = server_context(chosen.tls) if chosen.tls is not None else None
         shown = self._shown_scheme(scheme, context)
-        worker = ListenerWorker(shown, place, context, expose, chosen, self._listeners.forget)
+        worker = ListenerWorker(shown, endpoint, context, expose, chosen, self._listeners.forget)
         return await self._listeners.start(worker)
 
     async def connect(
@@ -139,7 +139,7 @@ class StreamTransport(Transport):
             TypeError: There is no such option.
         """
         scheme, chosen = self._chosen(uri, options, changes)
-        link = self._open(self.place(uri, scheme, chosen), expose, chosen)
+        link = self._open(self.endpoint(uri, scheme, chosen), expose, chosen)
         try:
             await link.first_attempt()
         except BaseException:
@@ -164,12 +164,12 @@ class StreamTransport(Transport):
             raise AddressError(message[0][0], "the value is not text") from None
         link = self._dialled.by_peer.get(peer)
         if link is None:
-            place = self.place_of(peer, self.options)
+            endpoint = self.endpoint_of(peer, self.options)
             with self._dialled.lock:
                 # Another thread may have been first, and the text need not be the usual one.
-                link = self._dialled.by_peer.get(place.peer)
+                link = self._dialled.by_peer.get(endpoint.peer)
                 try:
-                    link = link or self._open(place, frozenset(), self.options)
+                    link = link or self._open(endpoint, frozenset(), self.options)
                 except (OSError, ValueError) as error:  # of its certificates
                     raise LinkDown(peer, str(error)) from error
         return message.redirect(link.address)
@@ -205,15 +205,15 @@ class StreamTransport(Transport):
         return next((name for name, secure in self.schemes.items() if secure), scheme)
 
     def _open(
-        self, place: Place, expose: frozenset[Address], options: StreamOptions
+        self, endpoint: Endpoint, expose: frozenset[Address], options: StreamOptions
     ) -> DialledLink:
         context = None
         if options.tls is not None:
             context = client_context(options.tls)
             named = isinstance(options.tls, TlsOptions) and options.tls.server_name
-            if context.check_hostname and place.host is None and not named:
-                raise ValueError(f"TLS to {place.peer} needs TlsOptions(server_name=...)")
-        link = DialledLink(place, context, expose, options, self._dialled.forget)
+            if context.check_hostname and endpoint.host is None and not named:
+                raise ValueError(f"TLS to {endpoint.peer} needs TlsOptions(server_name=...)")
+        link = DialledLink(endpoint, context, expose, options, self._dialled.forget)
         link.scheme = self.scheme
         self._dialled.open(link, self.max_dialled, options.mailbox)
         return link

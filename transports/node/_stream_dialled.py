@@ -20,7 +20,7 @@ from ._socket import WireSocket
 from ._stream_link import StreamLink
 
 if TYPE_CHECKING:
-    from ..streams._endpoint import Place
+    from ..streams._endpoint import Endpoint
     from ..streams._options import StreamOptions
 
 __all__ = ["DialledLink"]
@@ -41,15 +41,15 @@ class DialledLink(StreamLink):
 
     def __init__(
         self,
-        place: Place,
+        endpoint: Endpoint,
         context: ssl.SSLContext | None,
         expose: frozenset[Address],
         options: StreamOptions,
         on_closed: Callable[[StreamLink], object],
     ) -> None:
         super().__init__(expose, options, on_closed)
-        self.peer = place.peer
-        self._place = place
+        self.peer = endpoint.peer
+        self._place = endpoint
         self._context = context
         self._backlog = Backlog(options.queue, options.max_queue_bytes)
         self._task: asyncio.Task[None] | None = None
@@ -213,13 +213,13 @@ class DialledLink(StreamLink):
         return "; it may want a certificate of ours" if none else ""
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> WireSocket:
-        place, options = self._place, self.options
-        early = await place.open(loop)
+        endpoint, options = self._place, self.options
+        early = await endpoint.open(loop)
         try:
             if self._context is not None:
-                host = _server_name(options) or place.host
+                host = _server_name(options) or endpoint.host
                 early = await secure(early, self._context, options.tls_timeout, host=host)
-            return await place.begin(early, lambda: WireSocket(self, options, loop))
+            return await endpoint.begin(early, lambda: WireSocket(self, options, loop))
         except ConnectionResetError as error:
             early.transport.abort()
             raise ConnectionError(f"{error}{self._missing}") from error

@@ -12,10 +12,10 @@ from typing import Final
 
 from ...protocol import Address, NodeStopped, OnwardError
 from .._log import SeldomLogger, shown
-from ..streams._endpoint import Entrance, Place
+from ..streams._endpoint import Endpoint, EnteringConnection
 from ..streams._listening import Arrival, ListeningWorker, WorkerListener, close_server
 from ..streams._options import StreamOptions
-from ..streams._pending import TlsEntrance
+from ..streams._pending import TlsHandshake
 from ..streams._source import Places, Proxies
 from ._link_statistics import LinkStatistics
 from ._socket import Unfinished, WireSocket
@@ -68,7 +68,7 @@ class ListenerWorker(ListeningWorker):
     def __init__(
         self,
         scheme: str,
-        place: Place,
+        endpoint: Endpoint,
         context: ssl.SSLContext | None,
         expose: frozenset[Address],
         options: StreamOptions,
@@ -77,13 +77,13 @@ class ListenerWorker(ListeningWorker):
         super().__init__(on_closed)
         self.options = options
         self._scheme = scheme
-        self._place = place
+        self._place = endpoint
         self._context = context
         self._expose = expose
         self._server: asyncio.Server | None = None
         self._over = False
         self._links: dict[StreamLink, str] = {}  # with where they come from, as the entrances
-        self._entrances: dict[Entrance, str] = {}
+        self._entrances: dict[EnteringConnection, str] = {}
         self._places = Places(options.max_connections, options.max_connections_per_source)
         self._proxies = Proxies(options.proxies)
         self._emptied: asyncio.Future[None] | None = None  # while it stops
@@ -165,7 +165,7 @@ class ListenerWorker(ListeningWorker):
             return None
         if self._context is None:
             return self._place.entrance(self, source)
-        entrance = TlsEntrance(
+        entrance = TlsHandshake(
             self._context,
             self.options.tls_timeout,
             lambda: self._place.entrance(self, source),
@@ -174,12 +174,12 @@ class ListenerWorker(ListeningWorker):
         self.entering(entrance, source)
         return entrance
 
-    def entering(self, entrance: Entrance, source: str) -> None:
+    def entering(self, entrance: EnteringConnection, source: str) -> None:
         """Note a connection whose handshake is under way."""
         self._entrances[entrance] = source
         self._places.take(source)
 
-    def entered(self, entrance: Entrance, refused: str) -> None:
+    def entered(self, entrance: EnteringConnection, refused: str) -> None:
         """Note that it is no more: what was wrong with it, or "" if all is well."""
         source = self._entrances.pop(entrance, None)
         if source is not None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from ...protocol import TCP
-from ..streams._endpoint import Inlet, Place
+from ..streams._endpoint import Endpoint, ProtocolFactory
 from ..streams._options import StreamOptions, format_endpoint, parse_endpoint, parse_uri
-from ..streams._pending import Early
+from ..streams._pending import PendingConnection
 from ._stream import StreamTransport
 from ._stream_listener import StreamListener
 
-__all__ = ["TcpListener", "TcpOptions", "TcpPlace", "TcpTransport"]
+__all__ = ["TcpEndpoint", "TcpListener", "TcpOptions", "TcpTransport"]
 
 BACKLOG = 1024
 """Connections that may wait to be accepted."""
@@ -25,7 +25,7 @@ TcpOptions: TypeAlias = StreamOptions
 """The options of `tcp` and `tls`."""
 
 
-class TcpPlace(Place):
+class TcpEndpoint(Endpoint):
     """A host and a port.
 
     Args:
@@ -38,15 +38,20 @@ class TcpPlace(Place):
         self._where = (host, port)
         self.peer = format_endpoint(host, port)
 
-    async def open(self, loop: asyncio.AbstractEventLoop) -> Early:
+    async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
         """Connect."""
-        return (await loop.create_connection(Early, *self._where))[1]
+        return (await loop.create_connection(PendingConnection, *self._where))[1]
 
     async def listen(
-        self, loop: asyncio.AbstractEventLoop, options: StreamOptions, inlet: Inlet
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: StreamOptions,
+        protocol_factory: ProtocolFactory,
     ) -> asyncio.Server:
         """Listen."""
-        return await loop.create_server(inlet, *self._where, backlog=BACKLOG, start_serving=False)
+        return await loop.create_server(
+            protocol_factory, *self._where, backlog=BACKLOG, start_serving=False
+        )
 
     def where(self, server: asyncio.Server) -> str:
         """Return host and port, which may have been 0."""
@@ -74,10 +79,10 @@ class TcpTransport(StreamTransport):
     schemes: ClassVar[Mapping[str, bool]] = {"tcp": False, "tls": True}
     address_type: ClassVar[int | None] = TCP
 
-    def place(self, uri: str, scheme: str, options: Any) -> Place:
+    def endpoint(self, uri: str, scheme: str, options: Any) -> Endpoint:
         """Read `tcp://host:port`."""
-        return TcpPlace(*parse_uri(uri, scheme))
+        return TcpEndpoint(*parse_uri(uri, scheme))
 
-    def place_of(self, value: str, options: Any) -> Place:
+    def endpoint_of(self, value: str, options: Any) -> Endpoint:
         """Read `host:port`."""
-        return TcpPlace(*parse_endpoint(value))
+        return TcpEndpoint(*parse_endpoint(value))

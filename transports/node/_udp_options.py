@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from ...actors import Mailbox
+from ...actors import MailboxOptions
 from ...protocol.ockam import DatagramLimits
 from ...protocol.options import Count, Range, Seconds, SecondsOrZero, Size, check_options
 from ._link import LINK_MAILBOX
@@ -64,7 +64,7 @@ class UdpOptions:
     resolve_timeout: Seconds = 10.0
     queue: Size = 1000
     max_queue_bytes: Size = 16 * 1024 * 1024
-    mailbox: Mailbox = LINK_MAILBOX
+    mailbox: MailboxOptions = LINK_MAILBOX
     high_water: Size = 256 * 1024
     arrivals: Size = 100
     max_arrival_bytes: Size = 256 * 1024

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from ...protocol import UDS, AddressError
-from ..streams._endpoint import Inlet, Place
+from ..streams._endpoint import Endpoint, ProtocolFactory
 from ..streams._options import StreamOptions
-from ..streams._pending import Early
+from ..streams._pending import PendingConnection
 from ..streams._unix_file import FileMode, bind, check_path, peer_name, unbind, user_of
 from ._stream import StreamTransport
 
@@ -37,7 +37,7 @@ class UdsOptions(StreamOptions):
     mode: FileMode = 0o600
 
 
-class UdsPlace(Place):
+class UnixEndpoint(Endpoint):
     """The path of a socket's file.
 
     Args:
@@ -51,17 +51,20 @@ class UdsPlace(Place):
         self._options = options
         self._file: tuple[int, int] | None = None
 
-    async def open(self, loop: asyncio.AbstractEventLoop) -> Early:
+    async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
         """Connect."""
-        return (await loop.create_unix_connection(Early, self.peer))[1]
+        return (await loop.create_unix_connection(PendingConnection, self.peer))[1]
 
     async def listen(
-        self, loop: asyncio.AbstractEventLoop, options: StreamOptions, inlet: Inlet
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: StreamOptions,
+        protocol_factory: ProtocolFactory,
     ) -> asyncio.Server:
         """Listen. A file left by a process that is gone is replaced, and nothing else."""
         made, self._file = await bind(self._path, self._options.mode)
         try:
-            return await loop.create_unix_server(inlet, sock=made, start_serving=False)
+            return await loop.create_unix_server(protocol_factory, sock=made, start_serving=False)
         except BaseException:
             made.close()
             self.left()
@@ -102,18 +105,18 @@ class UdsTransport(StreamTransport):
     address_type: ClassVar[int | None] = UDS
     options_class: ClassVar[type[StreamOptions]] = UdsOptions
 
-    def place(self, uri: str, scheme: str, options: Any) -> UdsPlace:
+    def endpoint(self, uri: str, scheme: str, options: Any) -> UnixEndpoint:
         """Read `uds:///path`."""
         path = os.fsdecode(unquote_to_bytes(uri.partition("://")[2]))
         if not path.strip("/.") or any(each in uri for each in "?#") or "\0" in path:
             raise ValueError(f"{uri!r} is not uds:///path")
-        return UdsPlace(path, options)
+        return UnixEndpoint(path, options)
 
-    def place_of(self, value: str, options: Any) -> UdsPlace:
+    def endpoint_of(self, value: str, options: Any) -> UnixEndpoint:
         """Read a path."""
         if not value.strip("/.") or "\0" in value:
             raise AddressError(value, "not a path")
         try:
-            return UdsPlace(value, options)
+            return UnixEndpoint(value, options)
         except ValueError as error:
             raise AddressError(value, str(error)) from None

@@ -11,14 +11,14 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri as parse_web_uri
 
 from ...protocol import WEBSOCKET, AddressError
-from ..streams._endpoint import Host
+from ..streams._endpoint import ConnectionHost
 from ..streams._options import StreamOptions, format_endpoint, parse_endpoint, parse_websocket_uri
-from ..streams._pending import Early
+from ..streams._pending import PendingConnection
 from ..streams._ws_handshake import Handshake, Opener, own_names
 from ..streams._ws_options import WebSocketOptions
 from ..streams._ws_stream import ClientHandshake, WebSocketStream
 from ._stream import StreamTransport
-from ._tcp import TcpPlace
+from ._tcp import TcpEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class WsOptions(StreamOptions):
     websocket: WebSocketOptions = _WEB
 
 
-class WsPlace(TcpPlace):
+class WebSocketEndpoint(TcpEndpoint):
     """A host, a port and a path.
 
     Args:
@@ -64,7 +64,7 @@ class WsPlace(TcpPlace):
         self._path = path
         self._options = options
 
-    async def begin(self, early: Early, link: Callable[[], WireSocket]) -> WireSocket:
+    async def begin(self, early: PendingConnection, link: Callable[[], WireSocket]) -> WireSocket:
         """Do the opening handshake."""
         endpoint = format_endpoint(*self._where)
         scheme = "ws" if self._options.tls is None else "wss"
@@ -74,7 +74,7 @@ class WsPlace(TcpPlace):
         rest = await handshake.opened
         return _joined(early.transport, link(), rest, client=True)
 
-    def entrance(self, host: Host, source: str) -> asyncio.Protocol:
+    def entrance(self, host: ConnectionHost, source: str) -> asyncio.Protocol:
         """Wait for the opening handshake."""
 
         def admit() -> Opener | None:
@@ -132,13 +132,15 @@ class WsTransport(StreamTransport):
     address_type: ClassVar[int | None] = WEBSOCKET
     options_class: ClassVar[type[StreamOptions]] = WsOptions
 
-    def place(self, uri: str, scheme: str, options: Any) -> WsPlace:
+    def endpoint(self, uri: str, scheme: str, options: Any) -> WebSocketEndpoint:
         """Read `ws://host:port/path`."""
-        return WsPlace(*parse_websocket_uri(uri, scheme), options)
+        return WebSocketEndpoint(*parse_websocket_uri(uri, scheme), options)
 
-    def place_of(self, value: str, options: Any) -> WsPlace:
+    def endpoint_of(self, value: str, options: Any) -> WebSocketEndpoint:
         """Read `host:port/path`."""
         endpoint, slash, path = value.partition("/")
         if any(each in path for each in "?#") or not path.isprintable() or " " in path:
             raise AddressError(value, "not host:port/path")
-        return WsPlace(*parse_endpoint(endpoint), f"/{path}" if slash and path else "", options)
+        return WebSocketEndpoint(
+            *parse_endpoint(endpoint), f"/{path}" if slash and path else "", options
+        )

@@ -17,17 +17,17 @@ from ...protocol.rsocket import CLOSED, COMPLETE, MAX_REQUEST_N, Frame, FrameTyp
 from ._request import FRAME_COST
 
 if TYPE_CHECKING:
-    from ._branch import Branch
-    from ._merge import Merge
+    from ._leg import Leg
+    from ._multicast import MulticastRequest
 
-__all__ = ["ChannelInput", "Wants"]
+__all__ = ["ChannelInput", "DemandHeap"]
 
 _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _SLACK: Final = 64
 """Entries that are no longer true which a heap may have besides as many as there are others."""
 
 
-class Wants:
+class DemandHeap:
     """Who of the destinations of a channel wants the fewest elements, and who the most.
 
     Two heaps: what is no longer true is dropped when it comes to the top, or when it is most of
@@ -37,13 +37,13 @@ class Wants:
     __slots__ = ("_fewest", "_most")
 
     def __init__(self) -> None:
-        self._fewest: list[tuple[int, int, Branch]] = []
-        self._most: list[tuple[int, int, Branch]] = []
+        self._fewest: list[tuple[int, int, Leg]] = []
+        self._most: list[tuple[int, int, Leg]] = []
 
     def __len__(self) -> int:
         return max(len(self._fewest), len(self._most))
 
-    def note(self, branch: Branch, takers: Iterable[Branch], count: int) -> None:
+    def note(self, branch: Leg, takers: Iterable[Leg], count: int) -> None:
         """Note that a destination wants more than before.
 
         Args:
@@ -100,31 +100,31 @@ class ChannelInput:
         "held",
     )
 
-    def __init__(self, merge: Merge, *, ended: bool) -> None:
+    def __init__(self, merge: MulticastRequest, *, ended: bool) -> None:
         self._merge = merge
-        self._wants = Wants()
+        self._wants = DemandHeap()
         self._takers = 0
         self._granted = 0  # elements the requester was allowed so far
         self._low = 0  # elements the slowest has asked for
         self._timer: TimerHandle | None = None
-        self._stuck: dict[Branch, TimerHandle] = {}
+        self._stuck: dict[Leg, TimerHandle] = {}
         # For how many destinations a large frame is kept, by its `id`.
         self._shared: dict[int, int] = {}
         self.ended = ended
         self.held = 0
 
-    def join(self, branch: Branch) -> None:
+    def join(self, branch: Leg) -> None:
         """Take note of a destination that takes elements."""
         self._takers += 1
         self._note(branch)
 
-    def ask(self, branch: Branch, n: int) -> None:
+    def ask(self, branch: Leg, n: int) -> None:
         """Take note that a destination wants so many more elements."""
         if branch.input_open and n > 0:
             branch.wanted += n
             self._note(branch)
 
-    def _note(self, branch: Branch) -> None:
+    def _note(self, branch: Leg) -> None:
         self._wants.note(branch, self._merge.branches, self._takers)
 
     def take(self, frame: Frame) -> None:
@@ -184,7 +184,7 @@ class ChannelInput:
             if branch.input_open and branch.wanted == low:
                 merge.on_left(branch)
 
-    def wait_for_socket(self, branch: Branch) -> None:
+    def wait_for_socket(self, branch: Leg) -> None:
         """Time a destination that does not read what is kept for it."""
         if branch not in self._stuck:
             merge = self._merge
@@ -192,7 +192,7 @@ class ChannelInput:
             handle = merge.link.node.loop.call_later(patience, merge.on_left, branch)
             self._stuck[branch] = handle
 
-    def reads_again(self, branch: Branch) -> None:
+    def reads_again(self, branch: Leg) -> None:
         """Stop timing a destination."""
         handle = self._stuck.pop(branch, None)
         if handle is not None:
@@ -200,7 +200,7 @@ class ChannelInput:
 
     # --- what is kept -------------------------------------------------------------------------
 
-    def keep_for(self, branch: Branch, frame: Frame) -> None:
+    def keep_for(self, branch: Leg, frame: Frame) -> None:
         """Keep a frame that a destination does not take yet."""
         merge = self._merge
         frame = frame.detached()
@@ -219,7 +219,7 @@ class ChannelInput:
         else:
             merge.exceeds()
 
-    def take_for(self, branch: Branch) -> Frame:
+    def take_for(self, branch: Leg) -> Frame:
         """Take back the frame that was kept first."""
         frame = branch.queue.popleft()
         size = FRAME_COST
@@ -233,7 +233,7 @@ class ChannelInput:
         self._merge.book(-size)
         return frame
 
-    def let_go(self, branch: Branch) -> None:
+    def let_go(self, branch: Leg) -> None:
         """Forget what a destination will not take any more."""
         if branch.input_open:
             branch.input_open = False

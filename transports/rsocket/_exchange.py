@@ -26,7 +26,7 @@ from ...protocol.rsocket import (
     RequestGatherer,
     Stream,
 )
-from ._merge import Merge
+from ._multicast import MulticastRequest
 from ._request import (
     WITH_CREDIT,
     FrameExchange,
@@ -198,13 +198,13 @@ class StreamExchange(FrameExchange):
             # As `unlink` does; no worker has been given a way back.
             target.peer = stream.peer = None
             if stream.reserve:
-                near.starved.discard(self)
+                near.blocked_on_write.discard(self)
             if stream.state != CLOSED:
                 self._end_also(link, stream)
         elif stream.reserve and stream.receive_credit <= self.low:
             self.window = link.learn(frame, near.options.credit_window)
             self.low = self.window // 2
-            self.refill()
+            self.replenish()
 
     def on_request(self, link: Link, stream: Stream, frame: Frame) -> None:
         """Pass a frame of the requester on to the destination, or keep it until there is one."""
@@ -214,7 +214,7 @@ class StreamExchange(FrameExchange):
             return
         if frame.type == _REQUEST_N:
             target.reserve = min(target.reserve + frame.request_n, MAX_REQUEST_N)
-            self.refill()
+            self.replenish()
             return
         try:
             far.core.relay(target, frame)
@@ -243,7 +243,7 @@ class StreamExchange(FrameExchange):
         link.core.terminate(target, ErrorCode.CANCELED, "the stream was broken off")
         link.flush_soon()
 
-    def refill(self) -> None:
+    def replenish(self) -> None:
         """Pass credit on to a destination that has used half its window."""
         taker, taken = self.taker, self.taken
         if taker is None or taken is None or taken.state == CLOSED:
@@ -257,7 +257,7 @@ class StreamExchange(FrameExchange):
                 near.core.counters["overdrawn"] += 1
                 self.give_up("the destination sends more than it is asked for, and it is not read")
             else:
-                near.starved.add(self)
+                near.blocked_on_write.add(self)
             return
         elements = min(taken.reserve, self.window - ahead)
         taken.reserve -= elements
@@ -292,7 +292,7 @@ class StreamExchange(FrameExchange):
         cycle collector, which costs more than a request does.
         """
         if self.stream is not None:
-            self.link.starved.discard(self.stream.peer)
+            self.link.blocked_on_write.discard(self.stream.peer)
             self.stream.peer = None
         if self.taken is not None:
             self.taken.peer = None
@@ -381,9 +381,9 @@ class StreamExchange(FrameExchange):
         """Join the request to its handler."""
         return ServedStream(self).start(handlers)
 
-    def merge(self, rules: MergeRules) -> Merge:
+    def merge(self, rules: MergeRules) -> MulticastRequest:
         """Begin to hand the request to several destinations."""
-        return Merge(self, rules)
+        return MulticastRequest(self, rules)
 
     def answered_once(self) -> bool:
         """Say whether the request takes one answer at most."""

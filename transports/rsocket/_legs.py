@@ -11,9 +11,9 @@ from ...protocol import NotDelivered, ProtocolError
 from ._request import FRAME_COST
 
 if TYPE_CHECKING:
-    from ._branch import Branch
+    from ._leg import Leg
     from ._link import Link
-    from ._merge import Merge
+    from ._multicast import MulticastRequest
 
 __all__ = ["LARGE", "Legs"]
 
@@ -47,7 +47,7 @@ class _Leg:
         left: Whether the destination has been given up.
     """
 
-    branch: Branch
+    branch: Leg
     link: Link
     size: int
     ahead: int
@@ -86,12 +86,12 @@ class Legs:
         merge: The request.
     """
 
-    def __init__(self, merge: Merge) -> None:
+    def __init__(self, merge: MulticastRequest) -> None:
         self._merge = merge
         self._loop = merge.link.node.loop
-        self._queue: deque[tuple[Branch, Link]] = deque()
-        self._queued: set[Branch] = set()
-        self._turn: Branch | None = None
+        self._queue: deque[tuple[Leg, Link]] = deque()
+        self._queued: set[Leg] = set()
+        self._turn: Leg | None = None
         self._under_way: list[_Leg] = []
         self._held = 0  # bytes under way that the others wait for
         self._kept = 0  # bytes of the request that are kept for the queue
@@ -103,7 +103,7 @@ class Legs:
         """Bytes of the request's own frame that are kept for those it has not been handed to."""
         return self._kept if self._queue else 0
 
-    def hand_to(self, branch: Branch, link: Link) -> None:
+    def hand_to(self, branch: Leg, link: Link) -> None:
         """Hand a destination the request when it is its turn."""
         merge = self._merge
         exchange = merge.exchange
@@ -118,7 +118,7 @@ class Legs:
         else:
             self._join(branch, link)
 
-    def allows(self, branch: Branch, link: Link) -> bool:
+    def allows(self, branch: Leg, link: Link) -> bool:
         """Whether a destination may be sent a large frame now; if not, it is told in its turn."""
         if branch is self._turn:
             self._turn = None
@@ -126,7 +126,7 @@ class Legs:
         self._join(branch, link)
         return False
 
-    def _join(self, branch: Branch, link: Link) -> None:
+    def _join(self, branch: Leg, link: Link) -> None:
         if branch not in self._queued:
             self._queued.add(branch)
             self._queue.append((branch, link))
@@ -171,7 +171,7 @@ class Legs:
             soon = self._queue and (room or handed)
             self._again(0 if soon else INTERVAL if self._queue else SELDOM)
 
-    def _size_for(self, branch: Branch) -> int:
+    def _size_for(self, branch: Leg) -> int:
         """Return the bytes of what a destination is to be sent next; 0 if there is nothing."""
         if branch.ended:
             return 0
@@ -194,7 +194,7 @@ class Legs:
             and rules.held + size <= rules.max_total
         )
 
-    def _hand_over(self, branch: Branch, link: Link, size: int, now: float) -> None:
+    def _hand_over(self, branch: Leg, link: Link, size: int, now: float) -> None:
         """Hand a destination its copy; what goes wrong costs it alone."""
         merge = self._merge
         if branch.to is None:
@@ -205,7 +205,7 @@ class Legs:
                 return
         else:
             self._turn = branch
-            branch.refill()
+            branch.replenish()
             if self._turn is branch:
                 self._turn = None
                 return  # it does not want it now

@@ -42,12 +42,12 @@ from ...protocol.rsocket import (
     UnsupportedSetup,
 )
 from .._log import SeldomLogger, shown
-from ._branch import Branch
 from ._exchange import StreamExchange
 from ._flow import TURN, Flow
 from ._held_back import HeldBack
+from ._leg import Leg
 from ._local import LocalRequest
-from ._merge import Merge
+from ._multicast import MulticastRequest
 from ._options import LinkOptions
 from ._request import DestinationSlow, DestinationUnleased
 from ._served import ServedStream
@@ -64,9 +64,9 @@ __all__ = ["Link"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
-Answered: TypeAlias = StreamExchange | Branch | LocalRequest
+Answered: TypeAlias = StreamExchange | Leg | LocalRequest
 """The `peer` of a stream on which we request: what the answers are for."""
-Asked: TypeAlias = StreamExchange | Merge | ServedStream
+Asked: TypeAlias = StreamExchange | MulticastRequest | ServedStream
 """The `peer` of a stream that asks us: what goes on asking is for."""
 
 FIRST_WINDOW: Final = 32
@@ -97,10 +97,10 @@ _REASONS: Final[dict[type[RSocketError], str]] = {
 """Why a state machine ended, in words for counting; all else is a broken frame."""
 
 
-class Starved(Protocol):
+class BlockedOnWrite(Protocol):
     """What waits until a socket takes more."""
 
-    def refill(self) -> None:
+    def replenish(self) -> None:
         """Pass on what was held back while the socket was full: credit, or elements."""
 
 
@@ -144,7 +144,7 @@ class Link(Flow):
         self.index = broker.index
         self.return_route = (worker.address,)
         self._on_closed = on_closed
-        self.starved: set[Starved] = set()
+        self.blocked_on_write: set[BlockedOnWrite] = set()
         self.multicast_held = 0
         self.window = min(FIRST_WINDOW, options.credit_window)
         self._back: HeldBack | None = None
@@ -209,9 +209,9 @@ class Link(Flow):
         if self._back is not None:
             self._back.end()
             self._back = None
-        starved, self.starved = self.starved, set()
-        for each in starved:
-            each.refill()
+        blocked_on_write, self.blocked_on_write = self.blocked_on_write, set()
+        for each in blocked_on_write:
+            each.replenish()
 
     def _stops_others(self) -> bool:
         # Those held back have nothing in hand but answers to this peer.
@@ -345,7 +345,7 @@ class Link(Flow):
             owed = self._owed = next((each for each in streams if _owes(each)), None)
         if owed is None:
             return False
-        exchange: StreamExchange | Branch = owed.peer
+        exchange: StreamExchange | Leg = owed.peer
         return now - exchange.began > self.options.silent_after
 
     def _ask_whether_alive(self) -> None:
@@ -397,7 +397,7 @@ class Link(Flow):
 
     def _end(self) -> None:
         super()._end()
-        self.starved.clear()
+        self.blocked_on_write.clear()
         if self._back is not None:
             self._back.end()
         self._on_closed(self)
@@ -415,5 +415,5 @@ def _owes(stream: Stream) -> bool:
     return (
         stream.requester
         and stream.kind == FrameType.REQUEST_RESPONSE
-        and isinstance(stream.peer, StreamExchange | Branch)
+        and isinstance(stream.peer, StreamExchange | Leg)
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Final
 
-from ...actors import Mailbox, Node, Worker
+from ...actors import MailboxOptions, Node, Worker
 from ...actors.broker import Broker
 from ...protocol import Address, NodeStopped, OnwardError, counted
 from .._base import Listener
@@ -31,7 +31,7 @@ __all__ = ["ListenerStatistics", "RSocketListener", "TcpListener"]
 
 _logger = logging.getLogger("onward.transports.rsocket")
 
-_MAILBOX: Final = Mailbox(limit=20_000)
+_MAILBOX: Final = MailboxOptions(limit=20_000)
 
 
 @dataclass(frozen=True, slots=True)

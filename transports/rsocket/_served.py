@@ -243,7 +243,7 @@ class ServedStream:
             handling.then(lambda: exchange.end(0.0, handling.outcome))
         if stream is not None and exchange.kind in WITH_CREDIT:
             self._held = stream.send_credit
-            self.refill()
+            self.replenish()
         return handling
 
     # --- what the requester says --------------------------------------------------------------
@@ -254,7 +254,7 @@ class ServedStream:
         kind = frame.type
         if kind == _REQUEST_N:
             self._held = min(self._held + frame.request_n, MAX_REQUEST_N)
-            self.refill()
+            self.replenish()
             return
         if kind in {_PAYLOAD, _ERROR}:
             self._served.relay(frame)
@@ -271,14 +271,14 @@ class ServedStream:
         """End the request: too much waits for its requester."""
         self._exchange.refuse(ErrorCode.CANCELED, text)
 
-    def refill(self) -> None:
+    def replenish(self) -> None:
         """Give the handler credit, unless the requester does not read."""
         link, served = self._link, self._served
         window = link.options.credit_window
         if served.ahead > window // 2 or not self._held or self._exchange.ended:
             return
         if link.write_paused:
-            link.starved.add(self)
+            link.blocked_on_write.add(self)
             return
         elements = min(self._held, window - served.ahead)
         self._held -= elements
@@ -292,7 +292,7 @@ class ServedStream:
         link.core.send_payload(self._open, data, metadata, complete=complete)
         self._served.ahead -= 1
         self._after(link.time())
-        self.refill()
+        self.replenish()
 
     def finish(self) -> None:
         """Tell the requester that there are no more elements."""

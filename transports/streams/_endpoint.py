@@ -1,6 +1,6 @@
 """Where a stream transport listens or connects, and how a socket is had there.
 
-`tcp`, `uds` and `ws` are one kind of link over different sockets. What differs is a `Place`: how
+`tcp`, `uds` and `ws` are one kind of link over different sockets. What differs is a `Endpoint`: how
 a socket is opened there, how one listens, how others write it, and what a peer is called. The
 rest, TLS included, is common to all.
 """
@@ -13,19 +13,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from ._options import StreamOptions, format_endpoint
-from ._pending import Early
+from ._pending import PendingConnection
 from ._source import source_of
 
 if TYPE_CHECKING:
     from ..node._socket import WireSocket
 
-__all__ = ["Host", "Inlet", "Place", "TurnedAway", "endpoint_of", "ends_of"]
+__all__ = ["ConnectionHost", "Endpoint", "ProtocolFactory", "TurnedAway", "endpoint_of", "ends_of"]
 
-Inlet: TypeAlias = Callable[[], asyncio.Protocol]
+ProtocolFactory: TypeAlias = Callable[[], asyncio.Protocol]
 """What makes the protocol of a connection that has come."""
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """What a place needs of a listener."""
 
     @property
@@ -37,16 +37,16 @@ class Host(Protocol):
         """Make a link, or return `None`: there can be none more."""
         ...
 
-    def entering(self, entrance: Entrance, source: str) -> None:
+    def entering(self, entrance: EnteringConnection, source: str) -> None:
         """Note a connection whose handshake is under way."""
         ...
 
-    def entered(self, entrance: Entrance, refused: str) -> None:
+    def entered(self, entrance: EnteringConnection, refused: str) -> None:
         """Note that it is no more: what was wrong with it, or "" if all is well."""
         ...
 
 
-class Entrance(Protocol):
+class EnteringConnection(Protocol):
     """A connection whose handshake is under way.
 
     Attributes:
@@ -60,7 +60,7 @@ class Entrance(Protocol):
         ...
 
 
-class Place(ABC):
+class Endpoint(ABC):
     """Where to listen or to connect. Made of a URI or of an address."""
 
     peer: str
@@ -70,7 +70,7 @@ class Place(ABC):
     """The name that a certificate must be for; `None` if there is none."""
 
     @abstractmethod
-    async def open(self, loop: asyncio.AbstractEventLoop) -> Early:
+    async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
         """Open a socket.
 
         Raises:
@@ -79,7 +79,10 @@ class Place(ABC):
 
     @abstractmethod
     async def listen(
-        self, loop: asyncio.AbstractEventLoop, options: StreamOptions, inlet: Inlet
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: StreamOptions,
+        protocol_factory: ProtocolFactory,
     ) -> asyncio.Server:
         """Listen, without taking anybody in yet.
 
@@ -94,7 +97,7 @@ class Place(ABC):
     def left(self) -> None:  # noqa: B027 - most have nothing to do
         """Clean up, after a listener has closed."""
 
-    async def begin(self, early: Early, link: Callable[[], WireSocket]) -> WireSocket:
+    async def begin(self, early: PendingConnection, link: Callable[[], WireSocket]) -> WireSocket:
         """Make a link's socket of one that is open, and secure if it is to be.
 
         Raises:
@@ -104,7 +107,7 @@ class Place(ABC):
         early.hand_over(made)
         return made
 
-    def entrance(self, host: Host, source: str) -> asyncio.Protocol:
+    def entrance(self, host: ConnectionHost, source: str) -> asyncio.Protocol:
         """Make the protocol of a connection that has come, and is secure if it is to be."""
         return host.admit(source) or TurnedAway()
 

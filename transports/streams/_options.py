@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from ...actors import Mailbox
+from ...actors import MailboxOptions
 from ...protocol import AddressError
 from ...protocol.ockam import MAX_FRAME, WireLimits
 from ...protocol.options import Count, Range, Seconds, SecondsOrZero, Size, check_options
@@ -144,7 +144,7 @@ class StreamOptions:
     backoff: Backoff = _BACKOFF
     queue: Size = 1000
     max_queue_bytes: Size = 64 * 1024 * 1024
-    mailbox: Mailbox = LINK_MAILBOX
+    mailbox: MailboxOptions = LINK_MAILBOX
     high_water: Size = 256 * 1024
     max_pending: Count = 64 * 1024 * 1024
     drain_timeout: SecondsOrZero = 2.0

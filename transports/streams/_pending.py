@@ -14,13 +14,13 @@ from typing import Any, cast
 
 from ._tls import NO_TLS, reason_of
 
-__all__ = ["Early", "TlsEntrance", "secure"]
+__all__ = ["PendingConnection", "TlsHandshake", "secure"]
 
 # RFC 8446 section 5.1: the content type of what a client says first.
 _HANDSHAKE = 0x16
 
 
-class Early(asyncio.Protocol):
+class PendingConnection(asyncio.Protocol):
     """Keeps what comes until it is handed over: the reads of one tick or two of the loop.
 
     Attributes:
@@ -32,7 +32,7 @@ class Early(asyncio.Protocol):
         self._came: list[bytes] = []
         self._eof = False
         self._lost: tuple[Exception | None] | None = None
-        self._heir: asyncio.Protocol | None = None
+        self._successor: asyncio.Protocol | None = None
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -55,10 +55,10 @@ class Early(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Keep that it is over, or say so: the loop may have noted before whom to tell."""
-        if self._heir is None:
+        if self._successor is None:
             self._lost = (exc,)
         else:
-            (self.transport.get_protocol() or self._heir).connection_lost(exc)
+            (self.transport.get_protocol() or self._successor).connection_lost(exc)
 
     def take(self) -> bytes:
         """Return what has come so far, and forget it."""
@@ -69,7 +69,7 @@ class Early(asyncio.Protocol):
     def hand_over(self, protocol: asyncio.Protocol) -> None:
         """Give the connection, and what has come, to the protocol that is to have it."""
         transport = self.transport
-        self._heir = protocol
+        self._successor = protocol
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if came := self.take():
@@ -82,13 +82,13 @@ class Early(asyncio.Protocol):
 
 
 async def secure(
-    plain: Early,
+    plain: PendingConnection,
     context: ssl.SSLContext,
     timeout: float,
     *,
     server_side: bool = False,
     host: str | None = None,
-) -> Early:
+) -> PendingConnection:
     """Do the handshake of TLS.
 
     Args:
@@ -101,7 +101,7 @@ async def secure(
     Raises:
         ConnectionError: It failed, for a reason in words; the connection is closed.
     """
-    transport, early = plain.transport, Early()
+    transport, early = plain.transport, PendingConnection()
     loop = asyncio.get_running_loop()
     handshake = loop.create_task(
         loop.start_tls(
@@ -212,7 +212,7 @@ class SecureTransport(asyncio.Transport):
         return self._secured.get_extra_info(name, default)
 
 
-class TlsEntrance(Early):
+class TlsHandshake(PendingConnection):
     """A connection that has come and is to be secure.
 
     Args:
@@ -229,16 +229,16 @@ class TlsEntrance(Early):
         self,
         context: ssl.SSLContext,
         timeout: float,
-        inlet: Callable[[], asyncio.Protocol],
-        on_done: Callable[[TlsEntrance, str], None],
+        protocol_factory: Callable[[], asyncio.Protocol],
+        on_done: Callable[[TlsHandshake, str], None],
     ) -> None:
         super().__init__()
         self._context = context
         self._timeout = timeout
-        self._inlet = inlet
+        self._inlet = protocol_factory
         self._on_done = on_done
         self._outcome = ""
-        self._task: asyncio.Task[Early] | None = None
+        self._task: asyncio.Task[PendingConnection] | None = None
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(timeout, self.abort, _too_late(timeout))
 
@@ -262,7 +262,7 @@ class TlsEntrance(Early):
         self._task = asyncio.get_running_loop().create_task(handshake)
         self._task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[Early]) -> None:
+    def _ended(self, task: asyncio.Task[PendingConnection]) -> None:
         if task.cancelled():
             self.transport.abort()  # it may not have begun
             self._done("stopped")

@@ -11,7 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ...actors import Listener, Mailbox, Node, Worker
+from ...actors import Listener, MailboxOptions, Node, Worker
 from ...actors.testing import Probe
 from ...protocol import Address, AddressLike, Message
 from .._base import Transport
@@ -192,7 +192,7 @@ class Stage:
         """Start a worker `stuck` on a node, with so large a mailbox."""
         stuck = Stuck()
         self._stuck.append(stuck)
-        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=limit))
+        await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=limit))
         return stuck
 
     async def next(self, probe: Probe) -> Message:

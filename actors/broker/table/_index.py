@@ -26,7 +26,7 @@ from ....protocol.broker import (
     parse_key,
 )
 from ..._worker import Worker
-from ...runtime._policy import Mailbox
+from ...runtime._policy import MailboxOptions
 from ...runtime._timer import Timer
 from .._exchange import (
     ALL_BUSY,
@@ -129,7 +129,7 @@ class TagIndexWorker(Worker):
         if self.node.recorder is not None:
             defaults = {UNICAST: self._methods.balancer, SHARD: self._methods.sharding}
             self.node.recorder.requests.defaults = defaults
-        own, mailbox = self.address.value, Mailbox(limit=self._options.max_mailbox)
+        own, mailbox = self.address.value, MailboxOptions(limit=self._options.max_mailbox)
         self._unicast = self.spawn(
             lambda: Unicast(self), address=Address(0, own + b"/unicast"), mailbox=mailbox
         )
@@ -418,7 +418,7 @@ class TagIndexWorker(Worker):
                 RouteWorker(route.destination) if handlers is None else ServiceWorker(handlers)
             )
             route.to = self.spawn(
-                lambda: stand_in, mailbox=Mailbox(limit=self._options.max_mailbox)
+                lambda: stand_in, mailbox=MailboxOptions(limit=self._options.max_mailbox)
             )
         expected = self.expectations.coming(route_id)
         timestamp = table.next_timestamp(route_id, millis)

@@ -8,7 +8,7 @@ from typing import Final
 from ....protocol.broker import TagList
 from ....protocol.eventlog import EventName, RouteEvent, clip_name, events_block
 from ..storage._output import EVENTS, Output
-from ..storage._segment_dictionary import Naming
+from ..storage._segment_dictionary import SegmentDictionary
 from ._sink import Receipt
 from ._texts import clean, clean_tags, size_of, size_of_tags
 
@@ -48,7 +48,7 @@ class EventBuffer:
 
     def __init__(self, output: Output) -> None:
         self._output: Final = output
-        self._naming: Final[Naming] = output.naming
+        self._naming: Final[SegmentDictionary] = output.naming
         self._events: list[RouteEvent] = []
         self._bytes = 0
         self._receipt = Receipt()

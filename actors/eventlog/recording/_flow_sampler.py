@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...runtime._cell import Cell
     from ._recorder import Recorder
 
-__all__ = ["Differences", "Linked"]
+__all__ = ["FlowSampler", "Linked"]
 
 MAX_PASSING: Final = 256
 """Workers that came and went since the last look, and are named all the same; what further ones
@@ -59,7 +59,7 @@ class Linked(Protocol):
         ...
 
 
-class Differences:
+class FlowSampler:
     """Counts flows of a node by differences.
 
     Each worker is a destination of messages: what it handled, failed on, and dropped. One that

@@ -13,7 +13,7 @@ __all__ = ["MAX_FIELD", "PACKED_HOP", "codes_of"]
 
 PACKED_HOP: Final = Struct("<QqQQI16sIII")
 """The fields of `Hop`, with those from `kind` to `flags` in one, from `codes_of`, and those from
-`origin` to `tagset` as the bytes that they are, from `Naming.learn`."""
+`origin` to `tagset` as the bytes that they are, from `SegmentDictionary.learn`."""
 
 MAX_FIELD: Final = (1 << 32) - 1
 """Most microseconds, and most bytes, that a hop can tell of."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
-__all__ = ["MAX_BYTES", "PIECE", "Numbers"]
+__all__ = ["MAX_BYTES", "PIECE", "IdTable"]
 
 PIECE: Final = 64 * 1024
 """Bytes of a block of definitions; the last of them comes on top. So long at most it takes to
@@ -18,7 +18,7 @@ top has no number."""
 T = TypeVar("T", bound=Hashable)
 
 
-class Numbers(Generic[T]):
+class IdTable(Generic[T]):
     """Numbers from 1 on, in the order things are first named; 0 if there is no room.
 
     Args:

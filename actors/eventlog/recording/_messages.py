@@ -37,7 +37,7 @@ from ....protocol.eventlog import Kind, LogMark, Outcome, log_mark_of, with_log_
 from ....protocol.eventlog._mark import LOG_KEY
 from ...access._errors import AccessDenied
 from ...routing._dead_letters import EXPIRED
-from ...routing._undeliverable import words_for
+from ...routing._undeliverable import reason_text
 from ...runtime._thread import is_coroutine
 from ...tracing._watched import Watch, Watched
 from ._hops import MAX_FIELD, codes_of
@@ -67,7 +67,7 @@ _OUTCOMES: Final = {
     UnknownAddressType.reason: int(Outcome.UNROUTABLE),
     NotExposed.reason: int(Outcome.UNROUTABLE),
     NoRoute.reason: int(Outcome.UNROUTABLE),
-    words_for(EmptyRoute()): int(Outcome.UNROUTABLE),
+    reason_text(EmptyRoute()): int(Outcome.UNROUTABLE),
     MailboxFull.reason: int(Outcome.REJECTED),
     AccessDenied.reason: int(Outcome.REJECTED),
     LinkDown.reason: int(Outcome.REJECTED),

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.eventlog import Flag, Kind, sampled
 from ....protocol.rsocket import FrameType
-from ._request_counters import Tally
-from ._unparsed_request import Sampled, Unread
+from ._request_counters import RequestCounters
+from ._unparsed_request import Sampled, UnparsedRequest
 
 if TYPE_CHECKING:
     from ...broker._exchange import Exchange
     from ...broker.table._selector import Ask, Selector
-    from ._request_counting import Account
+    from ._request_counting import RequestCounting
     from ._requests import RequestLog
 
 __all__ = ["OriginLog"]
@@ -44,9 +44,11 @@ class OriginLog:
         self._foreign: Final = log.foreign
         self.name: Final = name
         # By frame type: see `KINDS`.
-        self._tallies: tuple[dict[Selector, Tally], ...] = tuple({} for _ in range(1 + max(KINDS)))
-        self._rests: dict[int, Tally] = {}
-        self._unread: dict[int, Unread] = {}
+        self._tallies: tuple[dict[Selector, RequestCounters], ...] = tuple(
+            {} for _ in range(1 + max(KINDS))
+        )
+        self._rests: dict[int, RequestCounters] = {}
+        self._unread: dict[int, UnparsedRequest] = {}
 
     def settle(self) -> None:
         """Have all tallies write down what they have counted."""
@@ -91,7 +93,7 @@ class OriginLog:
         tally.left = left = tally.left - 1
         exchange.log = tally if left else self._sample(tally, ask, exchange)
 
-    def _sample(self, tally: Tally, ask: Ask, exchange: Exchange) -> Account:
+    def _sample(self, tally: RequestCounters, ask: Ask, exchange: Exchange) -> RequestCounting:
         """Return the account of a request that is sampled, and count to the next."""
         tally.settle()
         recorder = self._recorder
@@ -106,21 +108,21 @@ class OriginLog:
         """Count a request that was cancelled before anybody has looked at it."""
         self._unread_of(kind).withdrawn(size)
 
-    def _unread_of(self, kind: int) -> Unread:
+    def _unread_of(self, kind: int) -> UnparsedRequest:
         account = self._unread.get(kind)
         if account is None:
-            account = self._unread[kind] = Unread(self._rest(kind))
+            account = self._unread[kind] = UnparsedRequest(self._rest(kind))
         return account
 
-    def _rest(self, kind: int) -> Tally:
+    def _rest(self, kind: int) -> RequestCounters:
         """Return the tally of what is not known to ask for anything, or for too much."""
         tally = self._rests.get(kind)
         if tally is None:
-            tally = self._rests[kind] = Tally(self._log, self.name, KINDS[kind], None)
+            tally = self._rests[kind] = RequestCounters(self._log, self.name, KINDS[kind], None)
             self._log.know(self)
         return tally
 
-    def message(self, ask: Ask, size: int) -> Tally:
+    def message(self, ask: Ask, size: int) -> RequestCounters:
         """Return the tally of a message of a worker, which asks by an address of type 32."""
         tally = self._tallies[0].get(ask.selector)
         if tally is None:
@@ -128,12 +130,14 @@ class OriginLog:
         tally.came.add(size)
         return tally
 
-    def _tally(self, kind: int, ask: Ask) -> Tally:
+    def _tally(self, kind: int, ask: Ask) -> RequestCounters:
         selector = ask.selector
         asked = self._log.asked(selector)
         if asked is None:
             return self._rest(kind)
         self._log.keeps_too_much()
-        made = self._tallies[kind][selector] = Tally(self._log, self.name, KINDS[kind], asked)
+        made = self._tallies[kind][selector] = RequestCounters(
+            self._log, self.name, KINDS[kind], asked
+        )
         self._log.know(self)
         return made

@@ -32,7 +32,7 @@ from ._sink import Receipt, Sink
 from ._windows import WallClock, Windows
 
 if TYPE_CHECKING:
-    from ._flow_sampler import Differences
+    from ._flow_sampler import FlowSampler
 
 __all__ = ["Recorder"]
 
@@ -130,7 +130,7 @@ class Recorder:
         self.flows: Final = FlowTable(options.max_flows)
         self.requests: Final = RequestLog(self, node)
         self.messages: Final = MessageLog(self, node)
-        self.links: Differences | None = None
+        self.links: FlowSampler | None = None
         self._events: Final = EventBuffer(output)
         self._rejects: Final = PerSecond(options.max_rejects_per_second, now)
         self._reject_bytes: Final = Budget(
@@ -163,7 +163,7 @@ class Recorder:
             trace_id: Which message; 64 bits, as is the next.
             shard_hash: The hash of the tags that choose; else 0.
             codes: From `codes_of`.
-            ends: From `Naming.known` or `Naming.learn`, for this segment.
+            ends: From `SegmentDictionary.known` or `SegmentDictionary.learn`, for this segment.
             latency_us: From its coming to its end here, in microseconds; 32 bits, as are the rest.
             size: Bytes of its payload.
             weight: How many it stands for.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....protocol.eventlog import Asked, Outcome
 from ...broker._exchange import RELAYED
-from ._request_counting import Account
+from ._request_counting import RequestCounting
 
 if TYPE_CHECKING:
     from ...broker._exchange import Exchange
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._flows import Cell
     from ._requests import RequestLog
 
-__all__ = ["Tally"]
+__all__ = ["RequestCounters"]
 
 _RECEIVED: Final = int(Outcome.RECEIVED)
 _FORWARD: Final = int(Outcome.FORWARD)
@@ -26,14 +26,14 @@ class _Leg:
 
     __slots__ = ("_others", "delivered", "done", "forwarded")
 
-    def __init__(self, tally: Tally, route: BrokerRoute | None) -> None:
+    def __init__(self, tally: RequestCounters, route: BrokerRoute | None) -> None:
         self.forwarded: Final = tally.cell(_FORWARD, route)
         self.delivered: Final = tally.cell(_DELIVER, route)
         # Both at once.
         self.done: Final = tally.log.recorder.flows.pair(self.forwarded, self.delivered)
         self._others: dict[int, Cell] = {}
 
-    def other(self, tally: Tally, route: BrokerRoute | None, outcome: int) -> Cell:
+    def other(self, tally: RequestCounters, route: BrokerRoute | None, outcome: int) -> Cell:
         """Return the cell of an outcome that is not the usual one."""
         cell = self._others.get(outcome)
         if cell is None:
@@ -41,7 +41,7 @@ class _Leg:
         return cell
 
 
-class Tally(Account):
+class RequestCounters(RequestCounting):
     """The counters of all requests of one kind and origin that ask for the same.
 
     Attributes:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from ...broker.table._route import BrokerRoute
     from ._flows import Cell
 
-__all__ = ["Account"]
+__all__ = ["RequestCounting"]
 
 
-class Account(ABC):
+class RequestCounting(ABC):
     """What one request is counted on.
 
     Attributes:

@@ -1,10 +1,10 @@
 """What a broker records of requests: each is received once and ends once.
 
-A request keeps the *account* it is counted on: a `Tally` of what all count that come from one
-service and ask for the same, or a `Sampled`, which has a tally and writes hops as well. Who routes
-the request tells the account of three things: that it was handed over, that it was handed over
-as one of several copies, and how it ended. Tallies are made anew in each window, so what
-nobody asks for any more is forgotten; a request in hand keeps its own.
+A request keeps the *account* that counts it: the `RequestCounters` of all requests that come
+from one service and ask for the same, or a `Sampled`, which has counters and writes hops too. An
+account is told three things: that the request was handed over, that it was handed over as one of
+several copies, and how it ended. Accounts are made anew in each window, so those not asked for any
+more are forgotten; a request in hand keeps its own.
 """
 
 from __future__ import annotations

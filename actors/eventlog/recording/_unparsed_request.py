@@ -9,16 +9,16 @@ from ....protocol.broker import shard_hash
 from ....protocol.eventlog import Flag, LogMark, Outcome, with_log_mark
 from ...broker._exchange import RELAYED
 from ._hops import MAX_FIELD, codes_of
-from ._request_counting import Account
+from ._request_counting import RequestCounting
 
 if TYPE_CHECKING:
     from ...broker._exchange import Exchange
     from ...broker.table._route import BrokerRoute
     from ...broker.table._selector import Ask
     from ._flows import Cell
-    from ._request_counters import Tally
+    from ._request_counters import RequestCounters
 
-__all__ = ["Sampled", "Unread"]
+__all__ = ["Sampled", "UnparsedRequest"]
 
 _FORWARD: Final = int(Outcome.FORWARD)
 _DELIVER: Final = int(Outcome.DELIVER)
@@ -28,7 +28,7 @@ _CANCELED: Final = int(Outcome.CANCELED)
 _NONE: Final[dict[BrokerRoute | None, Cell]] = {}
 
 
-class Unread(Account):
+class UnparsedRequest(RequestCounting):
     """The account of a request whose metadata are not whole, or cannot be read.
 
     It is received and ended at once: before, it is not known what it asks for.
@@ -36,7 +36,7 @@ class Unread(Account):
 
     __slots__ = ("_tally",)
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: RequestCounters) -> None:
         self.done = _NONE
         self._tally: Final = tally
 
@@ -59,12 +59,14 @@ class Unread(Account):
         self._tally.finish(None, outcome, exchange.size)
 
 
-class Sampled(Account):
+class Sampled(RequestCounting):
     """The account of a request whose hops are recorded: one when it ends, one for each copy."""
 
     __slots__ = ("_flags", "_hash", "_size", "_tally", "_trace")
 
-    def __init__(self, tally: Tally, ask: Ask, exchange: Exchange, trace: int, flags: int) -> None:
+    def __init__(
+        self, tally: RequestCounters, ask: Ask, exchange: Exchange, trace: int, flags: int
+    ) -> None:
         self.done = _NONE
         self._tally: Final = tally
         self._size: Final = min(exchange.size, MAX_FIELD)
@@ -116,7 +118,7 @@ class Sampled(Account):
         )
 
     @staticmethod
-    def _learn(key: tuple[Tally, BrokerRoute | None]) -> bytes:
+    def _learn(key: tuple[RequestCounters, BrokerRoute | None]) -> bytes:
         """Return the ends of hops of a tally that a route has had, or none."""
         tally, route = key
         learn = tally.log.recorder.naming.learn

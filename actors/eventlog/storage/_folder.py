@@ -43,7 +43,7 @@ from .._options import LogOptions
 from ._counts import Counts
 from ._files import FileInfo, Files
 from ._sealing import complete, store
-from ._unclean_runs import Notices
+from ._unclean_runs import UncleanRuns
 
 __all__ = ["LogFolder"]
 
@@ -122,7 +122,7 @@ class LogFolder:
         """Whether the epoch has begun: see `begin_epoch`."""
         self.log_id = b""
         self.epoch = 0
-        self.notices = Notices(files, self.path, options)
+        self.notices = UncleanRuns(files, self.path, options)
         """What is to be told of earlier runs, until it is told."""
         self.unfinished: list[str] = []
         """The same, until somebody takes it out to tell it."""
@@ -141,7 +141,7 @@ class LogFolder:
             OSError: It cannot be done; the folder is let go.
         """
         self.settled = self._identity_stored = self._begun = False
-        self.notices = Notices(self._files, self.path, self._options)
+        self.notices = UncleanRuns(self._files, self.path, self._options)
         try:
             self._files.make_folder(self.path)
             self._lock = self._files.lock(self.path / _LOCK)

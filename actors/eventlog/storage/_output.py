@@ -15,7 +15,7 @@ from ..._log import SeldomLogger, shown
 from .._options import LogOptions
 from ..recording._losses import BEHIND, BROKEN, CLOSED, FAILED, Losses
 from ..recording._sink import Receipt, Sink
-from ._segment_dictionary import Naming
+from ._segment_dictionary import SegmentDictionary
 
 __all__ = ["EVENTS", "FLOWS", "HOPS", "Output"]
 
@@ -87,7 +87,7 @@ class Output:
         self._epoch: Final = epoch
         self._clock: Final = clock
         self._now: Final = now
-        self.naming: Final = Naming(options, self._define_early, self.failed)
+        self.naming: Final = SegmentDictionary(options, self._define_early, self.failed)
         self.losses: Final = Losses()
         self._seldom: Final = SeldomLogger(_logger, now)
         self.generation = 0

@@ -16,10 +16,10 @@ from typing import Final, TypeVar
 
 from ....protocol.eventlog import Asked, clip_name, names_block, routes_block, tagsets_block
 from .._options import LogOptions
-from ..recording._id_table import PIECE, Numbers
+from ..recording._id_table import PIECE, IdTable
 from ..recording._texts import MAX_ASKED, clean_asked, size_of, size_of_asked
 
-__all__ = ["Naming"]
+__all__ = ["SegmentDictionary"]
 
 T = TypeVar("T", str, bytes, Asked)
 
@@ -30,7 +30,7 @@ anew."""
 _pack_ends: Final = Struct("<IIII").pack
 
 
-class Naming:
+class SegmentDictionary:
     """Gives numbers to names, routes and tag sets, each within one segment.
 
     Args:
@@ -52,9 +52,9 @@ class Naming:
     ) -> None:
         self._define: Final = define
         self._failed: Final = failed
-        self._names: Final = Numbers[str](options.max_names, names_block, size_of)
-        self._routes: Final = Numbers[bytes](options.max_routes, routes_block, _size_of_route)
-        self._tagsets: Final = Numbers[Asked](options.max_tagsets, tagsets_block, size_of_asked)
+        self._names: Final = IdTable[str](options.max_names, names_block, size_of)
+        self._routes: Final = IdTable[bytes](options.max_routes, routes_block, _size_of_route)
+        self._tagsets: Final = IdTable[Asked](options.max_tagsets, tagsets_block, size_of_asked)
         self.known: Final[dict[Hashable, bytes]] = {}
 
     def learn(
@@ -111,7 +111,7 @@ class Naming:
             return 0
         return self._number(self._tagsets, asked, clean_asked)
 
-    def _number(self, numbers: Numbers[T], thing: T, made: Callable[[T], T]) -> int:
+    def _number(self, numbers: IdTable[T], thing: T, made: Callable[[T], T]) -> int:
         """Return a number for something new, once it is made fit for the log."""
         try:
             number = numbers.add(made(thing))

@@ -9,7 +9,7 @@ from ..recording._sink import Receipt
 from ._counts import Counts
 from ._folder import LogFolder
 
-__all__ = ["NOTHING", "Written"]
+__all__ = ["NOTHING", "SegmentProgress"]
 
 _HOPS, _FLOWS, _EVENTS = b"R", b"F", b"E"
 
@@ -17,7 +17,7 @@ NOTHING: Final = SegmentFooter(0, 0, 0, 0, 0)
 """Of a segment of which nothing is kept."""
 
 
-class Written:
+class SegmentProgress:
     """Counts the records of one segment after another.
 
     Args:

@@ -37,7 +37,7 @@ from ._counts import Counts
 from ._files import Chunk, Files
 from ._folder import LogFolder, is_full
 from ._sealing import FsyncFailed, complete, sync
-from ._segment_progress import NOTHING, Written
+from ._segment_progress import NOTHING, SegmentProgress
 
 __all__ = ["Segments"]
 
@@ -81,7 +81,7 @@ class Segments:
         self._handle: int | None = None
         """Its file; `None` if it broke off."""
         self._header: SegmentHeader | None = None
-        self._written = Written(count, folder)
+        self._written = SegmentProgress(count, folder)
         self._doubted = False
         """Whether what it reads may not be on the disk."""
         self._size = 0

@@ -23,7 +23,7 @@ from .._options import LogOptions
 from ._files import Files
 from ._sealing import store
 
-__all__ = ["Notices"]
+__all__ = ["UncleanRuns"]
 
 UNTOLD: Final = "untold"
 
@@ -41,7 +41,7 @@ _OF_DAMAGED: Final = (
 )
 
 
-class Notices:
+class UncleanRuns:
     """What is to be told of earlier runs, in memory and in the log's folder.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onward.actors import Mailbox, Node, OnFailure, Overflow, Supervision, Worker
+from onward.actors import MailboxOptions, Node, OnFailure, Overflow, Supervision, Worker
 from onward.actors.access import (
     Access,
     AccessDenied,
@@ -17,7 +17,7 @@ from onward.actors.access import (
     not_,
     to_next,
 )
-from onward.actors.access._guard import LOG_INTERVAL, Guard, Outgoing
+from onward.actors.access._guard import LOG_INTERVAL, GuardedMailbox, OutboundGuard
 from onward.actors.workers import Proxy
 from onward.protocol import Address, MailboxFull, Message, UnknownAddress
 from tests.support.virtual import virtual_time
@@ -57,7 +57,7 @@ async def test_who_may_send_and_who_may_not() -> None:
 async def test_an_address_without_a_control_leads_to_the_worker_itself() -> None:
     async with Node() as node:
         node.spawn(Recorder, address=["a", "b", "c"], access={B: CLOSED, C: MUTE})
-        kinds = [type(node.table[each]) is Guard for each in (A, B, C)]
+        kinds = [type(node.table[each]) is GuardedMailbox for each in (A, B, C)]
         assert kinds == [False, True, False]
         assert node.ref("a").actor_urn == node.ref("b").actor_urn
 
@@ -314,7 +314,7 @@ async def test_children_and_restarts_are_guarded_too() -> None:
 @virtual_time
 async def test_the_mailbox_behind_a_guard_has_its_limit_and_policy() -> None:
     async with Node() as node:
-        guarded = Mailbox(1, Overflow.WAIT)
+        guarded = MailboxOptions(1, Overflow.WAIT)
         access = Access(incoming=not_(deny_all))
         slow = await recorder(node, "a", mailbox=guarded, access=access)
         node.send("a", b"1")
@@ -398,7 +398,7 @@ async def test_local_only() -> None:
 async def test_nothing_is_looked_up_through_what_a_guarded_worker_sends_by() -> None:
     async with Node() as node:
         mute = await recorder(node, "a", access=MUTE)
-        assert isinstance(mute._out, Outgoing)
+        assert isinstance(mute._out, OutboundGuard)
         assert mute._out.table == {}
         with pytest.raises(AssertionError, match="unexpected target"):
             mute._out.schedule(node.table[A])

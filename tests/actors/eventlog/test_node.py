@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors import Mailbox, Node, Worker
+from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.eventlog import LogOptions
-from onward.actors.eventlog.recording._flow_sampler import Differences
+from onward.actors.eventlog.recording._flow_sampler import FlowSampler
 from onward.actors.eventlog.recording._messages import outcome_of_reason
 from onward.actors.tracing import HopTracer
 from onward.protocol import Context, MailboxFull, Message, UnknownAddress, WorkerFailed
@@ -34,7 +34,7 @@ async def recorded(
     """Run a node with a recorder that has no disk."""
     made = Recording(options, name)
     async with Node(name) as node:
-        made.recorder.links = Differences(made.recorder, node)
+        made.recorder.links = FlowSampler(made.recorder, node)
         end = node.dead_letters.subscribe(made.recorder.messages.lost)
         node.recorder = made.recorder
         yield node, made
@@ -107,7 +107,7 @@ async def test_a_message_sent_on_another_thread_is_not_sampled() -> None:
 async def test_what_may_not_be_sampled_makes_nothing_else_be_sampled_less_or_more() -> None:
     async with recorded(options=replace(RATE_1, sample_rate=0.25)) as (node, made):
         seen = Recorder()
-        await node.start(lambda: seen, address="seen", mailbox=Mailbox(10_000))
+        await node.start(lambda: seen, address="seen", mailbox=MailboxOptions(10_000))
 
         def send() -> None:
             for _ in range(2000):
@@ -182,7 +182,7 @@ async def test_a_dead_letter_is_the_end_of_a_message() -> None:
 
 async def test_a_full_mailbox_is_named() -> None:
     async with recorded() as (node, made):
-        await node.start(Gate, address="full", mailbox=Mailbox(limit=1))
+        await node.start(Gate, address="full", mailbox=MailboxOptions(limit=1))
         message = Message(node.route_of("full"), (), b"", None, Context(trace=MARK))
         for _ in range(4):
             node.carry_or_bury(message)

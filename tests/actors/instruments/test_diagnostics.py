@@ -13,7 +13,7 @@ import pytest
 from onward.actors import (
     Diagnostics,
     DiagnosticsOptions,
-    Mailbox,
+    MailboxOptions,
     Node,
     ThreadWorker,
     Worker,
@@ -266,7 +266,7 @@ def test_workers_that_await_and_are_answered_are_none(lines: list[str]) -> None:
 async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
     async with Node() as node:
         diagnostics = watched(node)
-        node.spawn(Recorder, address="small", mailbox=Mailbox(10))
+        node.spawn(Recorder, address="small", mailbox=MailboxOptions(10))
         for _ in range(7):
             node.send("small", b"")
         await asyncio.sleep(1)
@@ -283,7 +283,7 @@ async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
 async def test_a_mailbox_that_fills_behind_a_worker_that_hangs(lines: list[str]) -> None:
     async with Node() as node:
         diagnostics = watched(node)
-        node.spawn(Gate, address="hangs", mailbox=Mailbox(10))
+        node.spawn(Gate, address="hangs", mailbox=MailboxOptions(10))
         node.send("hangs", b"in hand")
         await asyncio.sleep(0)
         for _ in range(10):
@@ -301,7 +301,7 @@ def test_a_sender_on_another_thread_that_finds_no_room() -> None:
         async with Node() as node:
             diagnostics = watched(node)
             gate = Gate()
-            node.spawn(lambda: gate, address="hangs", mailbox=Mailbox(1))
+            node.spawn(lambda: gate, address="hangs", mailbox=MailboxOptions(1))
             node.send("hangs", b"")
             await eventually(lambda: gate.messages)  # it is in hand, and leaves room for one
             node.send("hangs", b"")
@@ -319,7 +319,7 @@ async def test_one_message_is_nothing_to_tell_of() -> None:
     async with Node() as node:
         diagnostics = watched(node)
         for limit in (1, 2):
-            node.spawn(Recorder, address=f"small {limit}", mailbox=Mailbox(limit))
+            node.spawn(Recorder, address=f"small {limit}", mailbox=MailboxOptions(limit))
             node.send(f"small {limit}", b"")
         await asyncio.sleep(0)
         assert diagnostics.statistics().nearly_full == 0

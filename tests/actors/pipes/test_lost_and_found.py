@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from onward.actors import Mailbox, Node, Worker
+from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.pipes import PipeReceiver, PipeSender, PipeService, PipeServiceOptions
 from onward.actors.testing import Probe, virtual_time
 from onward.protocol import Address, Context, Message, route
@@ -152,7 +152,7 @@ async def test_a_rule_that_fails_loses_that_one_message(caplog: pytest.LogCaptur
 async def test_a_worker_that_was_given_up_holds_nothing_up_until_it_takes_a_message() -> None:
     async with Node() as node:
         stuck = Stuck()
-        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(1))
+        await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(1))
         probe = await Probe.on(node, "probe")
         receiver = PipeReceiver(PipeReceiverOptions(stall_timeout=10.0))
         await node.start(lambda: receiver, address="out")
@@ -256,7 +256,7 @@ def test_the_receivers_of_a_service_hold_so_many_bytes_together(confirm: bool) -
     async def scenario(network: SimulatedNetwork) -> None:
         node = await network.node("node")
         stuck = Stuck()
-        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(1))
+        await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(1))
         probe = await Probe.on(node, "probe")
         service = PipeService(PipeServiceOptions(held_bytes=100_000))
         await node.start(lambda: service, address="pipes")

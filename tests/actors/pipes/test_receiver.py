@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from onward.actors import Mailbox, Node, Worker
+from onward.actors import MailboxOptions, Node, Worker
 from onward.actors.access import Access, to_next
 from onward.actors.pipes import (
     MAX_RETIRED,
@@ -68,7 +68,7 @@ def data(*payloads: bytes, first: int = 1, identity: bytes = ID, mode: Mode = PL
 async def test_what_has_no_room_is_not_confirmed_until_it_has() -> None:
     async with Node() as node:
         slow = Slow()
-        await node.start(lambda: slow, address="slow", mailbox=Mailbox(2))
+        await node.start(lambda: slow, address="slow", mailbox=MailboxOptions(2))
         receiver = PipeReceiver()
         await node.start(lambda: receiver, address="out")
         sender = PipeSender("out")
@@ -91,7 +91,7 @@ async def test_what_has_no_room_is_not_confirmed_until_it_has() -> None:
 async def test_a_mailbox_that_stays_full_is_given_up_and_reported() -> None:
     async with Node() as node:
         slow = Slow()
-        await node.start(lambda: slow, address="slow", mailbox=Mailbox(1))
+        await node.start(lambda: slow, address="slow", mailbox=MailboxOptions(1))
         probe = await Probe.on(node, "probe")
         receiver = PipeReceiver(PipeReceiverOptions(stall_timeout=3.0))
         await node.start(lambda: receiver, address="out")
@@ -176,7 +176,7 @@ async def test_a_gap_that_stays_is_passed_and_told() -> None:
 async def test_what_is_lost_for_want_of_room_is_a_dead_letter() -> None:
     async with Node() as node:
         slow = Slow()
-        await node.start(lambda: slow, address="probe", mailbox=Mailbox(1))
+        await node.start(lambda: slow, address="probe", mailbox=MailboxOptions(1))
         receiver = PipeReceiver(PipeReceiverOptions(window=2, stall_timeout=1.0))
         await node.start(lambda: receiver, address="out")
         for number in range(1, 9):

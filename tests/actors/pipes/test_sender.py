@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from onward.actors import Mailbox, Node, Overflow, Worker
+from onward.actors import MailboxOptions, Node, Overflow, Worker
 from onward.actors.pipes import PipeReceiver, PipeSender
 from onward.actors.testing import Probe, virtual_time
 from onward.protocol import Message, RouteLike
@@ -54,7 +54,7 @@ class Pipe:
             on_missed=self.missed.append,
         )
 
-    async def start(self, mailbox: Mailbox = Mailbox()) -> Probe:  # noqa: B008
+    async def start(self, mailbox: MailboxOptions = MailboxOptions()) -> Probe:  # noqa: B008
         node = self.node
         await node.start(lambda: self.way, address="way")
         await node.start(lambda: self.receiver, address="out")
@@ -113,7 +113,7 @@ async def test_a_full_pipe_refuses_if_it_is_told_to() -> None:
 async def test_a_full_pipe_lets_its_senders_wait() -> None:
     async with Node() as node:
         pipe = Pipe(node, queue=2, window=2)
-        probe = await pipe.start(Mailbox(2, Overflow.WAIT))
+        probe = await pipe.start(MailboxOptions(2, Overflow.WAIT))
         for number in range(50):
             await node.send_wait("in => probe", b"%d" % number)
         await probe.count(50)

@@ -9,7 +9,7 @@ import pytest
 
 from onward.actors import (
     GivenUp,
-    Mailbox,
+    MailboxOptions,
     Node,
     NodeLimits,
     OnFailure,
@@ -60,7 +60,7 @@ async def test_each_reason_comes_back_along_the_return_route() -> None:
         asking = await asker(node)
         node.spawn(Forwarder, address="relay")
         node.spawn(Recorder, address="closed", access=Access(incoming=deny_all))
-        node.spawn(Gate, address="stuck", mailbox=Mailbox(1))
+        node.spawn(Gate, address="stuck", mailbox=MailboxOptions(1))
         node.send("stuck", b"in hand")
         await asyncio.sleep(0)
         node.send("stuck", b"waits")

@@ -7,7 +7,7 @@ import pytest
 
 from onward.actors import (
     LimitReached,
-    Mailbox,
+    MailboxOptions,
     Node,
     NodeLimits,
     Observer,
@@ -145,7 +145,7 @@ async def test_the_bound_on_hops_is_the_nodes(hops: int) -> None:
 async def test_steps_of_one_turn() -> None:
     async with Node() as node:
         recorder = Recorder()
-        await node.start(lambda: recorder, address="b", mailbox=Mailbox(2))
+        await node.start(lambda: recorder, address="b", mailbox=MailboxOptions(2))
         await node.start(lambda: Hop(lambda hop, m: hop.step(m)), address="a")
         for number in range(4):
             node.send("a => b" if number else "a", b"%d" % number, return_route="x")
@@ -469,7 +469,7 @@ async def test_the_link_that_a_way_back_begins_with() -> None:
 async def test_what_is_routed_from_outside_has_no_source() -> None:
     async with Node() as node:
         recorder = Recorder()
-        await node.start(lambda: recorder, address="a", mailbox=Mailbox(2))
+        await node.start(lambda: recorder, address="a", mailbox=MailboxOptions(2))
         node.route(Message((A,), (B,), b"1", B))
         node.route(Message((A,), (B,), b"2"))
         with pytest.raises(MailboxFull):

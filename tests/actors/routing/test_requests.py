@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from onward.actors import (
-    Mailbox,
+    MailboxOptions,
     Node,
     NodeLimits,
     Overflow,
@@ -276,7 +276,7 @@ async def test_a_request_waits_for_room() -> None:
             self.reply(message, message.payload)
 
     async with Node() as node:
-        node.spawn(Slow, address="slow", mailbox=Mailbox(1, Overflow.WAIT))
+        node.spawn(Slow, address="slow", mailbox=MailboxOptions(1, Overflow.WAIT))
         answers = await asyncio.gather(
             *(node.request("slow", b"%d" % number) for number in range(4))
         )
@@ -287,7 +287,7 @@ async def test_a_request_waits_for_room() -> None:
 async def test_a_request_that_finds_no_room_in_time_was_not_delivered() -> None:
     async with Node() as node:
         gate = Gate()
-        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(1, Overflow.WAIT))
+        node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.WAIT))
         node.send("gate", b"in hand")
         await asyncio.sleep(0.1)
         node.send("gate", b"waiting")
@@ -316,7 +316,7 @@ async def test_a_request_that_waits_for_room_is_not_passed() -> None:
 
     async with Node() as node:
         gate = Interfering()
-        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(1, Overflow.WAIT))
+        node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.WAIT))
         node.send("gate", b"in hand")
         await asyncio.sleep(0.1)
         node.send("gate", b"waiting")
@@ -347,7 +347,7 @@ async def test_requests_that_wait_when_the_node_stops() -> None:
 @virtual_time
 async def test_a_request_that_waits_for_room_when_the_node_stops() -> None:
     async with Node() as node:
-        node.spawn(Gate, address="gate", mailbox=Mailbox(1, Overflow.WAIT))
+        node.spawn(Gate, address="gate", mailbox=MailboxOptions(1, Overflow.WAIT))
         node.spawn(Recorder, address="other")
         node.send("gate", b"in hand")
         await asyncio.sleep(0.1)

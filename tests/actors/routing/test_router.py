@@ -7,7 +7,7 @@ import pytest
 
 from onward.actors import Node, NodeLimits, RoutingLoop, RuleInUse
 from onward.actors.routing._router import Router
-from onward.actors.routing._undeliverable import words_for
+from onward.actors.routing._undeliverable import reason_text
 from onward.protocol import (
     MAX_ROUTE_LENGTH,
     Address,
@@ -266,7 +266,7 @@ async def test_deliver() -> None:
     ],
 )
 def test_words_for(error: OnwardError, words: str) -> None:
-    assert words_for(error) == words
+    assert reason_text(error) == words
 
 
 @virtual_time

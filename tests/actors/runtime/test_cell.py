@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from onward.actors import Mailbox, Node, NodeLimits, Observer, Tracer, Worker
+from onward.actors import MailboxOptions, Node, NodeLimits, Observer, Tracer, Worker
 from onward.actors.runtime._cell import Cell
 from onward.actors.testing import Probe
 from onward.protocol import (
@@ -270,7 +270,7 @@ def test_system_exit_ends_the_program(
 async def test_statistics_of_a_worker() -> None:
     async with Node() as node:
         failing = Failing()
-        address = node.spawn(lambda: failing, address="failing", mailbox=Mailbox(7))
+        address = node.spawn(lambda: failing, address="failing", mailbox=MailboxOptions(7))
         node.send("failing", b"!")
         failing.spawn(Echo)
         failing.after(10, failing.stop)
@@ -494,7 +494,7 @@ async def test_an_observer_hears_who_awaits_and_whose_mailbox_is_nearly_full() -
     async with Node() as node:
         node.observer = looks = Looks()
         gate = Gate()
-        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(5))
+        node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(5))
         for _ in range(4):
             node.send("gate", b"")
         await asyncio.sleep(1)
@@ -509,7 +509,7 @@ async def test_an_observer_hears_of_nothing_it_has_no_method_for() -> None:
     observer = Observer()
     async with Node() as node:
         node.observer = observer
-        node.spawn(Gate, address="gate", mailbox=Mailbox(2))
+        node.spawn(Gate, address="gate", mailbox=MailboxOptions(2))
         node.send("gate", b"")
         with pytest.raises(RequestTimeout):
             await node.request("gate", b"", timeout=1)

@@ -10,8 +10,8 @@ import pytest
 from pykka import messages
 from pykka._envelope import Envelope
 
-from onward.actors import Mailbox, Node, NodeLimits, Overflow, Worker
-from onward.actors.runtime._mailbox import Intake, Target, Turn
+from onward.actors import MailboxOptions, Node, NodeLimits, Overflow, Worker
+from onward.actors.runtime._mailbox import Mailbox, Target, Turn
 from onward.protocol import Address, MailboxFull, Message, UnknownAddress
 from tests.support.virtual import virtual_time
 from tests.support.workers import Gate, Recorder
@@ -20,7 +20,7 @@ from tests.support.workers import Gate, Recorder
 async def busy(node: Node, overflow: Overflow, limit: int = 2) -> Gate:
     """Start a worker that has one message in hand and a full mailbox."""
     gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=Mailbox(limit, overflow))
+    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(limit, overflow))
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
     for number in range(limit):
@@ -124,7 +124,7 @@ async def test_envelopes_of_pykka_are_refused() -> None:
 
 async def busy_wait(node: Node) -> None:
     other = Gate()
-    node.spawn(lambda: other, address="other", mailbox=Mailbox(1, Overflow.WAIT))
+    node.spawn(lambda: other, address="other", mailbox=MailboxOptions(1, Overflow.WAIT))
     node.send("other", b"in hand")
     await asyncio.sleep(0.1)
     node.send("other", b"1")
@@ -157,7 +157,7 @@ async def test_wait_lets_senders_wait_in_order() -> None:
 async def test_send_wait_sends_at_once_where_there_is_room() -> None:
     async with Node() as node:
         recorder = Recorder()
-        node.spawn(lambda: recorder, address="recorder", mailbox=Mailbox(2, Overflow.WAIT))
+        node.spawn(lambda: recorder, address="recorder", mailbox=MailboxOptions(2, Overflow.WAIT))
         await node.send_wait("recorder", b"1")
         await recorder.send_wait("recorder", b"2", return_route="back")
         await recorder.send_wait("recorder", b"3")
@@ -185,7 +185,7 @@ class Interfering(Gate):
 
 async def interfering(node: Node) -> Interfering:
     gate = Interfering()
-    node.spawn(lambda: gate, address="gate", mailbox=Mailbox(1, Overflow.WAIT))
+    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.WAIT))
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
     node.send("gate", b"0")
@@ -267,7 +267,7 @@ async def test_senders_waiting_for_a_worker_that_stops_get_an_error() -> None:
         assert sender.done()
 
         other = Gate()
-        node.spawn(lambda: other, address="other", mailbox=Mailbox(1, Overflow.WAIT))
+        node.spawn(lambda: other, address="other", mailbox=MailboxOptions(1, Overflow.WAIT))
         node.send("other", b"in hand")
         await asyncio.sleep(0.1)
         node.send("other", b"0")
@@ -308,7 +308,7 @@ def test_many_threads_lose_nothing() -> None:
     count = 500
     with Node.in_background() as background:
         recorder = Recorder()
-        background.start(lambda: recorder, address="recorder", mailbox=Mailbox(100_000))
+        background.start(lambda: recorder, address="recorder", mailbox=MailboxOptions(100_000))
 
         def send(name: bytes) -> None:
             for number in range(count):
@@ -336,14 +336,14 @@ def test_what_only_a_worker_has() -> None:
     with pytest.raises(AssertionError):
         target.give_up()
     with pytest.raises((AssertionError, TypeError)):  # compiled, it looks at types
-        Turn().perform(Intake())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        Turn().perform(Mailbox())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @virtual_time
 async def test_with_nothing_to_drop_the_newest_is_taken() -> None:
     async with Node() as node:
         gate = Gate()
-        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(1, Overflow.DROP_OLDEST))
+        node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1, Overflow.DROP_OLDEST))
         node.send("gate", b"in hand")
         gate.after(0, lambda: None)
         await asyncio.sleep(0.1)
@@ -401,7 +401,7 @@ async def test_a_sender_cancelled_just_before_there_is_room() -> None:
 
     opened = asyncio.Event()
     async with Node() as node:
-        node.spawn(Cancelling, address="w", mailbox=Mailbox(1, Overflow.WAIT))
+        node.spawn(Cancelling, address="w", mailbox=MailboxOptions(1, Overflow.WAIT))
         node.send("w", b"in hand")
         await asyncio.sleep(0.1)
         node.send("w", b"cancels")

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from onward.actors import Mailbox, NodeLimits, OnFailure, Overflow, Supervision
+from onward.actors import MailboxOptions, NodeLimits, OnFailure, Overflow, Supervision
 
 
 def test_defaults() -> None:
-    assert Mailbox() == Mailbox(limit=1000, overflow=Overflow.FAIL)
+    assert MailboxOptions() == MailboxOptions(limit=1000, overflow=Overflow.FAIL)
     assert Supervision() == Supervision(OnFailure.RESUME, max_restarts=5, within=60.0)
 
 
@@ -16,11 +16,11 @@ def test_mailbox_that_can_take_nothing() -> None:
     with pytest.raises(
         ValueError, match=r"Mailbox\.limit must be a whole number of at least 1, not 0"
     ):
-        Mailbox(limit=0)
+        MailboxOptions(limit=0)
 
 
-@pytest.mark.parametrize("value", [Mailbox(), Supervision(), NodeLimits()])
-def test_frozen(value: Mailbox | Supervision | NodeLimits) -> None:
+@pytest.mark.parametrize("value", [MailboxOptions(), Supervision(), NodeLimits()])
+def test_frozen(value: MailboxOptions | Supervision | NodeLimits) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(value, dataclasses.fields(value)[0].name, 1)
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from onward.actors import GivenUp, Mailbox, Node, NodeLimits, Overflow, ThreadWorker, Worker
+from onward.actors import GivenUp, MailboxOptions, Node, NodeLimits, Overflow, ThreadWorker, Worker
 from onward.protocol import Context, MailboxFull, Message, OnwardError, UnknownAddress
 from tests.support.virtual import virtual_time
 
-ONE = Mailbox(1, Overflow.WAIT)
+ONE = MailboxOptions(1, Overflow.WAIT)
 
 
 class Passing(Worker):
@@ -105,7 +105,7 @@ async def test_answers_slow_down_to_who_takes_them() -> None:
     async with Node() as node:
         slow = Slow(answers=False)
         node.spawn(lambda: slow, address="slow", mailbox=ONE)
-        node.spawn(Answering, address="answers", mailbox=Mailbox(20))
+        node.spawn(Answering, address="answers", mailbox=MailboxOptions(20))
         for each in numbers(10):
             node.send("answers", each, return_route="slow")
         await asyncio.sleep(20)
@@ -134,7 +134,7 @@ async def test_what_one_turn_produces_waits_and_nothing_more_is_taken() -> None:
     async with Node(limits=NodeLimits(waiting_messages=3)) as node:
         gate, doubling = Gate(), Doubling(6)
         node.spawn(lambda: gate, address="gate", mailbox=ONE)
-        node.spawn(lambda: doubling, address="doubling", mailbox=Mailbox(5))
+        node.spawn(lambda: doubling, address="doubling", mailbox=MailboxOptions(5))
         node.send("doubling => gate", b"first")
         await asyncio.sleep(0.1)
         # One in hand would be one more, if it were taken before the turn is over.
@@ -155,7 +155,7 @@ async def test_what_one_turn_produces_waits_and_nothing_more_is_taken() -> None:
 async def test_nothing_is_passed_on_to_a_worker_that_stops_meanwhile() -> None:
     async with Node() as node:
         node.spawn(Gate, address="gate", mailbox=ONE)
-        node.spawn(lambda: Passing("forward"), address="a", mailbox=Mailbox(9))
+        node.spawn(lambda: Passing("forward"), address="a", mailbox=MailboxOptions(9))
         for each in numbers(3):
             node.send("a => gate", each)
         asked = asyncio.create_task(node.request("a => gate", b"asked"))
@@ -173,7 +173,7 @@ async def test_patience_with_a_worker_that_takes_nothing_ends() -> None:
     async with Node(limits=NodeLimits(room_timeout=7.0)) as node:
         gate = Gate()
         node.spawn(lambda: gate, address="gate", mailbox=ONE)
-        node.spawn(lambda: Passing("forward"), address="a", mailbox=Mailbox(9))
+        node.spawn(lambda: Passing("forward"), address="a", mailbox=MailboxOptions(9))
         for each in numbers(2):
             node.send("a => gate", each)
         began = node.loop.time()
@@ -240,7 +240,7 @@ async def test_a_circle_that_makes_more_than_it_takes_loses_the_excess_at_once()
                         for _ in range(3):
                             self.redirect(message, self.to)
 
-            node.spawn(Making, address=name, mailbox=Mailbox(4, Overflow.WAIT))
+            node.spawn(Making, address=name, mailbox=MailboxOptions(4, Overflow.WAIT))
         node.send("a", b"")
         await asyncio.sleep(1)
         assert all(each.waiting <= 8 for each in node.statistics().workers)
@@ -283,7 +283,7 @@ def test_a_worker_with_a_thread_waits_there() -> None:
         async with Node() as node:
             gate = Gate()
             node.spawn(lambda: gate, address="gate", mailbox=ONE)
-            node.spawn(Blocking, address="a", mailbox=Mailbox(20))
+            node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
             for each in numbers(10):
                 node.send("a => gate", each)
             while node.statistics().workers[0].waiting < 1:  # noqa: ASYNC110 - no event
@@ -306,7 +306,7 @@ def test_a_worker_with_a_thread_has_no_more_patience_than_others() -> None:
         async with Node(limits=NodeLimits(room_timeout=0.05)) as node:
             gate = Gate()
             node.spawn(lambda: gate, address="gate", mailbox=ONE)
-            node.spawn(Blocking, address="a", mailbox=Mailbox(20))
+            node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
             for each in numbers(2):
                 node.send("a => gate", each)
             with pytest.raises(MailboxFull, match=r"no room for 0\.05 s"):
@@ -325,7 +325,7 @@ def test_a_worker_with_a_thread_that_waits_can_be_stopped() -> None:
         async with Node() as node:
             gate = Gate()
             node.spawn(lambda: gate, address="gate", mailbox=ONE)
-            node.spawn(Blocking, address="a", mailbox=Mailbox(20))
+            node.spawn(Blocking, address="a", mailbox=MailboxOptions(20))
             for each in numbers(4):
                 node.send("a => gate", each)
             while not node._cell("gate").lines:  # noqa: ASYNC110 - no event
@@ -398,7 +398,7 @@ async def test_an_answer_that_is_lost_on_its_way_back_is_told_at_once() -> None:
 
     async with Node() as node:
         gate = Gate()
-        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(1))
+        node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(1))
         node.spawn(Answering, address="answers")
         node.spawn(lambda: Passing("step"), address="there")
 
@@ -453,7 +453,7 @@ async def gate_with(
     node: Node, overflow: Overflow, max_bytes: int = 60_000
 ) -> tuple[Gate, Callable[[bytes], None]]:
     gate = Gate()
-    node.spawn(lambda: gate, address="gate", mailbox=Mailbox(100, overflow, max_bytes))
+    node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(100, overflow, max_bytes))
     node.send("gate", b"in hand")
     await asyncio.sleep(0.1)
     return gate, lambda payload: node.send("gate", payload)
@@ -494,7 +494,7 @@ class Enlarging(Worker):
 async def test_what_is_made_larger_on_its_way_is_bounded_in_bytes_or_in_number() -> None:
     async with Node() as node:
         gate = Gate()
-        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(10, max_bytes=60_000))
+        node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(10, max_bytes=60_000))
         node.spawn(Enlarging, address="enlarging")
         node.send("gate", b"in hand")
         await asyncio.sleep(0.1)
@@ -615,7 +615,7 @@ async def test_a_large_message_that_fails_is_as_any_other() -> None:
 async def test_senders_have_their_turns() -> None:
     async with Node() as node:
         gate = Gate()
-        node.spawn(lambda: gate, address="gate", mailbox=Mailbox(2, Overflow.WAIT))
+        node.spawn(lambda: gate, address="gate", mailbox=MailboxOptions(2, Overflow.WAIT))
         node.spawn(lambda: Doubling(100), address="many")
         node.spawn(lambda: Doubling(2), address="few")
         node.send("many => gate", b"many")

@@ -7,7 +7,7 @@ from types import TracebackType
 
 import pytest
 
-from onward.actors import Mailbox, Node, NodeLimits, OnFailure, Supervision, Worker
+from onward.actors import MailboxOptions, Node, NodeLimits, OnFailure, Supervision, Worker
 from onward.actors.runtime import _lifecycle as lifecycle
 from onward.protocol import Message, NotDelivered, UnknownAddress, WorkerFailed, WorkerStopped
 from tests.support.storied import Storied, storied
@@ -277,7 +277,7 @@ async def test_many_workers_stop_in_order() -> None:
 async def test_a_mailbox_of_one_and_a_restart() -> None:
     async with Node() as node:
         supervision = Supervision(OnFailure.RESTART)
-        node.spawn(Failing, address="w", mailbox=Mailbox(1), supervision=supervision)
+        node.spawn(Failing, address="w", mailbox=MailboxOptions(1), supervision=supervision)
         node.send("w", b"!")
         await asyncio.sleep(1)
         node.send("w", b"1")

@@ -4,7 +4,7 @@ from asyncio import sleep
 
 import pytest
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.actors.access import deny_all
 from onward.actors.services import PubSubOptions, PubSubService, Subscriber, Topic
 from onward.actors.testing import Probe
@@ -73,7 +73,7 @@ async def test_a_subscriber_that_does_not_keep_up_holds_up_nobody() -> None:
     async with Node() as node:
         service = await served(node, PubSubOptions(max_failures=3))
         stuck = Stuck()
-        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=2))
+        await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=2))
         good = await Probe.on(node, "good")
         for name in ("stuck", "good", "gone"):
             node.send("pub_sub", encode_string(f"{name}:weather"), return_route=name)
@@ -93,7 +93,7 @@ async def test_a_failure_that_passes_is_forgiven() -> None:
     async with Node() as node:
         service = await served(node, PubSubOptions(max_failures=2))
         stuck = Stuck()
-        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=1))
+        await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
         node.send("pub_sub", encode_string("stuck:weather"), return_route="stuck")
         await sleep(0.1)
         for _ in range(4):

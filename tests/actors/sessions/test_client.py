@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.actors.sessions import (
     BAD_FRAME,
     FOREIGN_FRAME,
@@ -240,7 +240,9 @@ async def test_a_message_finds_that_the_first_step_is_gone() -> None:
 async def test_kept_messages_wait_for_room_behind_the_session() -> None:
     async with Node() as node:
         service = Service(node, Probe())
-        await node.start(lambda: service.probe, address="sessions", mailbox=Mailbox(limit=10))
+        await node.start(
+            lambda: service.probe, address="sessions", mailbox=MailboxOptions(limit=10)
+        )
         session = await SessionClient.on(
             node, "s", "sessions", options=SessionOptions(liveness=TIMES)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.actors import Mailbox, OnFailure, Overflow, Supervision, Worker
+from onward.actors import MailboxOptions, OnFailure, Overflow, Supervision, Worker
 from onward.actors.topology import KINDS, Kind, factories, read
 from onward.actors.topology._load import mailbox_of, supervision_of
 from onward.actors.workers import Echo, Spreader
@@ -106,12 +106,12 @@ def test_limits_can_be_given() -> None:
     ("plan", "mailbox"),
     [
         (MailboxPlan(), None),
-        (MailboxPlan(5), Mailbox(5)),
-        (MailboxPlan(overflow="drop-newest"), Mailbox(overflow=Overflow.DROP_NEWEST)),
-        (MailboxPlan(1, "wait"), Mailbox(1, Overflow.WAIT)),
+        (MailboxPlan(5), MailboxOptions(5)),
+        (MailboxPlan(overflow="drop-newest"), MailboxOptions(overflow=Overflow.DROP_NEWEST)),
+        (MailboxPlan(1, "wait"), MailboxOptions(1, Overflow.WAIT)),
     ],
 )
-def test_mailboxes(plan: MailboxPlan, mailbox: Mailbox | None) -> None:
+def test_mailboxes(plan: MailboxPlan, mailbox: MailboxOptions | None) -> None:
     assert mailbox_of(plan) == mailbox
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onward.actors import Mailbox, Overflow
+from onward.actors import MailboxOptions, Overflow
 from onward.actors.topology import Topology, TopologyFailed, read
 from onward.actors.topology._transport_options import options_of, transport_options
 from onward.protocol.topology import OptionType, TopologyError
@@ -44,7 +44,7 @@ def options(scheme: str, written: str) -> dict[str, object]:
         (
             "tcp",
             "mailbox = { limit = 5, overflow = 'drop-oldest' }",
-            {"mailbox": Mailbox(5, Overflow.DROP_OLDEST)},
+            {"mailbox": MailboxOptions(5, Overflow.DROP_OLDEST)},
         ),
         ("memory", "any = 'thing'", {"any": "thing"}),
         ("gopher", "any = 'thing'", {"any": "thing"}),

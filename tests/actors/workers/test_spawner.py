@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from onward.actors import Mailbox, Node, OnFailure, Supervision, Worker
+from onward.actors import MailboxOptions, Node, OnFailure, Supervision, Worker
 from onward.actors.runtime._cell import Cell
 from onward.actors.workers import AtLimit, Spawner, SpawnerOptions, TooManyWorkers
 from onward.protocol import Address, MailboxFull, Message, WorkerFailed, WorkerStopped
@@ -233,7 +233,7 @@ async def test_a_key_that_cannot_be_read_loses_the_message() -> None:
 @virtual_time
 async def test_a_mailbox_of_a_worker_that_is_full() -> None:
     async with Node() as node:
-        made = Spawner(lambda key: Kept(key, Log()), first_byte, mailbox=Mailbox(1))
+        made = Spawner(lambda key: Kept(key, Log()), first_byte, mailbox=MailboxOptions(1))
         await node.start(lambda: made, address="spawner")
         node.send("spawner", b"a")
         with pytest.raises(MailboxFull):

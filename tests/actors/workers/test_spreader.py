@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.actors.testing import Probe
 from onward.actors.workers import Echo, Spread, Spreader, SpreaderOptions
 from onward.protocol import Message, UnknownAddress, route
@@ -131,7 +131,7 @@ async def test_a_key_that_cannot_be_read_loses_the_message() -> None:
 async def test_a_route_that_takes_nothing_is_passed_over() -> None:
     async with Node() as node:
         gate = Gate()
-        await node.start(lambda: gate, address="b", mailbox=Mailbox(1))
+        await node.start(lambda: gate, address="b", mailbox=MailboxOptions(1))
         end = await Probe.on(node, "c")
         await spread(node, Spreader(ROUTES))
         for _ in range(6):

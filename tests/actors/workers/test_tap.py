@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.actors.testing import Probe
 from onward.actors.workers import Echo, Tap, TapStatistics
 from onward.protocol import Context, Message, UnknownAddress, address, route
@@ -55,7 +55,7 @@ async def test_an_observer_that_is_not_there_hurts_nobody() -> None:
 async def test_an_observer_that_does_not_keep_up_loses_copies() -> None:
     async with Node() as node:
         gate = Gate()
-        await node.start(lambda: gate, address="slow", mailbox=Mailbox(1))
+        await node.start(lambda: gate, address="slow", mailbox=MailboxOptions(1))
         tap = await tapped(node, "slow")
         for _ in range(5):
             assert (await node.request("tap => echo", b"hi")).payload == b"hi"

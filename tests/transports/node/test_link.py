@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from onward.actors import Mailbox, Node, Overflow
+from onward.actors import MailboxOptions, Node, Overflow
 from onward.actors.runtime._room import QUANTUM
 from onward.protocol import (
     LinkLost,
@@ -67,7 +67,7 @@ async def loose(node: Node, **options: Any) -> Loose:
 
 async def stuck_on(node: Node, limit: int) -> Stuck:
     stuck = Stuck()
-    await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=limit))
+    await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=limit))
     return stuck
 
 
@@ -192,7 +192,7 @@ async def test_what_is_too_much_to_keep_holds_the_other_end(
 async def test_eight_seconds_are_no_reason_to_drop() -> None:
     async with Node() as node:
         slow = Slow(seconds=8.0)
-        await node.start(lambda: slow, address="stuck", mailbox=Mailbox(limit=1))
+        await node.start(lambda: slow, address="stuck", mailbox=MailboxOptions(limit=1))
         link = await loose(node)
         link.arrive(to("stuck", *[b""] * 100))
         assert link.held == [True]
@@ -217,7 +217,7 @@ async def test_a_slow_worker_has_its_own_time_beside_one_that_is_stuck() -> None
     async with Node() as node:
         stuck = await stuck_on(node, limit=1)
         slow = Slow(seconds=4.0)
-        await node.start(lambda: slow, address="free", mailbox=Mailbox(limit=1))
+        await node.start(lambda: slow, address="free", mailbox=MailboxOptions(limit=1))
         link = await loose(node, stall_timeout=5.0)
         link.arrive(to("stuck", *[b""] * 4) + to("free", *map(bytes, range(6))))
         await asyncio.sleep(25)
@@ -263,7 +263,7 @@ async def test_of_those_given_up_some_are_forgotten(
 ) -> None:
     monkeypatch.setattr("onward.transports.node._arrivals.MAX_GIVEN_UP", 1)
     stuck = [await stuck_on(node, limit=1), Stuck()]
-    await node.start(lambda: stuck[1], address="gone", mailbox=Mailbox(limit=1))
+    await node.start(lambda: stuck[1], address="gone", mailbox=MailboxOptions(limit=1))
     link = await loose(node, stall_timeout=0.0)
     for name in ("stuck", "gone"):
         link.arrive(to(name, b"", b"", b""))
@@ -353,7 +353,7 @@ async def test_links_have_their_turns_at_a_mailbox(node: Node) -> None:
 
 async def test_what_a_worker_passes_on_pushes_back_to_the_link_it_came_over(node: Node) -> None:
     stuck = Stuck()
-    await node.start(lambda: stuck, address="full", mailbox=Mailbox(1, Overflow.WAIT))
+    await node.start(lambda: stuck, address="full", mailbox=MailboxOptions(1, Overflow.WAIT))
     await node.start(Relay, address="free")
     there = await Recorder.on(node, "there")
     link, other = await loose(node), Loose(expose=EXPOSED)
@@ -374,7 +374,7 @@ async def test_what_a_worker_passes_on_pushes_back_to_the_link_it_came_over(node
 
 async def test_what_waits_for_room_is_not_counted_as_refused(node: Node) -> None:
     stuck = Stuck()
-    await node.start(lambda: stuck, address="full", mailbox=Mailbox(1, Overflow.WAIT))
+    await node.start(lambda: stuck, address="full", mailbox=MailboxOptions(1, Overflow.WAIT))
     await node.start(Relay, address="free")
     link = await loose(node, arrivals=3)
     link.arrive(to("free => full", *[b""] * 10))
@@ -405,7 +405,7 @@ async def test_answers_push_back_to_the_link_that_asked(node: Node) -> None:
 
     link = Blocked(expose=EXPOSED)
     link.drained = node.loop.create_future()
-    await node.start(lambda: link, address="link", mailbox=Mailbox(10, Overflow.WAIT))
+    await node.start(lambda: link, address="link", mailbox=MailboxOptions(10, Overflow.WAIT))
     other = Loose(expose=EXPOSED)
     await node.start(lambda: other, address="other")
     await node.start(Echo, address="free")

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from onward.actors import GivenUp, Listener, Mailbox, Node, NodeLimits, Refused, Worker
+from onward.actors import GivenUp, Listener, MailboxOptions, Node, NodeLimits, Refused, Worker
 from onward.actors.access import Access, from_source, local_only
 from onward.protocol import (
     ERROR_SOURCE,
@@ -181,7 +181,7 @@ async def test_a_mailbox_that_stays_full_is_told_of(nodes: Nodes) -> None:
     )
     link = await a.connect(listener.uri)
     stuck = Stuck()
-    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(1))
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(1))
     asker = await Recorder.on(a, "asker")
     for _ in range(3):
         asker.send([link, "stuck"], b"")

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from onward.actors import Mailbox, Node, Worker
+from onward.actors import MailboxOptions, Node, Worker
 from onward.protocol import (
     Context,
     DeliveryError,
@@ -269,7 +269,7 @@ async def test_a_full_mailbox_holds_the_link_up_and_loses_nothing(
 ) -> None:
     a, _, c = nodes
     stuck = Stuck()
-    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=10))
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=10))
     listener = await c.listen(uri(), expose=["stuck"])
     link = await a.connect(listener.uri)
     for number in range(500):

@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 
 import pytest
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.protocol import Address, LinkDown, LinkLost, Message, NotDelivered
 from onward.transports import MemoryLink, MemoryTransport
 from onward.transports.node._memory import WINDOW
@@ -110,7 +110,7 @@ async def test_a_window_of_messages_on_the_way_then_the_mailbox(nodes: Nodes) ->
             sent += 1
             if sent % 100 == 0:
                 await asyncio.sleep(0)
-    assert sent == WINDOW + Mailbox().limit
+    assert sent == WINDOW + MailboxOptions().limit
     ours.thaw()
     await eventually(lambda: len(recorder.messages) == sent)
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from onward.actors import Mailbox, Node, NodeLimits, Overflow, ThreadWorker, Worker
+from onward.actors import MailboxOptions, Node, NodeLimits, Overflow, ThreadWorker, Worker
 from onward.actors.services import RelayService
 from onward.actors.testing import Probe
 from onward.actors.workers import Forwarder, Proxy
@@ -19,11 +19,11 @@ from tests.support.tcp import Nodes, Peer, Server, dialled, listening, reasons
 from tests.support.transports import Echo, eventually
 from tests.transports.simulated.stage import simulated
 
-SMALL_MAILBOX = Mailbox(100, Overflow.WAIT, 1024 * 1024)
+SMALL_MAILBOX = MailboxOptions(100, Overflow.WAIT, 1024 * 1024)
 
 
 class OnAThread(ThreadWorker):
-    default_mailbox = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox = MailboxOptions(overflow=Overflow.WAIT)
 
     def handle_message(self, message: Message) -> None:
         self.forward(message)
@@ -80,7 +80,7 @@ async def test_a_burst_through_a_slow_link_arrives_whole_and_in_order(
 class Many(ThreadWorker):
     """Makes many messages of one."""
 
-    default_mailbox = Mailbox(overflow=Overflow.WAIT)
+    default_mailbox = MailboxOptions(overflow=Overflow.WAIT)
 
     def __init__(self, count: int = 8000) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Many(ThreadWorker):
 class Held(Worker):
     """Takes nothing until it is let go on."""
 
-    default_mailbox = Mailbox(10, Overflow.WAIT)
+    default_mailbox = MailboxOptions(10, Overflow.WAIT)
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ async def test_what_came_before_a_connection_closed_is_delivered(nodes: Nodes) -
             self.payloads.append(message.payload)
 
     slow = Slow()
-    await c.start(lambda: slow, address="slow", mailbox=Mailbox(1))
+    await c.start(lambda: slow, address="slow", mailbox=MailboxOptions(1))
     listener = await listening(c, "slow")
     async with dialled(listener) as peer:
         await peer.greeted()
@@ -280,7 +280,7 @@ async def test_a_connection_that_brings_much_is_read_in_turns(nodes: Nodes) -> N
         def handle_message(self, message: Message) -> None:
             seen.append(len(message.payload))
 
-    await c.start(Counting, address="counts", mailbox=Mailbox(100_000))
+    await c.start(Counting, address="counts", mailbox=MailboxOptions(100_000))
     listener = await listening(c, "counts")
     async with dialled(listener) as peer:
         await peer.greeted()
@@ -308,7 +308,7 @@ async def test_a_stall_of_eight_seconds_behind_a_forwarder(network: SimulatedNet
                 await asyncio.sleep(8)
             taken.append(message.payload)
 
-    await b.start(Stalling, address="stalls", mailbox=Mailbox(10))
+    await b.start(Stalling, address="stalls", mailbox=MailboxOptions(10))
     await middle.start(Forwarder, address="through")
     await b.listen("sim://b", expose=["stalls"])
     await middle.listen("sim://middle", expose=["through"], allow=["*"])

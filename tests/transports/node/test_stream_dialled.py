@@ -8,11 +8,11 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from onward.actors import Mailbox, Node, Overflow
+from onward.actors import MailboxOptions, Node, Overflow
 from onward.protocol import Address, LinkDown, Message, route
 from onward.transports import Backoff, LinkState, LinkStatistics, TcpTransport, WsTransport
 from onward.transports.node._stream_link import StreamLink
-from onward.transports.node._tcp import TcpPlace
+from onward.transports.node._tcp import TcpEndpoint
 from tests.support.tcp import FAST, Server
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 
@@ -43,7 +43,7 @@ async def test_more_than_a_socket_takes_is_sent_as_it_takes_it(
     listener = await b.listen(f"{scheme}://127.0.0.1:0", expose=["c"])
     transport = cast("TcpTransport | WsTransport", a.transport(f"{scheme}://"))
     transport.options = transport.options_class(
-        max_queue_bytes=HUGE, max_pending=1_000_000, mailbox=Mailbox(max_bytes=HUGE)
+        max_queue_bytes=HUGE, max_pending=1_000_000, mailbox=MailboxOptions(max_bytes=HUGE)
     )
     peer = Address(type_, listener.uri.partition("://")[2].encode())
     for number in range(1000):
@@ -165,7 +165,7 @@ async def test_an_error_nobody_foresaw_ends_the_first_attempt(
     async def begin(*_: object) -> None:
         raise RuntimeError("nobody foresaw it")
 
-    monkeypatch.setattr(TcpPlace, "begin", begin)
+    monkeypatch.setattr(TcpEndpoint, "begin", begin)
     with caplog.at_level(logging.ERROR), pytest.raises(LinkDown, match="RuntimeError: nobody"):
         async with asyncio.timeout(5):
             await a.connect(listener.uri)
@@ -195,7 +195,7 @@ async def test_an_error_nobody_foresaw_between_two_attempts_ends_the_link(
 async def test_a_link_that_holds_goes_on_holding_when_it_is_connected_again(nodes: Nodes) -> None:
     a, *_ = nodes
     gate = Stuck()
-    await a.start(lambda: gate, address="gate", mailbox=Mailbox(10, Overflow.WAIT))
+    await a.start(lambda: gate, address="gate", mailbox=MailboxOptions(10, Overflow.WAIT))
     first, second = 200, 2000
     async with Server() as server:
         connecting = asyncio.create_task(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.protocol import Message, route
 from onward.protocol.ockam import PREAMBLE, encode_message
 from onward.transports import StreamListener, StreamOptions
@@ -106,7 +106,7 @@ async def test_what_is_accepted_as_the_listener_closes_is_closed() -> None:
 async def test_what_a_held_link_had_read_when_it_was_stopped_is_counted() -> None:
     async with Node("c") as node:
         stuck = Stuck()
-        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=10))
+        await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=10))
         listener = await node.listen("tcp://127.0.0.1:0", expose=["stuck"])
         assert isinstance(listener, StreamListener)
         (peer,) = connected(node, 1, OTHER)

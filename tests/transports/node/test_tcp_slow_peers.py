@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from onward.actors import Mailbox
+from onward.actors import MailboxOptions
 from onward.protocol import DeliveryError, LinkLost, MailboxFull, Message, PayloadTooBig, route
 from tests.support.tcp import (
     FAST,
@@ -29,7 +29,7 @@ async def test_a_peer_that_does_not_read_fills_the_mailbox_of_its_link_and_no_mo
     a, *_ = nodes
     async with Server() as server:
         connecting = asyncio.create_task(
-            a.connect(server.uri, mailbox=Mailbox(limit=50), high_water=1 << 16)
+            a.connect(server.uri, mailbox=MailboxOptions(limit=50), high_water=1 << 16)
         )
         peer = await (await server.next()).greeted()
         link = await connecting
@@ -137,7 +137,7 @@ async def test_a_megabyte_each_way(nodes: Nodes) -> None:
 async def test_a_full_mailbox_stops_the_reading_of_the_socket(nodes: Nodes) -> None:
     _, _, c = nodes
     stuck = Stuck()
-    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=1))
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
     listener = await listening(c, "stuck")
     async with dialled(listener) as peer:
         await peer.greeted()
@@ -159,7 +159,7 @@ async def test_a_full_mailbox_stops_the_reading_of_the_socket(nodes: Nodes) -> N
 async def test_a_mailbox_that_stays_full_costs_its_own_messages_only(nodes: Nodes) -> None:
     _, _, c = nodes
     stuck = Stuck()
-    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=1))
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
     recorder = await Recorder.on(c, "c1")
     listener = await listening(c, "stuck", "c1", stall_timeout=0.02)
     async with dialled(listener) as peer:

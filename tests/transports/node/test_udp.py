@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from onward.actors import Mailbox, Node, NodeLimits
+from onward.actors import MailboxOptions, Node, NodeLimits
 from onward.protocol import (
     LinkDown,
     LinkLost,
@@ -284,7 +284,7 @@ async def test_peers_that_claim_to_be_many_take_the_places_of_one_another(nodes:
 async def test_what_a_peer_sent_that_gives_up_its_place_is_counted(nodes: Nodes) -> None:
     _, _, c = nodes
     stuck = Stuck()
-    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(1))
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(1))
     listener = await listening(c, "stuck", max_peers=1)
     with peers(listener, 2) as (first, second):
         for _ in range(10):
@@ -302,7 +302,7 @@ async def test_what_a_peer_sent_that_gives_up_its_place_is_counted(nodes: Nodes)
 async def test_a_link_is_not_idle_while_what_came_over_it_waits() -> None:
     async with Node("c") as c:
         stuck = Stuck()
-        await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(1))
+        await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(1))
         listener = await listening(c, "stuck", idle_timeout=10.0, stall_timeout=100.0)
         with peers(listener, 1) as (peer,):
             for _ in range(10):
@@ -354,7 +354,7 @@ async def test_a_node_with_no_room_for_a_link_turns_a_peer_away() -> None:
 async def test_a_full_mailbox_costs_its_own_messages_only(nodes: Nodes) -> None:
     _, _, c = nodes
     stuck = Stuck()
-    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=1))
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
     listener = await listening(c, "stuck", arrivals=2)
     with peers(listener, 1) as (peer,):
         for _ in range(8):

@@ -13,7 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.protocol import LinkDown, LinkLost, Message, UnreadableAddress, route
 from onward.protocol.ockam import PREAMBLE, WireConnection
 from onward.transports import (
@@ -257,7 +257,7 @@ async def test_a_client_that_does_not_answer_close_is_cut(nodes: Nodes) -> None:
 async def test_a_full_mailbox_stops_the_reading(nodes: Nodes) -> None:
     a, _, c = nodes
     stuck = Stuck()
-    await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=1))
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
     listener = await listening(c, ANY, "stuck")
     link = await a.connect(listener.uri, high_water=1 << 16)
     for number in range(100):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from onward.transports.rsocket._branch import Branch
-from onward.transports.rsocket._channel import Wants
+from onward.transports.rsocket._channel import DemandHeap
+from onward.transports.rsocket._leg import Leg
 
 
 class Taker:
@@ -17,9 +17,9 @@ class Taker:
         self.input_open = True
 
 
-def made(count: int) -> tuple[Wants, list[Taker], list[Branch]]:
-    wants, takers = Wants(), [Taker(number) for number in range(count)]
-    branches = [cast(Branch, taker) for taker in takers]
+def made(count: int) -> tuple[DemandHeap, list[Taker], list[Leg]]:
+    wants, takers = DemandHeap(), [Taker(number) for number in range(count)]
+    branches = [cast(Leg, taker) for taker in takers]
     for branch in branches:
         wants.note(branch, branches, count)
     return wants, takers, branches

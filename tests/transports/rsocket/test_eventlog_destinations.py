@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from onward.actors.eventlog.recording._flow_sampler import Differences
+from onward.actors.eventlog.recording._flow_sampler import FlowSampler
 from onward.protocol.eventlog import EventName, Kind
 from tests.actors.eventlog.recorded import NEVER, OPTIONS, recorded_world
 from tests.support.rsocket_peer import (
@@ -35,7 +35,7 @@ CONNECTION_CLOSE, CONNECTION_ERROR = 0x102, 0x101
 @in_memory
 async def test_requests_of_a_connection_that_lives_shortly_are_not_messages_as_well() -> None:
     async with recorded_world(NEVER) as (w, log):
-        log.recorder.links = Differences(log.recorder, w.node)
+        log.recorder.links = FlowSampler(log.recorder, w.node)
         await w.node.start(Echo, address="echo")
         w.broker.register("echo", service="a")
         destination = await w.destination("b")

@@ -612,9 +612,9 @@ async def test_a_stream_that_is_over_waits_for_no_socket() -> None:
             frames = [payload(stream + 1, bytes(100)) for _ in range(50)]
             await destination.ask(*frames)
             await destination.ask(*frames)
-            assert requester.link.starved
+            assert requester.link.blocked_on_write
             await destination.ask(last)
-            assert not requester.link.starved
+            assert not requester.link.blocked_on_write
             requester.read_on()
         await w.loop.idle()
         await requester.received()

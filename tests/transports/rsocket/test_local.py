@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.actors import Mailbox, Worker
+from onward.actors import MailboxOptions, Worker
 from onward.protocol import Message, UnknownAddress, route
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions
@@ -324,7 +324,7 @@ async def test_a_worker_passes_a_request_on_to_nobody() -> None:
 async def test_the_mailbox_of_a_worker_is_full() -> None:
     async with world() as w:
         gate = Gate()
-        requester = await with_worker(w, gate, mailbox=Mailbox(limit=2))
+        requester = await with_worker(w, gate, mailbox=MailboxOptions(limit=2))
         got = errors(await requester.ask(*(request(RR, s, ASKED) for s in (1, 3, 5, 7, 9))))
         assert {code for _, code, _ in got} == {REJECTED}
         assert {text for _, _, text in got} == {"not delivered: the destination (mailbox full)"}

@@ -35,7 +35,7 @@ from tests.support.broker_model import (
     REGION,
     SHARD,
     UNICAST,
-    Branch,
+    Leg,
     Request,
     Wanted,
 )
@@ -124,7 +124,7 @@ class Model(RuleBasedStateMachine):
         self.live: list[Request] = []
         self.marked: dict[bytes, Request] = {}
         self.expected: dict[tuple[Peer, int], deque[bytes | int]] = defaultdict(deque)
-        self.taken: dict[tuple[Peer, int], tuple[Request, Branch]] = {}
+        self.taken: dict[tuple[Peer, int], tuple[Request, Leg]] = {}
         self.next_stream: dict[Peer, int] = {}
         self.number = 0
         self.registrations = 0
@@ -243,7 +243,7 @@ class Model(RuleBasedStateMachine):
                     if branch.destination is peer and not asked.over:
                         self.left(asked, branch)
 
-    def left(self, asked: Request, branch: Branch) -> None:
+    def left(self, asked: Request, branch: Leg) -> None:
         """A destination goes with a request in hand; of several, it is passed over."""
         if asked.merged:
             branch.done = asked.lost = True
@@ -400,7 +400,7 @@ class Model(RuleBasedStateMachine):
         asked, branch = data.draw(st.sampled_from(self.answerable()))
         self.run(self.answer(asked, branch, [payload(branch.stream, b"", C)]))
 
-    async def answer(self, asked: Request, branch: Branch, frames: list[bytes]) -> None:
+    async def answer(self, asked: Request, branch: Leg, frames: list[bytes]) -> None:
         if asked.merged and asked.kind == RR:
             self.last_word(asked, branch, frames[0])
         elif asked.merged:
@@ -410,7 +410,7 @@ class Model(RuleBasedStateMachine):
         branch.destination.send(*frames)
         await self.settle()
 
-    def relay(self, asked: Request, branch: Branch, frames: list[bytes]) -> None:
+    def relay(self, asked: Request, branch: Leg, frames: list[bytes]) -> None:
         """All that a destination says goes to the requester as it is."""
         for raw in frames:
             flags = int.from_bytes(raw[7:9])
@@ -420,7 +420,7 @@ class Model(RuleBasedStateMachine):
         if branch.done and asked.requester_done:
             self.end(asked)
 
-    def merge(self, asked: Request, branch: Branch, frames: list[bytes]) -> None:
+    def merge(self, asked: Request, branch: Leg, frames: list[bytes]) -> None:
         """What one of several says goes on as far as there is credit, and the end with the last."""
         for raw in frames:
             if raw[8] & N:
@@ -443,7 +443,7 @@ class Model(RuleBasedStateMachine):
         else:
             self.expect(asked.requester, asked.stream, CANCELED if asked.lost else REJECTED)
 
-    def last_word(self, asked: Request, branch: Branch, raw: bytes) -> None:
+    def last_word(self, asked: Request, branch: Leg, raw: bytes) -> None:
         """What one says ends the request; if there are others they are cancelled."""
         self.end(asked)
         self.expect(asked.requester, asked.stream, restamped(raw, asked.stream))
@@ -542,15 +542,15 @@ class Model(RuleBasedStateMachine):
 
     # --- which requests ---------------------------------------------------------------------
 
-    def in_hand(self) -> list[tuple[Request, Branch]]:
+    def in_hand(self) -> list[tuple[Request, Leg]]:
         # A merge may live on when all have answered: what it holds waits for credit.
         return [(asked, branch) for asked in self.live for branch in asked.in_hand]
 
-    def answerable(self) -> list[tuple[Request, Branch]]:
+    def answerable(self) -> list[tuple[Request, Leg]]:
         """Those that a destination may answer, with the destinations that may."""
         return [(asked, branch) for asked in self.live for branch in asked.open]
 
-    def creditors(self) -> list[tuple[Request, Branch]]:
+    def creditors(self) -> list[tuple[Request, Leg]]:
         """Those of them that there is credit for."""
         return [each for each in self.answerable() if each[0].credit(each[1]) > 0]
 
@@ -633,7 +633,7 @@ class Model(RuleBasedStateMachine):
             assert passed == (1 if asked.merged else min(asked.granted, WINDOW))
             first = first[:9] + raw[9:13] + first[13:]
         assert raw == first
-        branch = Branch(peer, self.destinations[peer].registration, stream, passed)
+        branch = Leg(peer, self.destinations[peer].registration, stream, passed)
         asked.branches.append(branch)
         self.taken[peer, stream] = asked, branch
         for each in asked.rest(stream):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.actors.testing import Probe
 from onward.protocol import Context, EmptyRoute, LinkDown, LinkLost, Message, Outside
 from onward.transports.simulated import Faults, SimulatedNetwork, SimulationOptions, Traffic
@@ -25,7 +25,7 @@ class Stuck(Probe):
     @classmethod
     async def at(cls, node: Node) -> Stuck:
         stuck = cls()
-        await node.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=10))
+        await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=10))
         return stuck
 
 

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import pytest
 
-from onward.actors import LimitReached, Mailbox, Node, Worker
+from onward.actors import LimitReached, MailboxOptions, Node, Worker
 from onward.actors.testing import Probe, virtual_time
 from onward.protocol import DeliveryError, LinkDown, LinkLost, Message, NodeStopped, UnknownAddress
 from onward.transports.simulated import (
@@ -459,7 +459,7 @@ async def everything(network: SimulatedNetwork) -> Run:
     """Six nodes in a row, messages over five hops, a partition, a crash and a restart."""
     nodes = [await network.node(f"n{number}") for number in range(6)]
     for number, node in enumerate(nodes):
-        await node.start(Relay, address="relay", mailbox=Mailbox(limit=20))
+        await node.start(Relay, address="relay", mailbox=MailboxOptions(limit=20))
         exposed = ["relay", "probe"] if number == 5 else ["relay"]
         await node.listen(f"sim://n{number}", expose=exposed, allow=["240#*"])
     probe = await Probe.on(nodes[-1], "probe", answer=lambda message: message.payload)

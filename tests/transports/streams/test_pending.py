@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from onward.transports.streams._pending import Early, SecureTransport, TlsEntrance, secure
+from onward.transports.streams._pending import (
+    PendingConnection,
+    SecureTransport,
+    TlsHandshake,
+    secure,
+)
 
 
 class Line(asyncio.Transport):
@@ -70,7 +75,7 @@ class Teller(asyncio.Protocol):
 
 
 def test_what_came_is_told_in_order() -> None:
-    early, teller, error = Early(), Teller(), OSError()
+    early, teller, error = PendingConnection(), Teller(), OSError()
     with pytest.raises(AssertionError):
         _ = early.transport
     early.connection_made(Line())
@@ -84,7 +89,7 @@ def test_what_came_is_told_in_order() -> None:
 
 
 def test_what_comes_after_it_was_handed_on_goes_to_who_has_it_then() -> None:
-    early, last = Early(), Teller()
+    early, last = PendingConnection(), Teller()
     early.connection_made(Line())
     early.data_received(b"a")
     early.eof_received()
@@ -95,7 +100,7 @@ def test_what_comes_after_it_was_handed_on_goes_to_who_has_it_then() -> None:
 
 
 def test_who_is_told_the_end_if_the_connection_no_longer_knows() -> None:
-    early, teller, line = Early(), Teller(), Line()
+    early, teller, line = PendingConnection(), Teller(), Line()
     early.connection_made(line)
     early.hand_over(teller)
     line.protocol = None
@@ -123,10 +128,10 @@ def test_a_secure_connection_tells_of_all_that_waits() -> None:
     assert secured.get_extra_info("peername") == "peername"
 
 
-def entrance() -> tuple[TlsEntrance, Line, list[str]]:
+def entrance() -> tuple[TlsHandshake, Line, list[str]]:
     outcomes: list[str] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made = TlsEntrance(context, 5.0, Teller, lambda _, outcome: outcomes.append(outcome))
+    made = TlsHandshake(context, 5.0, Teller, lambda _, outcome: outcomes.append(outcome))
     return made, Line(), outcomes
 
 
@@ -155,10 +160,10 @@ async def test_an_entrance_is_stopped_as_its_handshake_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made, line, outcomes = entrance()
-    done = Early()
+    done = PendingConnection()
     done.connection_made(line)
 
-    async def at_once(*_: object, **__: object) -> Early:
+    async def at_once(*_: object, **__: object) -> PendingConnection:
         asyncio.get_running_loop().call_soon(made.abort, "stopped")
         return done
 
@@ -177,7 +182,7 @@ async def test_a_connection_that_is_lost_at_the_end_of_the_handshake(
         return None
 
     monkeypatch.setattr(asyncio.get_running_loop(), "start_tls", gone)
-    early = Early()
+    early = PendingConnection()
     early.connection_made(Line())
     with pytest.raises(ConnectionError, match="closed the connection in the TLS handshake"):
         await secure(early, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), 1.0)
@@ -190,7 +195,7 @@ async def test_what_is_no_failure_of_tls_is_raised_as_it_is(
         raise TypeError("not a transport")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "start_tls", wrong)
-    early, line = Early(), Line()
+    early, line = PendingConnection(), Line()
     early.connection_made(line)
     with pytest.raises(TypeError, match="not a transport"):
         await secure(early, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), 1.0)

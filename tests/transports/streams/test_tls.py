@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from onward.actors import Mailbox, Node
+from onward.actors import MailboxOptions, Node
 from onward.protocol import LinkDown, LinkLost, Message, route
 from onward.protocol.ockam import PREAMBLE, WireConnection
 from onward.transports import (
@@ -121,12 +121,12 @@ def test_a_full_mailbox_stops_the_reading_and_nothing_is_lost(
     async def main() -> None:
         async with two_nodes() as (a, c):
             stuck = Stuck()
-            await c.start(lambda: stuck, address="stuck", mailbox=Mailbox(limit=1))
+            await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
             listener = await listening(c, uri, certificates.listener, expose=["stuck"])
             link = await a.connect(
                 listener.uri,
                 tls=for_uri(uri, certificates.anonymous),
-                mailbox=Mailbox(limit=200),
+                mailbox=MailboxOptions(limit=200),
                 high_water=1 << 16,
             )
             for number in range(200):

@@ -543,8 +543,8 @@ class Reconnecting(TcpTransport):
     schemes: ClassVar = {"planted": False}
     link_class: ClassVar[type[DialledLink]]
 
-    def _open(self, place: Any, expose: frozenset[Address], options: Any) -> DialledLink:
-        link = self.link_class(place, None, expose, options, self._dialled.forget)
+    def _open(self, endpoint: Any, expose: frozenset[Address], options: Any) -> DialledLink:
+        link = self.link_class(endpoint, None, expose, options, self._dialled.forget)
         self._dialled.open(link, self.max_dialled, options.mailbox)
         return link
 

@@ -17,7 +17,7 @@ from onward.actors.sessions import (
     SessionService,
     way_over,
 )
-from onward.actors.sessions._finder import Finder
+from onward.actors.sessions._route_provider import RouteProvider
 from onward.actors.testing import Probe
 from onward.protocol import LinkDown, Route, RouteLike
 from onward.protocol.sessions import LivenessOptions, SessionState
@@ -28,7 +28,7 @@ TIMES = LivenessOptions(ping_interval=1, open_timeout=1, retry=0.5, longest_retr
 OPTIONS = SessionOptions(liveness=TIMES)
 
 
-class Ways:
+class ReturnRoutes:
     """Numbered ways, and what was done with them."""
 
     def __init__(self) -> None:
@@ -53,14 +53,14 @@ class Ways:
             if self.bad_out is not None:
                 raise self.bad_out
 
-    def finder(self, node: Node) -> Finder:
+    def finder(self, node: Node) -> RouteProvider:
         def found(way: Route, epoch: int) -> None:
             self.log.append(f"found {way[0].value.decode()} {epoch}")
 
         def failed(epoch: int, cause: str) -> None:
             self.log.append(f"failed {epoch}: {cause}")
 
-        return Finder(node, self, found, failed)
+        return RouteProvider(node, self, found, failed)
 
     def take(self) -> list[str]:
         log, self.log = self.log, []
@@ -70,7 +70,7 @@ class Ways:
 @virtual_time
 async def test_a_way_is_left_when_another_has_taken_its_place() -> None:
     async with Node() as node:
-        ways = Ways()
+        ways = ReturnRoutes()
         finder = ways.finder(node)
         finder.attempt(1)
         await sleep(0.1)
@@ -94,7 +94,7 @@ async def test_a_way_is_left_when_another_has_taken_its_place() -> None:
 @virtual_time
 async def test_a_way_that_is_being_made_is_given_up() -> None:
     async with Node() as node:
-        ways = Ways()
+        ways = ReturnRoutes()
         ways.slow_in = 10.0
         finder = ways.finder(node)
         finder.attempt(1)
@@ -133,7 +133,7 @@ async def test_a_failure_may_be_followed_by_the_next_attempt_at_once() -> None:
         def found(way: Route, epoch: int) -> None:
             raise AssertionError(f"{way} in {epoch}")
 
-        finder = Finder(node, way, found, failed)
+        finder = RouteProvider(node, way, found, failed)
         finder.attempt(1)
         await done.wait()
         await finder.close()
@@ -145,7 +145,7 @@ async def test_a_way_that_is_not_left_in_time_is_cancelled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Node() as node:
-        ways = Ways()
+        ways = ReturnRoutes()
         ways.slow_out = 1000.0
         finder = ways.finder(node)
         finder.attempt(1)

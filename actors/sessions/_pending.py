@@ -6,10 +6,10 @@ from collections import deque
 
 from ...protocol import Message
 
-__all__ = ["Kept"]
+__all__ = ["PendingMessages"]
 
 
-class Kept:
+class PendingMessages:
     """A queue bounded in number, bytes and time.
 
     Args:

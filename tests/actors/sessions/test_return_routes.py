@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from onward.actors.sessions._ways import Ways
+from onward.actors.sessions._return_routes import ReturnRoutes
 from onward.protocol import Address, address, route
 
 
-def ways(*expose: str, limit: int = 3) -> Ways:
-    return Ways(frozenset(map(address, expose)), limit)
+def ways(*expose: str, limit: int = 3) -> ReturnRoutes:
+    return ReturnRoutes(frozenset(map(address, expose)), limit)
 
 
 def is_request(given: Address) -> bool:

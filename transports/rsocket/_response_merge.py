@@ -12,17 +12,17 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...protocol.rsocket import COMPLETE, FOLLOWS, NEXT, Frame, LocalProtocolError, Stream
+from ._leg_stream import LegStream
 from ._request import FRAME_COST, more_follow
-from ._taken import Taken
 
 if TYPE_CHECKING:
-    from ._branch import Branch
-    from ._merge import Merge
+    from ._leg import Leg
+    from ._multicast import MulticastRequest
 
-__all__ = ["Answers"]
+__all__ = ["ResponseMerge"]
 
 
-class Answers:
+class ResponseMerge:
     """The elements for the requester of a merge, and the credit of those that send them.
 
     Args:
@@ -33,15 +33,15 @@ class Answers:
         held: Bytes of elements that the requester cannot have yet, or that are not whole.
     """
 
-    __slots__ = ("_again", "_merge", "_thirsty", "_turns", "held", "talking")
+    __slots__ = ("_again", "_merge", "_turns", "_waiting_for_credit", "held", "talking")
 
-    def __init__(self, merge: Merge) -> None:
+    def __init__(self, merge: MulticastRequest) -> None:
         self._merge = merge
-        self.talking: Branch | None = None
+        self.talking: Leg | None = None
         self.held = 0
         self._turns: deque[list[Frame]] = deque()
         # Who has used half of what it may have, by the requester's credit that it waits for.
-        self._thirsty: dict[int, dict[Branch, None]] = {}
+        self._waiting_for_credit: dict[int, dict[Leg, None]] = {}
         self._again = False
 
     @property
@@ -51,7 +51,7 @@ class Answers:
 
     # --- elements -----------------------------------------------------------------------------
 
-    def take(self, branch: Branch, frame: Frame) -> None:
+    def take(self, branch: Leg, frame: Frame) -> None:
         """Take a frame of an element of a destination; the merge may be over after that."""
         more = more_follow(frame)
         branch.said += frame.end - frame.start + FRAME_COST
@@ -73,14 +73,14 @@ class Answers:
         if not more:
             self._see_size(branch)
 
-    def _exceeds(self, branch: Branch) -> bool:
+    def _exceeds(self, branch: Leg) -> bool:
         """Go on without a destination that sends more than it may; say whether it does.
 
         It may send what the requester has asked for, even if it has not been asked for that much
         itself; but what waits because of that must not be the end of the request for all.
         """
         to, merge = branch.to, self._merge
-        if not isinstance(to, Taken):
+        if not isinstance(to, LegStream):
             return False
         if to.asked - to.ahead <= merge.granted and self.held <= merge.rules.max_held // 2:
             return False
@@ -88,7 +88,7 @@ class Answers:
         merge.on_left(branch)
         return True
 
-    def _hold(self, branch: Branch, frame: Frame, *, more: bool) -> bool:
+    def _hold(self, branch: Leg, frame: Frame, *, more: bool) -> bool:
         """Keep a frame that the requester cannot have yet; say whether there was room."""
         merge = self._merge
         branch.part.append(frame.detached())
@@ -111,7 +111,7 @@ class Answers:
         self.held -= size
         self._merge.book(-size)
 
-    def forget_part(self, branch: Branch) -> None:
+    def forget_part(self, branch: Leg) -> None:
         """Let go of the half of an element, whose sender is gone."""
         self._release(branch.part)
         branch.part = []
@@ -126,7 +126,7 @@ class Answers:
             self._release(frames)
             for frame in frames:
                 self._pass(frame)
-        self._quench()
+        self._grant()
 
     def _free(self) -> bool:
         """Say whether an element can go to the requester at once."""
@@ -139,7 +139,7 @@ class Answers:
         merge = self._merge
         link = merge.link
         if link.write_paused:
-            link.starved.add(merge)
+            link.blocked_on_write.add(merge)
             return True
         if link.core.pending <= link.options.high_water:
             return False
@@ -150,7 +150,7 @@ class Answers:
 
     def _go_on(self) -> None:
         self._again = False
-        self._merge.refill()
+        self._merge.replenish()
 
     def _pass(self, frame: Frame) -> None:
         """Send a frame of an element to the requester."""
@@ -179,13 +179,13 @@ class Answers:
 
     # --- credit -------------------------------------------------------------------------------
 
-    def _see_size(self, branch: Branch) -> None:
+    def _see_size(self, branch: Leg) -> None:
         """Learn from an element how much more a destination may send."""
         branch.largest = max(branch.largest, branch.said)
         branch.said = 0
         branch.pace = min(self._merge.rules.window, 2 * branch.pace)
 
-    def refill(self, branch: Branch) -> None:
+    def replenish(self, branch: Leg) -> None:
         """Give a destination credit when it has used half of what it may have."""
         to, merge = branch.to, self._merge
         self._forget_thirst(branch)
@@ -200,31 +200,31 @@ class Answers:
         credit = self._requester.send_credit
         if credit < needs or self._turns or self._full():
             branch.needs = needs
-            self._thirsty.setdefault(needs, {})[branch] = None
+            self._waiting_for_credit.setdefault(needs, {})[branch] = None
         else:
             to.want(min(most, credit) - ahead)
 
-    def _forget_thirst(self, branch: Branch) -> None:
+    def _forget_thirst(self, branch: Leg) -> None:
         needs = branch.needs
         if needs:
             branch.needs = 0
-            waiting = self._thirsty[needs]
+            waiting = self._waiting_for_credit[needs]
             del waiting[branch]
             if not waiting:
-                del self._thirsty[needs]
+                del self._waiting_for_credit[needs]
 
-    def _quench(self) -> None:
+    def _grant(self) -> None:
         """Give credit to those that the requester's credit is enough for now."""
-        if not self._thirsty:
+        if not self._waiting_for_credit:
             return
         credit = self._requester.send_credit
-        for needs in sorted(self._thirsty):
+        for needs in sorted(self._waiting_for_credit):
             if needs > credit or self._full():
                 return
-            for branch in tuple(self._thirsty.get(needs, ())):
-                self.refill(branch)
+            for branch in tuple(self._waiting_for_credit.get(needs, ())):
+                self.replenish(branch)
 
-    def leave(self, branch: Branch) -> None:
+    def leave(self, branch: Leg) -> None:
         """Let go of a destination that is over; its whole elements still go on."""
         self._forget_thirst(branch)
         self.forget_part(branch)
@@ -234,5 +234,5 @@ class Answers:
         self._merge.book(-self.held)
         self.held = 0
         self._turns.clear()
-        self._thirsty.clear()
+        self._waiting_for_credit.clear()
         self.talking = None

@@ -30,12 +30,12 @@ from ._receiving import Receiving
 from ._sending import Sending
 
 if TYPE_CHECKING:
-    from ..sessions._ways import Ways
+    from ..sessions._return_routes import ReturnRoutes
 
-__all__ = ["Outer"]
+__all__ = ["ChannelPeer"]
 
 
-class Outer(Worker):
+class ChannelPeer(Worker):
     """Takes in what the other end of a channel sends: of both pipes, and of the handshake.
 
     Args:
@@ -65,7 +65,7 @@ class Outer(Worker):
         options: PipeReceiverOptions,
         idle: int,
         budget: Budget | None,
-        ways: Ways,
+        ways: ReturnRoutes,
         *,
         on_gap: Callable[[Gap], object] | None,
         on_closed: Callable[[], object],

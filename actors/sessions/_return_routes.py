@@ -7,14 +7,14 @@ from typing import Final, TypeVar
 
 from ...protocol import LOCAL, Address, Route
 
-__all__ = ["Ways"]
+__all__ = ["ReturnRoutes"]
 
 _Key = TypeVar("_Key", Address, Route)
 
 _ANY: Final = b"*"
 
 
-class Ways:
+class ReturnRoutes:
     """Decides which messages come out of a session, as a link's gate does for connections.
 
     One comes out if its first onward address is exposed, or its type is, by an address of that

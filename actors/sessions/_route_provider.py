@@ -14,7 +14,7 @@ from ...protocol import LinkDown, OnwardError, Route, RouteLike, UnknownAddress
 if TYPE_CHECKING:
     from .._node import Node
 
-__all__ = ["MAX_LEAVE_TIME", "Finder", "Found", "Way", "way_over"]
+__all__ = ["MAX_LEAVE_TIME", "Found", "RouteProvider", "Way", "way_over"]
 
 Found: TypeAlias = RouteLike | AbstractAsyncContextManager[RouteLike]
 """A route to a service, the service's own address last; or a context manager that gives one, and
@@ -72,7 +72,7 @@ def way_over(
     return way
 
 
-class Finder:
+class RouteProvider:
     """Finds a way for each attempt, one at a time, and leaves those that are replaced.
 
     Two ways at most are held: the one that was last `taken`, as what was sent by it may still be

@@ -15,7 +15,7 @@ from .._worker import Worker
 from ..runtime._timer import Timer
 from ._errors import SessionClosed, SessionDown
 
-__all__ = ["Alive", "Hook"]
+__all__ = ["Hook", "LivenessWorker"]
 
 Hook: TypeAlias = "Callable[[Any], object] | None"
 """Is called, on the loop, with the worker that something happened to. It must not block; what it
@@ -24,7 +24,7 @@ raises is logged. `None`: nothing is called."""
 _logger: Final = logging.getLogger("onward.actors.sessions")
 
 
-class Alive(Worker):
+class LivenessWorker(Worker):
     """A worker with a way that is pinged and replaced. All its methods are for the node's loop.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from ...protocol.rsocket import ErrorCode, PeerError
 from .._log import shown
 
-__all__ = ["LastWord", "last_word"]
+__all__ = ["CloseReason", "last_word"]
 
 _SETUP_CODES: Final = range(ErrorCode.INVALID_SETUP, ErrorCode.REJECTED_SETUP + 1)
 """Codes by which a broker refuses a SETUP, and would refuse the same one again."""
@@ -20,7 +20,7 @@ _HINT: Final = "; the Java broker reads dialect=Dialect.REFERENCE only, and need
 """What to change, within what a line of the log has room for."""
 
 
-class LastWord(NamedTuple):
+class CloseReason(NamedTuple):
     """Why a connection has ended.
 
     Attributes:
@@ -34,7 +34,7 @@ class LastWord(NamedTuple):
     taken_over: bool = False
 
 
-def last_word(error: Exception, *, ready: bool) -> LastWord:
+def last_word(error: Exception, *, ready: bool) -> CloseReason:
     """Return what an error that ends a connection means.
 
     Args:
@@ -42,9 +42,9 @@ def last_word(error: Exception, *, ready: bool) -> LastWord:
         ready: Whether the broker had taken the SETUP.
     """
     if not isinstance(error, PeerError):
-        return LastWord(shown(f"the broker broke the protocol: {error}"))
+        return CloseReason(shown(f"the broker broke the protocol: {error}"))
     refused = not ready and error.code in _SETUP_CODES
     reason = shown(f"the broker says: {error}")
     if refused and _NO_ROUTE_SETUP in error.text:
         reason += _HINT
-    return LastWord(reason, refused, _TAKEN_OVER in error.text)
+    return CloseReason(reason, refused, _TAKEN_OVER in error.text)

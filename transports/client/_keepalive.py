@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._link import ClientLink
 
-__all__ = ["Silence"]
+__all__ = ["KeepaliveMonitor"]
 
 
-class Silence:
+class KeepaliveMonitor:
     """Gives a broker up that has been silent for `lifetime`, and suspects it before.
 
     Attributes:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onward.actors.sessions._kept import Kept
+from onward.actors.sessions._pending import PendingMessages
 from onward.protocol import Message, route
 
 
@@ -9,7 +9,7 @@ def message(payload: bytes) -> Message:
 
 
 def test_it_is_bounded_in_number_and_bytes() -> None:
-    kept = Kept(limit=3, max_bytes=10, keep_for=5)
+    kept = PendingMessages(limit=3, max_bytes=10, keep_for=5)
     assert (len(kept), kept.due_at) == (0, None)
     assert kept.put(message(b"12345"), now=1)
     assert not kept.put(message(b"123456"), now=2)
@@ -23,7 +23,7 @@ def test_it_is_bounded_in_number_and_bytes() -> None:
 
 
 def test_what_is_put_back_comes_first_and_keeps_its_time() -> None:
-    kept = Kept(limit=3, max_bytes=10, keep_for=5)
+    kept = PendingMessages(limit=3, max_bytes=10, keep_for=5)
     kept.put(message(b"first"), now=0)
     kept.put(message(b"more"), now=1)
     until = kept.due_at

@@ -14,7 +14,7 @@ from ._metadata import request_of
 if TYPE_CHECKING:
     from ._link import ClientLink
 
-__all__ = ["INTERACTIONS", "Handlings", "Served", "SilentOutlet"]
+__all__ = ["INTERACTIONS", "HandlerStream", "Handlings", "SilentOutlet"]
 
 INTERACTIONS: Final[dict[int, Interaction]] = {
     FrameType.REQUEST_RESPONSE: Interaction.RESPONSE,
@@ -76,7 +76,7 @@ class SilentOutlet:
         """Do nothing."""
 
 
-class Served:
+class HandlerStream:
     """A stream that the broker has opened, and the outlet of its handler.
 
     Defects 11 to 14 of the `rsocket` package (0.4.20): it awaits handlers in the task that
@@ -114,7 +114,7 @@ class Served:
         if kind == FrameType.CANCEL:
             self.on_gone(None)
         elif kind == FrameType.REQUEST_N:
-            self.refill()
+            self.replenish()
         elif kind == FrameType.ERROR:
             self._gatherer.drop()
             if handling is not None:
@@ -143,16 +143,16 @@ class Served:
         request = request_of(payload.data, payload.metadata)
         self._handling = handling = self._handlers.start(self.interaction, request, self)
         self._link.handlings.note(handling)
-        self.refill()
+        self.replenish()
         return handling
 
-    def refill(self) -> None:
+    def replenish(self) -> None:
         """Give the handler credit, as far as there is and the socket takes what it makes."""
         handling = self._handling
         if handling is None or self.interaction not in _WITH_CREDIT:
             return
         if self._link.full:
-            self._link.starve(self)
+            self._link.block_on_write(self)
             return
         more = min(self.stream.send_credit, self._link.options.credit_window) - self._ahead
         if more > 0:
@@ -176,7 +176,7 @@ class Served:
         self._ahead -= 1
         core = self._link.core
         self._send(lambda: core.send_payload(self.stream, data, metadata, complete=complete))
-        self.refill()
+        self.replenish()
 
     def complete(self) -> None:
         """End the answer."""

@@ -16,10 +16,10 @@ from ...protocol.rsocket import (
 if TYPE_CHECKING:
     from ._link import Link
 
-__all__ = ["Taken"]
+__all__ = ["LegStream"]
 
 
-class Taken:
+class LegStream:
     """A stream to a destination: what `Served` is for a handler.
 
     Attributes:

@@ -5,9 +5,9 @@ of a request/response wins. The elements of streams and channels go on in the or
 element by element: fragments of two are never mixed. An error ends all.
 
 Credit once given cannot be taken back, so each destination is given what the requester wants,
-up to a window, and what comes in excess is held (`Answers`). The other way round, in a channel,
+up to a window, and what comes in excess is held (`ResponseMerge`). The other way, in a channel,
 each destination asks for elements at its own pace, and the requester may be a window ahead of
-the slowest (`ChannelInput`). `Branch` is one destination.
+the slowest (`ChannelInput`). `Leg` is one destination.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from ...protocol.rsocket import (
     FrameType,
     Stream,
 )
-from ._answers import Answers
-from ._branch import Branch
 from ._channel import ChannelInput
+from ._leg import Leg
 from ._legs import LARGE, Legs
 from ._request import completes, more_follow
+from ._response_merge import ResponseMerge
 
 if TYPE_CHECKING:
     from ._exchange import StreamExchange
     from ._link import Link
 
-__all__ = ["Merge"]
+__all__ = ["MulticastRequest"]
 
 _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _ERROR: Final = int(FrameType.ERROR)
@@ -48,7 +48,7 @@ _RESPONSE: Final = int(FrameType.REQUEST_RESPONSE)
 LOST: Final = "the connection to the destination was lost"
 
 
-class Merge:
+class MulticastRequest:
     """The branches of one request, and the `peer` of its requester's stream.
 
     Args:
@@ -105,12 +105,12 @@ class Merge:
         first = exchange.frames[0]
         self.final = exchange.kind == _CHANNEL and bool(first.word & COMPLETE)
         self.granted = 0 if stream is None else stream.send_credit
-        self.branches: dict[Branch, None] = {}
+        self.branches: dict[Leg, None] = {}
         self.begun = False
         self._waiting = 0  # branches that nobody has taken
         self._made = 0  # branches that there have been
         self.due = 0
-        self.answers = Answers(self)
+        self.answers = ResponseMerge(self)
         self._said = False
         self._completed = False
         self._finished = False
@@ -121,10 +121,10 @@ class Merge:
         if stream is not None:
             stream.peer = self
 
-    def branch(self) -> Branch:
+    def branch(self) -> Leg:
         """Return a new branch."""
         self._made += 1
-        made = Branch(self, self._made)
+        made = Leg(self, self._made)
         self.branches[made] = None
         self.due += 1
         if made.input_open:
@@ -171,7 +171,7 @@ class Merge:
             self.settle()
         elif kind == _REQUEST_N:
             self.granted += frame.request_n
-            self.refill()
+            self.replenish()
         else:
             if kind == _ERROR:
                 for branch in tuple(self.branches):
@@ -223,7 +223,7 @@ class Merge:
 
     # --- what the destinations say ------------------------------------------------------------
 
-    def on_payload(self, branch: Branch, frame: Frame) -> None:
+    def on_payload(self, branch: Leg, frame: Frame) -> None:
         """Take a PAYLOAD of a destination."""
         if self.kind == _RESPONSE:
             self._on_response(branch, frame)
@@ -239,10 +239,10 @@ class Merge:
             self._completed = True
             branch.finish_answer()
         answers.drain()
-        answers.refill(branch)
+        answers.replenish(branch)
         self.settle()
 
-    def _on_response(self, branch: Branch, frame: Frame) -> None:
+    def _on_response(self, branch: Leg, frame: Frame) -> None:
         """Take the answer, or a part of it, of the first that answers."""
         if self.answers.talking is None:
             self.answers.talking = branch
@@ -254,7 +254,7 @@ class Merge:
             branch.drop(self.link.time(), over=True)
             self._end()
 
-    def on_error(self, branch: Branch, code: int, text: str, frame: Frame | None = None) -> None:
+    def on_error(self, branch: Leg, code: int, text: str, frame: Frame | None = None) -> None:
         """End all with the error of one, unless that only did not take the request.
 
         Args:
@@ -273,20 +273,20 @@ class Merge:
             self.answers.relay(frame)
             self._end(FAILED)
 
-    def on_taken(self, branch: Branch) -> None:
+    def on_taken(self, branch: Leg) -> None:
         """Note that a destination has all of a request that has no answer."""
         self._completed = True
         branch.drop(over=True)
         self.settle()
 
-    def on_skipped(self, branch: Branch, error: OnwardError) -> None:
+    def on_skipped(self, branch: Leg, error: OnwardError) -> None:
         """Go on without a destination that could not take the request."""
         self.rules.skipped += 1
         self._refusal = error
         branch.drop()
         self._go_on()
 
-    def on_left(self, branch: Branch) -> None:
+    def on_left(self, branch: Leg) -> None:
         """Go on without a destination that is gone, or give up."""
         self.rules.left += 1
         self._left = True
@@ -302,13 +302,13 @@ class Merge:
         self.input.balance()
         self.settle()
 
-    def forget(self, branch: Branch, *, due: bool) -> None:
+    def forget(self, branch: Leg, *, due: bool) -> None:
         """Note that a branch is over, or has answered in full."""
         self.due -= due
         if branch.ended:
             self.branches.pop(branch, None)
 
-    def refill(self) -> None:
+    def replenish(self) -> None:
         """Send what is held, and give the destinations credit."""
         if not self.exchange.ended:
             self.answers.drain()
@@ -383,4 +383,4 @@ class Merge:
         for branch in tuple(self.branches):
             branch.drop()
         self.answers.close()
-        self.link.starved.discard(self)
+        self.link.blocked_on_write.discard(self)

@@ -19,10 +19,10 @@ from ._gather import Gatherer
 if TYPE_CHECKING:
     from ._link import ClientLink
 
-__all__ = ["Asked", "AskedElements"]
+__all__ = ["AskedElements", "PendingResponse"]
 
 
-class Asked:
+class PendingResponse:
     """A request/response.
 
     Attributes:

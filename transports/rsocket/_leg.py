@@ -19,17 +19,17 @@ from ...protocol.rsocket import (
     Stream,
     payload_frames,
 )
+from ._leg_stream import LegStream
 from ._request import INTERACTIONS, WITH_CREDIT, FrameExchange, completes, more_follow
 from ._served import Served
-from ._taken import Taken
 
 if TYPE_CHECKING:
     from ...actors.broker import Handling
-    from ...actors.eventlog.recording._request_counting import Account
+    from ...actors.eventlog.recording._request_counting import RequestCounting
     from ._link import Link
-    from ._merge import Merge
+    from ._multicast import MulticastRequest
 
-__all__ = ["Branch"]
+__all__ = ["Leg"]
 
 _CANCEL: Final = int(FrameType.CANCEL)
 _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
@@ -40,7 +40,7 @@ _PUSH: Final = int(FrameType.METADATA_PUSH)
 _REQUEST_N: Final = int(FrameType.REQUEST_N)
 
 
-class Branch(FrameExchange):
+class Leg(FrameExchange):
     """One destination of a request: to it, it looks like the requester.
 
     Attributes:
@@ -79,7 +79,7 @@ class Branch(FrameExchange):
         "wanted",
     )
 
-    def __init__(self, merge: Merge, number: int) -> None:
+    def __init__(self, merge: MulticastRequest, number: int) -> None:
         exchange = merge.exchange
         self.size = exchange.size
         self.ended = False
@@ -89,7 +89,7 @@ class Branch(FrameExchange):
         self.handed = None
         self.log = None
         self.merging = merge
-        self.to: Taken | Served | None = None
+        self.to: LegStream | Served | None = None
         self.answered = False
         self.silent = True
         self.number = number
@@ -131,7 +131,7 @@ class Branch(FrameExchange):
         frames = exchange.frames_for(link)
         stream = link.open(exchange.kind)
         stream.peer = self
-        self.to = to = Taken(link, stream)
+        self.to = to = LegStream(link, stream)
         if exchange.kind in WITH_CREDIT:
             link.core.relay_request(stream, frames[0], 1)
             to.begin()
@@ -148,7 +148,7 @@ class Branch(FrameExchange):
 
     def relay(self, frame: Frame) -> None:
         """Pass on a fragment of the request, or keep it until the destination reads."""
-        if not isinstance(self.to, Taken):
+        if not isinstance(self.to, LegStream):
             return
         if self.queue or self._socket_full() or not self._has_turn(frame):
             self.merging.input.keep_for(self, frame)
@@ -178,26 +178,26 @@ class Branch(FrameExchange):
     def _has_turn(self, frame: Frame) -> bool:
         """Whether a frame may go now, as far as the copies for others are concerned."""
         merge, to = self.merging, self.to
-        if not isinstance(to, Taken) or not merge.large(frame.end - frame.start):
+        if not isinstance(to, LegStream) or not merge.large(frame.end - frame.start):
             return True
         return merge.in_turns().allows(self, to.link)
 
     def _socket_full(self) -> bool:
         """Say whether the destination's socket takes no more now; if so, see to go on later."""
         to = self.to
-        if not isinstance(to, Taken):
+        if not isinstance(to, LegStream):
             return False
         link = to.link
         if link.write_paused:
-            link.starved.add(self)
+            link.blocked_on_write.add(self)
             self.merging.input.wait_for_socket(self)
             return True
         if link.core.pending <= link.options.high_water:
             return False
-        link.node.loop.call_soon(self.refill)
+        link.node.loop.call_soon(self.replenish)
         return True
 
-    def refill(self) -> None:
+    def replenish(self) -> None:
         """Send what was kept while the destination's socket was full."""
         if not self.ended:
             self.merging.input.reads_again(self)
@@ -379,7 +379,7 @@ class Branch(FrameExchange):
         return self.merging.link.source
 
     @property
-    def account(self) -> Account | None:
+    def account(self) -> RequestCounting | None:
         """What the request is counted on."""
         return self.merging.exchange.log
 
@@ -414,9 +414,9 @@ class Branch(FrameExchange):
         to = self.to
         if to is None:
             self.merging.on_placed()
-        elif isinstance(to, Taken):
+        elif isinstance(to, LegStream):
             to.stream.peer = None
-            to.link.starved.discard(self)
+            to.link.blocked_on_write.discard(self)
         if to is not None and not over:
             to.cancel()
 

@@ -6,7 +6,7 @@ import pytest
 
 from onward.protocol.rsocket import ErrorCode, PeerError, RSocketError
 from onward.transports._log import shown
-from onward.transports.client._last_word import LastWord, last_word
+from onward.transports.client._close_reason import CloseReason, last_word
 
 REJECTED = PeerError("no", code=ErrorCode.REJECTED_SETUP)
 TAKEN = PeerError("another connection has taken over its route id", code=ErrorCode.CONNECTION_ERROR)
@@ -18,13 +18,13 @@ BROKEN = RSocketError("odd")
 @pytest.mark.parametrize(
     ("error", "ready", "said"),
     [
-        (REJECTED, False, LastWord(f"the broker says: {REJECTED}", refused=True)),
-        (REJECTED, True, LastWord(f"the broker says: {REJECTED}")),
-        (TAKEN, True, LastWord(f"the broker says: {TAKEN}", taken_over=True)),
-        (BROKEN, False, LastWord(f"the broker broke the protocol: {BROKEN}")),
+        (REJECTED, False, CloseReason(f"the broker says: {REJECTED}", refused=True)),
+        (REJECTED, True, CloseReason(f"the broker says: {REJECTED}")),
+        (TAKEN, True, CloseReason(f"the broker says: {TAKEN}", taken_over=True)),
+        (BROKEN, False, CloseReason(f"the broker broke the protocol: {BROKEN}")),
     ],
 )
-def test_what_ends_a_connection(error: RSocketError, ready: bool, said: LastWord) -> None:
+def test_what_ends_a_connection(error: RSocketError, ready: bool, said: CloseReason) -> None:
     assert last_word(error, ready=ready) == said
 
 
