@@ -3,7 +3,8 @@
 #
 #   make demo      the main job: a broker, clients and routed workers, through real sockets
 #   make pipeline  brokers and nodes record, Spark reports: needs Java 17, sets up 0.85 GB
-#   make test      every test, and the coverage gates
+#   make test      the tests, and the coverage gates; five minutes on two cores
+#   make test-all  all of it exhaustively: long walks, thousands of seeds, every crash; half an hour
 #   make compiled   a wheel with the broker's hot path compiled by mypyc; needs a C compiler
 #   make test-compiled   the tests of what is compiled, against that build
 #   make peers     the tests with other people's clients and brokers, and a table of who met whom
@@ -35,7 +36,7 @@ COMPILED_TESTS := tests/transports/rsocket tests/protocol/rsocket tests/protocol
 JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pipeline java test compiled test-compiled peers check bench bench-quick soak hostile simulate fuzz format pages docs serve clean
+.PHONY: help demo pipeline java test test-all compiled test-compiled peers check bench bench-quick soak hostile simulate fuzz format pages docs serve clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -59,10 +60,15 @@ pipeline: java
 	@$(MAKE) --no-print-directory $(VENV)/.pipeline
 	$(BIN)/python examples/pipeline_demo.py
 
-test: $(VENV)/.test
+# One run, of which `make test` leaves out what is marked as exhaustive, and tries few of what has
+# a count: tests/support/counts.py.
+test test-compiled: CHOSEN := -m "not exhaustive"
+test-all: export ONWARD_EXHAUSTIVE := 1
+
+test test-all: $(VENV)/.test
 	@mkdir -p build
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadgroup --cov --cov-branch --cov-report=
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadgroup $(CHOSEN) --cov --cov-branch --cov-report=
 	$(BIN)/coverage json --quiet -o build/coverage.json
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
 
@@ -72,7 +78,8 @@ compiled: $(VENV)/.check
 # About a minute and a half, and as long to compile: not a part of `make test`.
 test-compiled: compiled
 	PYTHONPATH=build/compiled/site $(BIN)/onward --version | grep compiled
-	PYTHONPATH=build/compiled/site $(BIN)/python -m pytest --numprocesses=$(JOBS) $(COMPILED_TESTS)
+	PYTHONPATH=build/compiled/site $(BIN)/python -m pytest --numprocesses=$(JOBS) $(CHOSEN) \
+		$(COMPILED_TESTS)
 
 peers: $(VENV)/.test
 	ONWARD_PEERS=1 $(BIN)/python -m pytest tests/peers --verbose

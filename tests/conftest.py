@@ -7,8 +7,22 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.counts import EXHAUSTIVE, FEW_EXAMPLES
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure() -> None:
+    """Try few examples of each property, unless everything is to be tried.
+
+    How long an example takes says nothing on a machine that has other things to do.
+    """
+    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("exhaustive", patient)
+    settings.register_profile("few", patient, max_examples=FEW_EXAMPLES)
+    settings.load_profile("exhaustive" if EXHAUSTIVE else "few")
 
 
 def pytest_sessionstart() -> None:

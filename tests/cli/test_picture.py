@@ -12,6 +12,7 @@ from onward.cli._picture import HEAD, Box, Label, Picture, lay_out, points, shor
 from onward.cli._up import read_file
 from onward.protocol.topology import read_topology
 from tests.protocol.topology.kinds import KINDS
+from tests.support.counts import times
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
 
@@ -55,7 +56,7 @@ def test_the_examples(file: Path) -> None:
 NAMES = st.sampled_from(["a", "bb", "a-node-with-a-long-name", "d", "e", "f"])
 
 
-@settings(max_examples=100)
+@settings(max_examples=times(25, 100))
 @given(
     st.lists(st.tuples(NAMES, NAMES), max_size=14),
     st.dictionaries(NAMES, st.integers(0, 5), max_size=6),

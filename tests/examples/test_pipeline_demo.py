@@ -18,6 +18,8 @@ TIMEOUT = 900
 """Seconds, for a machine that is busy with other things; a minute and a half where it is not."""
 
 
+# Each command of it is tested on one session by `tests/pipeline/jobs/test_command.py`.
+@pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(reason_to_skip() is not None, reason=str(reason_to_skip()))

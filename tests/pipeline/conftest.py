@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,12 @@ def spark() -> Iterator[SparkSession]:
     """A session on this machine, set up to start fast rather than to run fast."""
     from onward.pipeline import TEST, build_session
 
-    session = build_session("onward-tests", TEST)
+    # Spark kills its Python workers before they can save what was measured: it takes time, and
+    # nothing comes of it.
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith("COVERAGE_PROCESS"):
+                patch.delenv(name)
+        session = build_session("onward-tests", TEST)
     yield session
     session.stop()

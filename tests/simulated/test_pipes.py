@@ -11,23 +11,42 @@ import pytest
 from onward.actors.pipes import PipeReceiver, PipeSender
 from onward.protocol.pipes import Ordering, PipeOptions, PipeReceiverOptions
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
-from tests.simulated.broken_pipes import BROKEN, catches
+from tests.simulated.broken_pipes import (
+    BROKEN,
+    ConfirmsWhatItHolds,
+    KnowsNoEpochs,
+    catches,
+)
 from tests.simulated.pipes import Sink, checked_run, line, run
+from tests.support.counts import times
 
-RUNS = 300
+RUNS, AT_ONCE = times(30, 300), 15
+RARELY_CAUGHT = (KnowsNoEpochs, ConfirmsWhatItHolds)
+"""Those that a hundred runs or more may hide."""
+
 BAD = Faults(latency=(0.001, 0.02), loss=0.3, duplicate=0.2, reorder=0.3, reorder_by=0.1)
 KINDS = [(ordering, confirm) for ordering in Ordering for confirm in (True, False)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, RUNS, 50))
+@pytest.mark.parametrize("first", range(0, RUNS, AT_ONCE))
 def test_five_hops_deliver_in_order_and_once_or_report(first: int) -> None:
-    found = {seed: checked_run(seed)[2] for seed in range(first, first + 50)}
+    found = {seed: checked_run(seed)[2] for seed in range(first, first + AT_ONCE)}
     assert {seed: wrong for seed, wrong in found.items() if wrong} == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(BROKEN)), ids=[each.__name__ for each in BROKEN])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(
+            number,
+            id=each.__name__,
+            marks=[pytest.mark.exhaustive] if each in RARELY_CAUGHT else [],
+        )
+        for number, each in enumerate(BROKEN)
+    ],
+)
 def test_a_pipe_that_is_broken_on_purpose_is_caught(number: int) -> None:
     assert any(catches(BROKEN[number], seed) for seed in range(300))
 
@@ -86,7 +105,7 @@ async def one_hop(
 def test_each_kind_of_pipe_keeps_its_promise_at_thirty_percent_loss(
     ordering: Ordering, confirm: bool
 ) -> None:
-    for seed in range(8):
+    for seed in range(times(3, 8)):
         found = simulate(
             lambda network: one_hop(network, seed, ordering, confirm),  # noqa: B023
             seed=seed,

@@ -26,6 +26,7 @@ from onward.actors.testing import Probe
 from onward.protocol import Address, DeliveryError, Message, RouteLike
 from onward.protocol.sessions import LivenessOptions
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate_many
+from tests.support.counts import times
 
 TIMES = LivenessOptions(
     ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2, forget_after=20
@@ -94,7 +95,7 @@ async def comes_back(network: SimulatedNetwork) -> None:
 
 @pytest.mark.slow
 def test_a_relay_comes_back_under_its_alias() -> None:
-    simulate_many(comes_back, seeds=range(25), faults=BAD)
+    simulate_many(comes_back, seeds=range(times(5, 25)), faults=BAD)
 
 
 async def leads_to_who_has_it(network: SimulatedNetwork) -> None:
@@ -117,7 +118,7 @@ async def leads_to_who_has_it(network: SimulatedNetwork) -> None:
 @pytest.mark.slow
 def test_a_dynamic_relay_leads_to_who_registered_it() -> None:
     faults = Faults(latency=(0.001, 0.2), loss=0.1, duplicate=0.3)
-    simulate_many(leads_to_who_has_it, seeds=range(10), faults=faults)
+    simulate_many(leads_to_who_has_it, seeds=range(times(3, 10)), faults=faults)
 
 
 async def session_through_a_relay(network: SimulatedNetwork) -> None:
@@ -155,7 +156,7 @@ async def session_through_a_relay(network: SimulatedNetwork) -> None:
 
 @pytest.mark.slow
 def test_a_session_through_a_relay_survives_the_hub() -> None:
-    simulate_many(session_through_a_relay, seeds=range(40), faults=BAD)
+    simulate_many(session_through_a_relay, seeds=range(times(8, 40)), faults=BAD)
 
 
 async def is_published(network: SimulatedNetwork) -> None:
@@ -187,4 +188,4 @@ async def is_published(network: SimulatedNetwork) -> None:
 
 @pytest.mark.slow
 def test_a_subscription_survives_loss_and_a_cut() -> None:
-    simulate_many(is_published, seeds=range(50), faults=BAD)
+    simulate_many(is_published, seeds=range(times(10, 50)), faults=BAD)

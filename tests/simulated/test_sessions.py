@@ -19,6 +19,7 @@ from onward.actors.testing import Probe
 from onward.protocol import Address, DeliveryError, Message
 from onward.protocol.sessions import LivenessOptions, SessionState
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate, simulate_many
+from tests.support.counts import times
 
 TIMES = LivenessOptions(
     ping_interval=1, open_timeout=1, retry=0.5, longest_retry=2, forget_after=30
@@ -88,7 +89,7 @@ async def survives(network: SimulatedNetwork) -> tuple[int, float]:
 
 @pytest.mark.slow
 def test_a_session_comes_back_at_the_same_address() -> None:
-    runs = simulate_many(survives, seeds=range(100), faults=BAD)
+    runs = simulate_many(survives, seeds=range(times(15, 100)), faults=BAD)
     assert min(ups for ups, _ in runs) >= 2
 
 
@@ -120,7 +121,7 @@ async def keeps_apart(network: SimulatedNetwork) -> None:
 
 @pytest.mark.slow
 def test_no_message_comes_out_of_another_session() -> None:
-    simulate_many(keeps_apart, seeds=range(60), faults=BAD)
+    simulate_many(keeps_apart, seeds=range(times(10, 60)), faults=BAD)
 
 
 async def forgets(network: SimulatedNetwork) -> None:
@@ -144,7 +145,9 @@ async def forgets(network: SimulatedNetwork) -> None:
 
 @pytest.mark.slow
 def test_the_other_side_forgets_who_is_gone() -> None:
-    simulate_many(forgets, seeds=range(100), faults=Faults(latency=(0.001, 0.1), duplicate=0.2))
+    simulate_many(
+        forgets, seeds=range(times(15, 100)), faults=Faults(latency=(0.001, 0.1), duplicate=0.2)
+    )
 
 
 async def is_told(network: SimulatedNetwork) -> None:
@@ -163,7 +166,7 @@ async def is_told(network: SimulatedNetwork) -> None:
 
 @pytest.mark.slow
 def test_a_close_is_told_also_when_it_was_missed() -> None:
-    simulate_many(is_told, seeds=range(100), faults=BAD)
+    simulate_many(is_told, seeds=range(times(15, 100)), faults=BAD)
 
 
 async def answered_by_another_way(network: SimulatedNetwork) -> None:

@@ -22,6 +22,7 @@ from onward.protocol.pipes import (
     encode_frame,
 )
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
+from tests.support.counts import times
 
 QUICK = PipeChannelOptions(pipe=PipeOptions(give_up=5.0, window=4, queue=4))
 PATIENT = PipeChannelOptions(pipe=PipeOptions(give_up=60.0))
@@ -48,7 +49,7 @@ async def joined(
     return near, far, service, channel
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(times(3, 10)))
 def test_requests_and_answers_go_through(seed: int) -> None:
     async def scenario(network: SimulatedNetwork) -> None:
         near, far, service, channel = await joined(network, PATIENT)

@@ -10,6 +10,7 @@ import pytest
 from onward.actors import Node, Worker
 from onward.actors.workers import Echo, Forwarder, Proxy, Spread, Spreader, Tap
 from onward.protocol import MAX_ROUTE_LENGTH, format_route
+from tests.support.counts import times
 from tests.support.virtual import virtual_time
 
 
@@ -32,7 +33,7 @@ def any_worker(pick: random.Random, following: str) -> tuple[Worker, str]:
             return Forwarder(), following
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(times(20, 100)))
 @virtual_time
 async def test_a_chain_of_any_workers(seed: int) -> None:
     pick = random.Random(seed)

@@ -52,6 +52,7 @@ from onward.protocol.broker import (
     write_snapshot,
 )
 from onward.protocol.eventlog import Asked, Flag, asked_text, route_key, tagset_id
+from tests.support.counts import times
 
 MASK = 2**64 - 1
 numbers = st.integers(0, MASK)
@@ -114,7 +115,7 @@ def test_turns_are_spread_even_if_every_other_frame_asks_for_something_else() ->
 
 
 @pytest.mark.parametrize(("routing", "method"), METHODS)
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=times(4, 12))
 @given(st.lists(st.tuples(st.integers(0, 3), numbers), min_size=1, max_size=60), st.booleans())
 def test_groups_are_placed_as_each_frame_is(
     routing: RoutingType, method: str, frames: list[tuple[int, int]], heavy: bool
@@ -457,7 +458,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return written(folder / "old", routes(40)), written(folder / "new", candidate)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=times(6, 20))
 @given(frames, st.sampled_from(list(SHARD_METHODS)), st.sampled_from(list(BALANCERS)))
 def test_a_batch_comes_to_what_a_loop_does(
     tables: tuple[str, str], frames: list[tuple[int, int, int, int, int]], shard: str, method: str
@@ -473,7 +474,7 @@ def test_a_batch_comes_to_what_a_loop_does(
     assert summed(rehearsal, *(each for each in parts if each.num_rows)) == expected
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=times(4, 10))
 @given(frames, st.sampled_from(list(SHARD_METHODS)), st.sampled_from(list(BALANCERS)))
 def test_of_the_same_nothing_moves(
     tables: tuple[str, str], frames: list[tuple[int, int, int, int, int]], shard: str, method: str

@@ -40,6 +40,7 @@ from onward.protocol.batches import (
     encode_answer,
 )
 from onward.transports.client import RequestRejected, connect
+from tests.support.counts import times
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +158,7 @@ async def test_what_waits_for_company_is_bounded() -> None:
     assert [len(batch.rows) for batch in way.came] == [1, 1, 1, 0, 0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(times(5, 20)))
 async def test_over_a_bad_way_each_row_arrives_once(seed: int) -> None:
     random = Random(seed)
 

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onward.pipeline import LAKE_TABLES
+from tests.support.counts import times
 from tests.support.traffic import Traffic, make_traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SEEDS = range(20)
+SEEDS = range(times(6, 20))
 
 
 @pytest.fixture(scope="session")
 def traffic() -> Traffic:
-    """The traffic of twenty seeds."""
+    """The traffic of some seeds."""
     return make_traffic(SEEDS)
 
 

@@ -23,6 +23,7 @@ from tests.protocol.batches.receiving import (
     numbers,
     take,
 )
+from tests.support.counts import times
 
 
 class Trouble:
@@ -89,7 +90,7 @@ class Trouble:
                 del left[partition]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(30, 150), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_each_row_is_handed_on_once_and_in_order_whatever_is_lost_and_sent_again(
     seed: int,
@@ -106,7 +107,7 @@ def test_each_row_is_handed_on_once_and_in_order_whatever_is_lost_and_sent_again
     assert {each.epoch for each in trouble.receiver.progress} == {2}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(30, 150), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_with_two_receivers_all_is_taken_and_by_each_once_and_in_order(seed: int) -> None:
     random = Random(seed)
@@ -201,7 +202,7 @@ class Job:
         return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(30, 150), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_what_a_sender_is_told_was_taken_was_taken_once_in_whatever_order_epochs_are_run(
     seed: int,
@@ -236,7 +237,7 @@ def test_what_a_sender_is_told_was_taken_was_taken_once_in_whatever_order_epochs
         assert len(each.ended) <= job.options.max_ended_bytes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(30, 150), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_however_far_apart_epochs_are_each_is_known_as_it_is_or_refused_as_forgotten(
     seed: int,

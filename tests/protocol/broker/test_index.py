@@ -15,6 +15,7 @@ from onward.protocol.broker import (
     parse_query,
     tag_set,
 )
+from tests.support.counts import times
 
 EMPTY: Query = frozenset()
 
@@ -342,4 +343,6 @@ class AgainstModel(RuleBasedStateMachine):
 
 
 TestAgainstModel = AgainstModel.TestCase
-TestAgainstModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestAgainstModel.settings = settings(
+    max_examples=times(15, 60), stateful_step_count=30, deadline=None
+)

@@ -32,6 +32,7 @@ from onward.protocol.broker import (
     shard_hash,
     written_tags,
 )
+from tests.support.counts import times
 from tests.support.snapshots import (
     REGION,
     ROUTE_ID,
@@ -289,7 +290,7 @@ def everything(data: bytes) -> object:
     return list(snapshot.routes()), list(snapshot.tags())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=times(40, 300))
 @given(st.integers(0, 8 * len(written(TWO)) - 1))
 def test_every_flipped_bit_is_noticed(bit: int) -> None:
     data = bytearray(written(TWO))

@@ -18,6 +18,7 @@ from onward.protocol.broker import (
     tag_set,
     with_default_tags,
 )
+from tests.support.counts import times
 
 BROKER = bytes(15) + b"\x11"
 ROUTE = bytes(15) + b"\x22"
@@ -409,4 +410,6 @@ class AgainstModel(RuleBasedStateMachine):
 
 
 TestAgainstModel = AgainstModel.TestCase
-TestAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAgainstModel.settings = settings(
+    max_examples=times(15, 60), stateful_step_count=40, deadline=None
+)

@@ -9,8 +9,11 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from onward.protocol.eventlog import SegmentFooter, block, read_footer, read_segment, recover
 from tests.protocol.eventlog.logs import FOOTER, HEADER, PARTS, SEGMENT, Written, segments
+from tests.support.counts import times
 
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(
+    max_examples=times(15, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def sealed(data: bytes) -> bytes:

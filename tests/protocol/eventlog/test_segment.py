@@ -43,8 +43,11 @@ from tests.protocol.eventlog.logs import (
     Written,
     segments,
 )
+from tests.support.counts import times
 
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(
+    max_examples=times(15, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def with_blocks(*blocks: bytes, footer: SegmentFooter | None = FOOTER) -> bytes:

@@ -20,6 +20,7 @@ from onward.protocol.ockam import (
     split_message as split,
 )
 from onward.protocol.ockam._datagram import PART_COST
+from tests.support.counts import times
 
 split_message = partial(split, offsets=True)
 
@@ -301,7 +302,7 @@ PARTS = st.builds(
 ).map(OffsetPart.serialize)
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(40, 200))
 @given(
     came=st.lists(
         st.tuples(st.integers(0, 9), PARTS | st.binary(max_size=600), st.floats(0, 2)), max_size=60

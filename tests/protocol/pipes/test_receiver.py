@@ -29,6 +29,7 @@ from onward.protocol.pipes import (
     decode_frame,
 )
 from tests.protocol.pipes.pairs import Pair, Way, message, number_of
+from tests.support.counts import times
 
 ID = bytes(16)
 EPOCH = b"epoch!!!"
@@ -473,7 +474,7 @@ def test_every_step_of_the_table_leads_somewhere() -> None:
 bursts = st.lists(st.tuples(st.integers(1, 12), st.floats(0, 0.5)), min_size=1, max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(30, 150), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     bursts=bursts,

@@ -35,6 +35,7 @@ from onward.protocol.pipes import (
     decode_frame,
 )
 from tests.protocol.pipes.pairs import TO, Pair, Way, message, number_of
+from tests.support.counts import times
 
 EPOCH = b"epoch!!!"
 
@@ -522,7 +523,7 @@ def test_every_step_of_the_table_leads_somewhere() -> None:
 
 
 def test_restarts_of_the_receiver_never_double_anything() -> None:
-    for seed in range(30):
+    for seed in range(times(8, 30)):
         pair = Pair(
             Way(loss=0.2, duplicate=0.2, delay=(0.001, 0.1)),
             seed,

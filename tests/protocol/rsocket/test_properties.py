@@ -33,6 +33,7 @@ from onward.protocol.rsocket import (
     parse_frame,
     split_frames,
 )
+from tests.support.counts import times
 from tests.support.rsocket_core import MAX_N, carry, pair, raw, u32
 
 KINDS = st.sampled_from(
@@ -155,7 +156,7 @@ class TwoPeers(RuleBasedStateMachine):
 
 
 TestTwoPeers = TwoPeers.TestCase
-TestTwoPeers.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTwoPeers.settings = settings(max_examples=times(15, 60), stateful_step_count=40, deadline=None)
 
 
 IDS = st.sampled_from((0, 1, 2, 3, 5, 7, 0x80000001, 2**31 - 1))

@@ -13,6 +13,7 @@ from onward.protocol.sessions import (
     Opener,
     SessionState,
 )
+from tests.support.counts import times
 
 OPTIONS = LivenessOptions(jitter=0.0)
 S = SessionState
@@ -293,7 +294,7 @@ class Pair(RuleBasedStateMachine):
 
 
 TestPair = Pair.TestCase
-TestPair.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPair.settings = settings(max_examples=times(15, 60), stateful_step_count=40, deadline=None)
 
 
 @given(st.lists(st.floats(0, 100), max_size=50))

@@ -32,6 +32,7 @@ from onward.protocol.eventlog import (
     threshold_of,
 )
 from tests.actors.eventlog.recorded import Flowed, Recording, recorded_world, recording, served
+from tests.support.counts import times
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     FNF,
@@ -344,4 +345,4 @@ class Recorded(Model):
 @pytest.mark.parametrize("number", [1, 2])
 def test_random_walks_balance(number: int) -> None:
     walk: type[Recorded] = seed(number)(type(f"Recorded{number}", (Recorded,), {}))
-    run_state_machine_as_test(walk, settings=type(WALK)(WALK, max_examples=20))
+    run_state_machine_as_test(walk, settings=type(WALK)(WALK, max_examples=times(6, 20)))

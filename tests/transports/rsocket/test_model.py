@@ -6,7 +6,7 @@ everything must have arrived, no stream may be left over on any side, and the br
 must say what the model says.
 
 Each class walks by a seed of its own, so that they run side by side and always the same way:
-together at least 20,000 steps.
+in `make test-all` together at least 20,000 steps.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from tests.support.broker_model import (
     Request,
     Wanted,
 )
+from tests.support.counts import times
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     CANCEL,
@@ -699,9 +700,9 @@ class Model(RuleBasedStateMachine):
                     assert branch.ahead > 0 or branch.passed == asked.granted
 
 
-WALKS, EXAMPLES, STEPS = 8, 96, 50
-AT_LEAST = 20_000
-"""Steps that all walks together take. Some end before their last step."""
+WALKS, EXAMPLES, STEPS = times(2, 8), times(24, 96), 50
+AT_LEAST = 26
+"""Steps that an example takes on average. Some end before their last step."""
 
 WALK = settings(
     max_examples=EXAMPLES,
@@ -717,4 +718,4 @@ WALK = settings(
 def test_random_walks(number: int) -> None:
     walk: type[Model] = seed(number)(type(f"Walk{number}", (Model,), {}))
     run_state_machine_as_test(walk, settings=WALK)
-    assert walk.steps >= AT_LEAST // WALKS
+    assert walk.steps >= AT_LEAST * EXAMPLES

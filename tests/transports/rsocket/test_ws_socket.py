@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports.rsocket import LinkOptions, RSocketListener
 from onward.transports.rsocket._flow import TURN
+from tests.support.counts import times
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     FNF,
@@ -165,7 +166,7 @@ async def test_frames_come_byte_by_byte() -> None:
         assert w.nothing_kept()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=times(10, 40))
 @given(st.data())
 def test_any_pieces_of_any_fragments(data: st.DataObject) -> None:
     """What arrives does not depend on how messages were cut into frames, or those into reads."""
@@ -207,7 +208,7 @@ FRAMES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=times(10, 40))
 @given(st.lists(FRAMES | st.binary(max_size=20), max_size=12), st.integers(1, 300))
 def test_any_bytes_end_in_order(pieces: list[bytes], size: int) -> None:
     """Whatever comes, in whatever pieces: it is ignored, understood, or the end."""

@@ -12,6 +12,7 @@ from onward.actors.eventlog.recording._limits import Budget, PerSecond
 from onward.protocol.broker import TagList
 from onward.protocol.eventlog import EventName, RouteEvent
 from tests.actors.eventlog.recorded import OPTIONS, Recording, recording
+from tests.support.counts import times
 
 UP, DOWN, RETAG, LOST = EventName.UP, EventName.DOWN, EventName.RETAG, EventName.LOST
 SIZE = size_of_event("a", (), "")
@@ -172,7 +173,7 @@ def test_events_that_strangers_cause_are_less_than_half_of_what_is_kept_of_a_wee
     assert OPTIONS.max_age_seconds == 7 * 24 * 3600
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(times(4, 20)))
 def test_however_it_goes_the_log_says_what_is_true_in_the_end(number: int) -> None:
     chance = random.Random(number)
     made = tight(chance.randrange(1, 20))

@@ -9,6 +9,7 @@ import pytest
 from onward.actors.eventlog import Fsync
 from onward.protocol.eventlog import OPEN
 from tests.actors.eventlog.logs import FOLDER, Log, options_of, records_on
+from tests.support.counts import exhaustive
 from tests.support.log_disk import (
     Crash,
     Fault,
@@ -76,7 +77,7 @@ def epochs_on(disk: SimulatedDisk) -> set[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("survival", Survival)
-@pytest.mark.parametrize("fsync", ["seal", "block"])
+@pytest.mark.parametrize("fsync", ["seal", *exhaustive("block")])
 def test_a_power_cut_anywhere_loses_nothing_that_was_to_last(
     fsync: Fsync, survival: Survival
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_power_cut_anywhere_loses_nothing_that_was_to_last(
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("survival", Survival)
 def test_a_power_cut_during_recovery_loses_nothing_either(survival: Survival) -> None:
     first = operations(SimulatedDisk(), "seal")

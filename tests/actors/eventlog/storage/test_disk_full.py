@@ -10,6 +10,7 @@ import pytest
 from onward.actors.eventlog import Fsync, LogInUse, LogWriter
 from onward.protocol.eventlog import OPEN, block
 from tests.actors.eventlog.logs import FOLDER, PER_SEGMENT, Log, options_of, records_on, sealed_on
+from tests.support.counts import exhaustive
 from tests.support.log_disk import Fault, Moment, SimulatedDisk, Survival, disk_full, no_fault
 
 AFTERWARDS = 10.0
@@ -34,7 +35,7 @@ def lost(log: Log) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", Moment)
-@pytest.mark.parametrize("count", [1, 3, 11])
+@pytest.mark.parametrize("count", [3, *exhaustive(1, 11)])
 @pytest.mark.parametrize("fsync", ["seal", "block", "never"])
 def test_wherever_it_fails_all_is_written_or_counted(
     fsync: Fsync, count: int, moment: Moment
@@ -245,7 +246,7 @@ def left_open(disk: SimulatedDisk) -> Log:
     return log
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO])
+@pytest.mark.parametrize("code", [errno.ENOSPC, *exhaustive(errno.EDQUOT, errno.EFBIG, errno.EIO)])
 @pytest.mark.parametrize("number", range(24))
 def test_a_start_on_a_full_disk_begins_in_trouble_and_goes_on_when_there_is_room(
     number: int, code: int

@@ -13,6 +13,7 @@ from onward.actors.eventlog.recording._losses import BROKEN
 from tests.actors.eventlog.logs import FOLDER, Log, records_on, sealed_on
 from tests.actors.eventlog.recorded import a_hop, an_event
 from tests.actors.eventlog.runs import OPTIONS, QUIET, Run, found, losses, missing, told
+from tests.support.counts import times
 from tests.support.log_disk import Fault, Moment, SimulatedDisk, Survival, disk_full, no_fault
 
 
@@ -103,7 +104,7 @@ def go(run: Run, chance: random.Random, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["seal", "block", "never"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(times(3, 12)))
 def test_whatever_fails_all_is_there_once_or_told_as_lost(seed: int, fsync: Fsync) -> None:
     chance = random.Random(seed)
     disk = SimulatedDisk()
@@ -135,7 +136,7 @@ def test_whatever_fails_all_is_there_once_or_told_as_lost(seed: int, fsync: Fsyn
         assert found(disk) == before
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(times(10, 40)))
 def test_a_run_that_ends_on_a_failing_disk_leaves_nothing_twice(seed: int) -> None:
     chance = random.Random(seed)
     disk = SimulatedDisk()

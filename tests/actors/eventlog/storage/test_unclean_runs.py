@@ -15,6 +15,7 @@ from onward.actors.eventlog.storage._unclean_runs import MAX_UNFINISHED
 from onward.protocol.eventlog import EventName
 from tests.actors.eventlog.logs import FOLDER, Log, options_of
 from tests.actors.eventlog.runs import OPTIONS, QUIET, Run, found, losses
+from tests.support.counts import exhaustive
 from tests.support.log_disk import (
     Crash,
     Fault,
@@ -100,8 +101,11 @@ def check(disk: SimulatedDisk) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("survival", Survival)
-@pytest.mark.parametrize("fsync", ["seal", "block"])
+@pytest.mark.parametrize(
+    "survival",
+    [Survival.NOTHING, *exhaustive(*(each for each in Survival if each != Survival.NOTHING))],
+)
+@pytest.mark.parametrize("fsync", ["seal", *exhaustive("block")])
 def test_two_that_are_killed_in_a_row_are_told(fsync: Fsync, survival: Survival) -> None:
     disks = 0
     for first in killed_anywhere(SimulatedDisk(), survival, fsync):
@@ -112,6 +116,7 @@ def test_two_that_are_killed_in_a_row_are_told(fsync: Fsync, survival: Survival)
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("survival", [Survival.EVERYTHING, Survival.NOTHING])
 def test_three_that_are_killed_in_a_row_are_told(survival: Survival) -> None:
     first = killed(SimulatedDisk(), survival)
