@@ -68,7 +68,7 @@ test-all: export ONWARD_EXHAUSTIVE := 1
 test test-all: $(VENV)/.test
 	@mkdir -p build
 	$(BIN)/coverage erase
-	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadgroup $(CHOSEN) --cov --cov-branch --cov-report=
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal $(CHOSEN) --cov --cov-branch --cov-report=
 	$(BIN)/coverage json --quiet -o build/coverage.json
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
 

@@ -42,6 +42,8 @@ FULL = {
     "protocol/ockam/_b.py": summary((10, 10), (0, 0)),
     "actors/_c.py": summary((95, 100), (19, 20)),
     "transports/_d.py": summary((100, 100), (20, 20)),
+    "cli/_e.py": summary((10, 10), (4, 4)),
+    "pipeline/_f.py": summary((10, 10), (4, 4)),
 }
 
 

@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
-import subprocess
 import sys
+from contextlib import redirect_stdout
+from unittest import mock
+
+from onward.cli import main
 
 _MARK = re.compile(r"^<!-- help: *(?P<command>[\w -]*?) *-->$", re.MULTILINE)
 
@@ -18,20 +22,22 @@ def fill(markdown: str) -> str:
     """Replace the marks of a page.
 
     Raises:
-        CalledProcessError: There is no such command.
+        LookupError: There is no such command.
     """
     return _MARK.sub(lambda mark: help_of(*mark["command"].split()), markdown)
 
 
 def help_of(*command: str) -> str:
     """Return the help of a command as a code block."""
-    program = "import sys; from onward.cli import main; sys.exit(main())"
-    run = subprocess.run(
-        [sys.executable, "-c", program, *command, "--help"],
-        env={**os.environ, "COLUMNS": "88", "NO_COLOR": "1"},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    text = run.stdout.replace("usage: -c", "usage: onward").rstrip()
-    return f"```text\n{text}\n```"
+    printed = io.StringIO()
+    with (
+        mock.patch.dict(os.environ, {"COLUMNS": "88", "NO_COLOR": "1"}),
+        mock.patch.object(sys, "argv", ["onward"]),
+        redirect_stdout(printed),
+    ):
+        try:
+            main([*command, "--help"])
+        except SystemExit as ended:
+            if ended.code:
+                raise LookupError(f"there is no command {' '.join(command)}") from None
+    return f"```text\n{printed.getvalue().rstrip()}\n```"

@@ -56,10 +56,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def written() -> Iterator[tuple[Path, str]]:
     """Yield each page that has marks, with the text it should have."""
+    for page in marked():
+        yield page, made(page)
+
+
+def marked() -> Iterator[Path]:
+    """Yield each page that has marks."""
     for page in sorted(PAGES.rglob("*.md")):
         text = page.read_text()
         if _FROM.search(text) or _GENERATED.search(text):
-            yield page, generated(included(text))
+            yield page
+
+
+def made(page: Path) -> str:
+    """Return the text that a page should have."""
+    return generated(included(page.read_text()))
 
 
 def included(text: str) -> str:

@@ -23,7 +23,6 @@ TIMEOUT = 900
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(reason_to_skip() is not None, reason=str(reason_to_skip()))
-@pytest.mark.xdist_group("spark")
 def test_it_records_ingests_reports_and_adds_up(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(DEMO), str(tmp_path / "demo")],

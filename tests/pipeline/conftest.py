@@ -1,4 +1,7 @@
-"""One Spark session for all tests that need one; a printed reason where it cannot be had."""
+"""One Spark session a worker of the run; a printed reason where it cannot be had.
+
+Workers take tests that stand beside one another, so that mostly one of them has Spark at all.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ def reason_to_skip() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests with Spark on one worker of the run: one virtual machine for all of them."""
+    """Skip the tests with Spark where it cannot be had."""
     reason = reason_to_skip()
+    if reason is None:
+        return
     for item in items:
         if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            if reason is not None:
-                item.add_marker(pytest.mark.skip(reason=reason))
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from onward.actors.eventlog import Fsync, LogInUse, LogWriter
 from onward.protocol.eventlog import OPEN, block
 from tests.actors.eventlog.logs import FOLDER, PER_SEGMENT, Log, options_of, records_on, sealed_on
-from tests.support.counts import exhaustive
+from tests.support.counts import exhaustive, times
 from tests.support.log_disk import Fault, Moment, SimulatedDisk, Survival, disk_full, no_fault
 
 AFTERWARDS = 10.0
@@ -68,8 +68,8 @@ def test_wherever_it_fails_all_is_written_or_counted(
             assert records_on(disk) == found
         if not reached:
             break
-        number += 1
-    assert failures > 10
+        number += times(3, 1)
+    assert failures > times(5, 10)
 
 
 # --- an fsync that fails ------------------------------------------------------------------
