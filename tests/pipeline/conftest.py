@@ -1,7 +1,4 @@
-"""One Spark session a worker of the run; a printed reason where it cannot be had.
-
-Workers take tests that stand beside one another, so that mostly one of them has Spark at all.
-"""
+"""One Spark session for all tests that need one; a printed reason where it cannot be had."""
 
 from __future__ import annotations
 
@@ -30,12 +27,15 @@ def reason_to_skip() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests with Spark where it cannot be had."""
+    """Put the tests with Spark first, or skip them where it cannot be had.
+
+    One worker begins with all of them and has the one virtual machine; the others take from it
+    what comes behind.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
     reason = reason_to_skip()
-    if reason is None:
-        return
     for item in items:
-        if item.get_closest_marker("spark") is not None:
+        if reason is not None and item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
