@@ -48,11 +48,17 @@ destinations = pytest_asyncio.fixture(running_java, scope="module", loop_scope="
 COLUMNS = ("requester", "destination", "broker", "transport")
 
 
+IN_SHORT = "test_request_response"
+"""What `make test` asks of each peer. Its process costs more than a hundred other tests."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note what each test is run with, where the summary finds it."""
+    """Note what each test is run with, where the summary finds it, and leave most to test-all."""
     for item in items:
         if item.get_closest_marker("peer") and isinstance(item, pytest.Function):
             item.user_properties.append(("peer", _described(item)))
+            if item.originalname != IN_SHORT:
+                item.add_marker(pytest.mark.exhaustive)
 
 
 def _described(item: pytest.Function) -> dict[str, str]:

@@ -20,7 +20,6 @@ from onward.pipeline._errors import NoCommit
 from onward.pipeline.ingest import Lake
 from onward.pipeline.source import decode
 from onward.protocol.eventlog import read_segment
-from tests.support.counts import EXHAUSTIVE
 from tests.support.eventlogs import DAY_US, START_US, Truth, write_log
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -120,6 +119,7 @@ def hold_against(lake: Lake, truths: list[Truth]) -> None:
     assert not list(lake.path.rglob("*.new"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.slow
 def test_killed_at_any_point_every_event_is_there_once(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_killed_at_any_point_every_event_is_there_once(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake")
     amounts: list[int] = []
 
-    for point in POINTS if EXHAUSTIVE else POINTS[5:6]:
+    for point in POINTS:
         died = run(tmp_path, point)
         assert died.returncode == -signal.SIGKILL, (point, died.stdout, died.stderr[-4_000:])
         amounts.append(look_at(lake, everything))
@@ -142,6 +142,7 @@ def test_killed_at_any_point_every_event_is_there_once(tmp_path: Path) -> None:
     hold_against(lake, truths)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_task_that_loses_its_worker_is_done_again_and_leaves_nothing_of_its_first_try(
