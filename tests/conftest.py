@@ -32,6 +32,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Return the tests to the cycle collector: extensions in C look at the end for what is left."""
+    gc.unfreeze()
+
+
 def pytest_sessionstart() -> None:
     """Stop where entry points are out of date: tests would fail without saying why."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]

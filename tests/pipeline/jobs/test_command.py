@@ -53,6 +53,7 @@ def test_a_second_ingest_adds_nothing(lake: Path, capsys: pytest.CaptureFixture[
     ]
 
 
+@pytest.mark.exhaustive
 def test_what_was_ingested_is_said_also_if_the_day_cannot_be_compacted_or_dropped(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,6 +203,7 @@ def test_a_rehearsal_of_nothing_is_status_2(lake: Path, capsys: pytest.CaptureFi
     assert "delivered, without a route in --table" in printed.out
 
 
+@pytest.mark.exhaustive
 def test_a_machine_that_cannot_have_its_memory_is_said(lake: Path) -> None:
     words = ("report", "--lake", str(lake), "--day", DAY, "--driver-memory", "1k")
     done = subprocess.run(
@@ -248,6 +250,7 @@ def test_commits_that_were_deleted_are_said_and_nothing_is_removed(
     assert "2 segments: 40 hops" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_commits_that_were_set_back_are_said_and_nothing_is_removed(
     lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -286,6 +289,7 @@ def test_a_report_that_cannot_be_written_is_said_with_what_to_do(
     assert "run it again" in said
 
 
+@pytest.mark.exhaustive
 def test_each_of_compact_and_drop_is_tried_and_said(
     lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
