@@ -66,8 +66,13 @@ pipeline: java
 RUN := $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=worksteal
 CHOSEN := -m "not exhaustive"
 
+# `make test ALL=1` is `make test-all`.
+ifdef ALL
+test: test-all
+else
 test: $(VENV)/.test
 	$(RUN) $(CHOSEN)
+endif
 
 test-all: $(VENV)/.test
 	@mkdir -p build

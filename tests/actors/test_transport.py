@@ -154,7 +154,8 @@ asyncio.run(main())
     )
     loaded = set(done.stdout.split())
     assert "onward.transports.node._tcp" in loaded
-    for other in ("_memory", "_udp", "_uds", "_ws", "rsocket", "client", "simulated"):
+    others = ("node._memory", "node._udp", "node._uds", "node._ws")
+    for other in (*others, "rsocket", "client", "simulated"):
         assert f"onward.transports.{other}" not in loaded
     assert {name for name in loaded if not name.startswith("onward.transports")} == set()
 

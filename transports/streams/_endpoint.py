@@ -1,6 +1,6 @@
 """Where a stream transport listens or connects, and how a socket is had there.
 
-`tcp`, `uds` and `ws` are one kind of link over different sockets. What differs is a `Endpoint`: how
+`tcp`, `uds` and `ws` are one kind of link over different sockets. They differ in their `Endpoint`: how
 a socket is opened there, how one listens, how others write it, and what a peer is called. The
 rest, TLS included, is common to all.
 """

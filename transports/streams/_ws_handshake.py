@@ -169,7 +169,7 @@ class Handshake(asyncio.Protocol):
         scheme = "https" if secure else "http"
         own = [
             f"{scheme}://{host}".casefold()
-            for host in headers.get_all("ConnectionHost")
+            for host in headers.get_all("Host")
             if _is_own(host, self._names)
         ]
         return all(

@@ -14,7 +14,7 @@ def test_defaults() -> None:
 
 def test_mailbox_that_can_take_nothing() -> None:
     with pytest.raises(
-        ValueError, match=r"Mailbox\.limit must be a whole number of at least 1, not 0"
+        ValueError, match=r"MailboxOptions\.limit must be a whole number of at least 1, not 0"
     ):
         MailboxOptions(limit=0)
 

@@ -60,7 +60,11 @@ def test_options_are_those_of_the_transport(
     ("scheme", "written", "problem"),
     [
         ("tcp", "mailbox = 5", "mailbox: 5 is not a table"),
-        ("tcp", "mailbox.limit = 0", "mailbox.limit: Mailbox.limit must be a whole number of at"),
+        (
+            "tcp",
+            "mailbox.limit = 0",
+            "mailbox.limit: MailboxOptions.limit must be a whole number of at",
+        ),
         ("tcp", "heartbeat = 'soon'", "heartbeat: 'soon' is not a number of seconds, 0 or more"),
         ("tcp", "backoff = 3", "backoff: 3 is not a table"),
         ("tcp", "backoff.random = 3", "backoff.random: unknown key; there are: first, longest"),

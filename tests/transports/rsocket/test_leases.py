@@ -11,6 +11,7 @@ from onward.transports.rsocket import LinkOptions
 from tests.support.rsocket_peer import (
     BROKER_FRAME,
     FNF,
+    IS_IT_ALIVE,
     LEASE,
     RR,
     C,
@@ -98,7 +99,8 @@ async def test_a_requester_is_leased_requests_before_it_runs_out() -> None:
         await asyncio.sleep(10.1)
         assert await requester.received() == [lease(15_000, 3)]
         await requester.ask(request(FNF, 9, ASKED))
-        assert len(await destination.received()) == 1
+        is_it_alive, sent = await destination.received()
+        assert (is_it_alive, kind_of(sent)) == (IS_IT_ALIVE, FNF)
         requester.die()
         await destination.received()
         await w.settled()

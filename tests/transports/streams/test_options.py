@@ -130,7 +130,7 @@ WRONG = [
         "heartbeat must be None or a number of seconds, more than 0, not inf",
     ),
     ({"heartbeat": False}, "heartbeat must be None or a number of seconds, more than 0, not False"),
-    ({"mailbox": 5}, "mailbox must be Mailbox, not 5"),
+    ({"mailbox": 5}, "mailbox must be MailboxOptions, not 5"),
 ]
 WRONG_OF_STREAMS = [
     ({"max_frame": 0}, "max_frame must be a whole number from 1 to 16777216, not 0"),

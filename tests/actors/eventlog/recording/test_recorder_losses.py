@@ -100,11 +100,11 @@ def test_an_event_with_too_many_tags_is_told_without_them() -> None:
 @pytest.mark.parametrize(
     "what",
     [
-        "_naming.names_block",
-        "_events.events_block",
-        "_rows._pack_flow",
-        "_naming.clip_name",
-        "_events.clip_name",
+        "storage._segment_dictionary.names_block",
+        "recording._events.events_block",
+        "recording._rows._pack_flow",
+        "storage._segment_dictionary.clip_name",
+        "recording._events.clip_name",
     ],
 )
 def test_a_failure_in_packing_is_counted_and_never_reaches_who_routes(

@@ -329,7 +329,7 @@ SMALL = """
 import resource, signal, sys
 from pathlib import Path
 from onward.actors.eventlog import LogOptions, LogWriter
-from tests.actors.eventlog.test_writer import Loop
+from tests.actors.eventlog.storage.test_writer import Loop
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 now = 0.0
 writer = LogWriter(LogOptions(Path(sys.argv[1]), "b"), clock=lambda: now)
