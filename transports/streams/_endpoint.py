@@ -1,8 +1,8 @@
 """Where a stream transport listens or connects, and how a socket is had there.
 
-`tcp`, `uds` and `ws` are one kind of link over different sockets. They differ in their `Endpoint`: how
-a socket is opened there, how one listens, how others write it, and what a peer is called. The
-rest, TLS included, is common to all.
+`tcp`, `uds` and `ws` are one kind of link over different sockets. They differ in their `Endpoint`:
+how a socket is opened and listened on, how it is written in an address, and how a peer is called.
+The rest, TLS included, is common to all.
 """
 
 from __future__ import annotations

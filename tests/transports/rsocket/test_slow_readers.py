@@ -10,6 +10,7 @@ from onward.transports.rsocket import LinkOptions
 from onward.transports.rsocket._byte_shares import AGAIN
 from onward.transports.rsocket._exchange import StreamExchange
 from onward.transports.rsocket._link import Link
+from tests.support.compiled import interpreted
 from tests.support.rsocket_peer import (
     CHANNEL,
     KEEPALIVE,
@@ -340,6 +341,7 @@ async def test_request_n_of_a_slow_reader_is_not_lost() -> None:
         await w.settled_after(destination)
 
 
+@interpreted
 @in_memory
 async def test_requests_that_end_with_another_one_are_not_counted_as_given_up(
     monkeypatch: pytest.MonkeyPatch,
