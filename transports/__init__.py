@@ -1,4 +1,4 @@
-"""Transports: workers that own sockets and join nodes, and what to derive your own from."""
+"""Transports, and the base classes for transports of your own."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -72,8 +72,8 @@ _LOADED_LATER = {
     "node._uds": ("UdsOptions", "UdsTransport"),
     "node._ws": ("WsOptions", "WsTransport"),
 }
-"""The transports are loaded one by one: a node that speaks TCP needs no WebSockets, and the first
-message to an address of type 1 loads TCP while its sender waits."""
+"""The transports are imported on first use. A node that uses only TCP imports no WebSockets; the
+first message to an address of type 1 imports TCP while its sender waits."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,10 +1,10 @@
-"""What a transport is: the class to derive from to join nodes in a way of your own.
+"""Base classes of transports and listeners, for nodes joined over a medium of your own.
 
-A transport makes *links*. A link is a worker at each end of a connection; the two act like
-one worker that is on both nodes. What one is sent, less its own address at the front of the
-onward route, comes out of the other, with its own address at the front of the return route.
-`Link` does all of that except moving a message from one end to the other, so a transport is
-a subclass of `Link` that moves messages, and a subclass of `Transport` that makes links:
+A transport makes *links*. A link is a pair of workers, one at each end of a connection. A message
+sent to one end leaves the other: without the near end's address at the front of its onward route,
+and with the far end's address at the front of its return route. `Link` implements this, except
+for moving a message to the other end. So a transport is a subclass of `Link` that moves messages,
+and a subclass of `Transport` that makes links:
 
     class QueueLink(Link):
         def transmit(self, message):              # towards the other end
@@ -21,8 +21,8 @@ a subclass of `Link` that moves messages, and a subclass of `Transport` that mak
 
         async def listen(self, uri, *, expose, **options): ...
 
-Give it to one node with `node.add_transport(QueueTransport)`, or to every node by an entry
-point in the group `onward.transports` whose name is the scheme.
+Give it to one node with `node.add_transport(QueueTransport)`, or to every node with an entry
+point in the group `onward.transports`, named after the scheme.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = ["Listener", "Transport"]
 
 
 class Listener(ABC):
-    """Something that accepts connections; made by `Transport.listen`."""
+    """An object that accepts connections; made by `Transport.listen`."""
 
     @property
     @abstractmethod
     def uri(self) -> str:
-        """Where it listens, as others have to write it: a port 0 is the real one here."""
+        """The URI to connect to, with the actual port if port 0 was given."""
 
     @property
     @abstractmethod
@@ -58,25 +58,25 @@ class Listener(ABC):
 
 
 class Transport(ABC):
-    """What joins a node to others. A node makes one of each class when first needed.
+    """A factory of links and listeners for one scheme. A node makes one of each class on first use.
 
-    All methods are called on the node's loop.
+    All methods are called on the node's event loop.
 
     Args:
-        node: The node it belongs to.
+        node: The node that the transport belongs to.
 
     Attributes:
-        node: The node it belongs to.
+        node: The node that the transport belongs to.
     """
 
     scheme: ClassVar[str]
-    """The scheme of the URIs it takes, as in `scheme://...`."""
+    """The scheme of its URIs, as in `scheme://...`."""
 
     address_type: ClassVar[int | None] = None
-    """The type of the addresses `resolve` takes, or `None` if it takes none."""
+    """The type of the addresses that `resolve` accepts, or `None`."""
 
-    # `options_class`, if a transport has it, is a dataclass whose fields are the options of
-    # `listen` and `connect`: topology files are checked against it before anything is started.
+    # A transport may have `options_class`, a dataclass with the options of `listen` and `connect`
+    # as fields. Topology files are checked against it before anything is started.
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -86,12 +86,12 @@ class Transport(ABC):
         """Accept connections.
 
         Args:
-            uri: Where.
-            expose: What the other ends may send to; see `Gate`.
-            **options: The transport's own.
+            uri: The URI to listen at.
+            expose: The addresses that the other ends may send to; see `Gate`.
+            **options: The options of the transport.
 
         Raises:
-            OSError: It cannot be listened there.
+            OSError: The URI cannot be listened at.
             ValueError: The URI or an option is wrong.
         """
 
@@ -100,25 +100,25 @@ class Transport(ABC):
         """Connect, and return the address of the link's worker once it is usable.
 
         Args:
-            uri: Where to.
-            expose: What the other end may send to; see `Gate`.
-            **options: The transport's own.
+            uri: The URI to connect to.
+            expose: The addresses that the other end may send to; see `Gate`.
+            **options: The options of the transport.
 
         Raises:
-            LinkDown: There is nobody, or nobody who speaks the same.
+            LinkDown: There is no listener, or it does not speak this protocol.
             ValueError: The URI or an option is wrong.
         """
 
     def resolve(self, message: Message) -> Message | None:
-        """Replace the first onward address, which is of `address_type`, by a link's address.
+        """Replace the first onward address, which has the type `address_type`, by a link's address.
 
-        It must not wait: open a link and let it keep the message until it is up.
+        Must not block: open a link, and let it keep the message until it is up.
 
         Returns:
-            The message to route on, or `None` if it has been taken over.
+            The message to route on, or `None` if the transport has kept it.
 
         Raises:
-            DeliveryError: It cannot be done; the sender gets the error.
+            DeliveryError: The message cannot be delivered; the sender receives the error.
         """
         raise UnknownAddressType(message.to)
 

@@ -1,4 +1,4 @@
-"""Logging what peers can cause; the runtime logs in the same way."""
+"""The log of events that peers cause, with the limits of the runtime's log."""
 
 from __future__ import annotations
 

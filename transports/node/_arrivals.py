@@ -1,4 +1,4 @@
-"""What has come over a link and waits for room in mailboxes of the node."""
+"""The messages that came over a link and wait for room in mailboxes of the node."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["Arrivals", "size_of"]
 
 MAX_GIVEN_UP: Final = 1000
-"""Most full mailboxes a link has lost patience with and remembers; the first forgotten gets
-time again."""
+"""The number of mailboxes given up that a link remembers. The oldest one is forgotten first and
+gets its full `stall_timeout` again."""
 
 
 class Arrivals:
-    """Messages of one link that wait for room, in a line for each mailbox.
+    """The messages of one link that wait for room, in a queue for each mailbox.
 
-    A mailbox that takes none of them for `stall_timeout` is given up: they become dead letters,
-    and those that come later at once, until its worker has handled something. So a worker that is
-    stuck costs its own messages and, for that time, the places that they take here.
+    A mailbox that accepts none of them for `stall_timeout` is given up: its messages become dead
+    letters, later ones at once, until its worker has handled a message. So a stuck worker costs
+    only its own messages and, until then, their places here.
 
     Args:
         node: The node.
-        limit: Most messages; more become dead letters.
-        max_bytes: Bytes at which no more are kept, routes included; more become dead letters.
-        stall_timeout: How long a full mailbox may take none, in seconds.
-        fewer: Called when there are fewer of them.
+        limit: The maximum number of messages; more become dead letters.
+        max_bytes: The bytes, routes included, from which on messages become dead letters.
+        stall_timeout: The seconds for which a full mailbox may accept none.
+        fewer: Called when the number of messages has decreased.
 
     Attributes:
-        count: How many messages there are.
-        bytes: Their bytes, routes included.
+        count: The number of messages.
+        bytes: The bytes of the messages, routes included.
     """
 
     __slots__ = (
@@ -70,12 +70,12 @@ class Arrivals:
         self._max_bytes = max_bytes
         self._fewer = fewer
         self._lines: dict[Mailbox, _LinkLine] = {}
-        self._awaited: dict[int, asyncio.Future[None]] = {}  # by the `id` of a message kept here
-        # Which worker, and what it had handled then. One that has stopped is not kept alive.
+        self._awaited: dict[int, asyncio.Future[None]] = {}  # by the `id` of a kept message
+        # The worker (not kept alive) and its count of handled messages at that time.
         self._given_up: dict[Address, tuple[weakref.ref[Worker], int]] = {}
 
     def keep(self, room: Room) -> None:
-        """Keep a message until there is room; it becomes a dead letter if that may not be."""
+        """Keep a message until there is room, or make it a dead letter if a limit is reached."""
         intake, message, _ = room
         line = self._lines.get(intake)
         if line is None and self._is_given_up(intake):
@@ -85,7 +85,7 @@ class Arrivals:
             kept = f"a link keeps {counted(self.count, 'message')}"
             self.node.lose(message, MailboxFull(intake.address, kept))
             return
-        intake.refused -= 1  # it is not refused, after all
+        intake.refused -= 1  # kept, so not refused
         self.count += 1
         self.bytes += size_of(message)
         if line is None:
@@ -96,7 +96,7 @@ class Arrivals:
             line.messages.append(message)
 
     def until_moved(self, room: Room) -> asyncio.Future[None] | None:
-        """Return what is done once the message kept last waits no more, if it is the one given."""
+        """Return a future for the moment the message leaves, if it is the last one kept."""
         line, message = self._lines.get(room.intake), room.message
         if line is None or line.messages[-1] is not message:
             return None
@@ -104,7 +104,7 @@ class Arrivals:
         return moved
 
     def moved(self, message: Message) -> None:
-        """Count a message no more."""
+        """Subtract a message from the counts."""
         self.count -= 1
         self.bytes -= size_of(message)
         if self._awaited:
@@ -113,21 +113,21 @@ class Arrivals:
                 moved.set_result(None)
 
     def ended(self, intake: Mailbox) -> None:
-        """Forget a line that is empty."""
+        """Forget an empty queue."""
         self._lines.pop(intake, None)
         self._fewer()
 
     def fewer(self) -> None:
-        """Say that there are fewer messages."""
+        """Call the `fewer` callback."""
         self._fewer()
 
     def close(self) -> None:
-        """Make all of them dead letters."""
+        """Make all messages dead letters."""
         for line in list(self._lines.values()):
             line.give_up(MailboxFull(line.intake.address, "the link was closed"))
 
     def give_up(self, line: _LinkLine) -> None:
-        """Have no more patience with a mailbox."""
+        """Give up a mailbox: make its messages dead letters, later ones at once."""
         intake = line.intake
         if len(self._given_up) >= MAX_GIVEN_UP:
             del self._given_up[next(iter(self._given_up))]
@@ -147,7 +147,7 @@ class Arrivals:
 
 
 class _LinkLine(Line):
-    """The messages of a link that wait for one mailbox."""
+    """The queue of a link's messages for one mailbox."""
 
     __slots__ = ("_arrivals", "_since", "_timer")
 
@@ -155,7 +155,7 @@ class _LinkLine(Line):
         super().__init__(intake)
         self._arrivals = arrivals
         loop = arrivals.node.loop
-        self._since = loop.time()  # of when it waits for the next to be taken
+        self._since = loop.time()  # when the first message began to wait
         self._timer = loop.call_later(arrivals.stall_timeout, self._look)
 
     def _look(self) -> None:
@@ -168,29 +168,29 @@ class _LinkLine(Line):
             arrivals.give_up(self)
 
     def advance(self) -> int:
-        """Put messages into the mailbox, and let the link read on if few are left."""
+        """Move messages into the mailbox, and let the link resume reading if few are left."""
         moved = super().advance()
         if moved and self.messages:
             self._arrivals.fewer()
         return moved
 
     def moved(self, message: Message) -> None:
-        """Note that there was room."""
+        """Count a message that has moved, and restart the stall timeout."""
         arrivals = self._arrivals
         self._since = arrivals.node.now
         arrivals.moved(message)
 
     def done(self) -> None:
-        """Let the link read on."""
+        """Stop the timer and remove the queue."""
         self._timer.cancel()
         self._arrivals.ended(self.intake)
 
     def refuse(self) -> None:
-        """Lose what waits: the worker that it is for has stopped."""
+        """Drop the waiting messages: the worker has stopped."""
         self.give_up(UnknownAddress(self.intake.address))
 
     def give_up(self, error: OnwardError) -> None:
-        """Lose what waits."""
+        """Drop the waiting messages with an error."""
         arrivals = self._arrivals
         for message in self.leave():
             arrivals.moved(message)
@@ -199,6 +199,6 @@ class _LinkLine(Line):
 
 
 def size_of(message: Message) -> int:
-    """Return how many bytes of a peer's a message keeps."""
+    """Return the bytes of a message that the peer chose: payload and routes."""
     onward, back, payload, _, _ = message
     return len(payload) + sum(len(value) for route in (onward, back) for _, value in route)

@@ -1,4 +1,4 @@
-"""What a link keeps while it is not up, and how that is sent once it is."""
+"""The messages of a link that is not up, and their sending once it is."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Messages that wait for a link to be up, in order.
+    """A bounded queue of messages that wait for a link to be up.
 
-    They are sent as fast as the other end reads, and not all at once: what waits to be written has
-    a bound of its own. Those that come meanwhile wait for their turn, in the mailbox of the link.
+    They are sent as fast as the other end reads, since unwritten bytes have a limit of their own.
+    Messages that come meanwhile wait in the mailbox of the link.
 
     Args:
-        most: How many messages may wait.
-        most_bytes: How many bytes they may have together, routes included; one alone may have
-            more.
+        most: The maximum number of messages.
+        most_bytes: The maximum of their bytes, routes included. A single message may have more.
     """
 
     __slots__ = ("_bytes", "_messages", "_most", "_most_bytes", "_sent")
@@ -34,13 +33,13 @@ class Backlog:
         self._bytes = 0
         self._most = most
         self._most_bytes = most_bytes
-        self._sent: asyncio.Future[None] | None = None  # while it is being sent
+        self._sent: asyncio.Future[None] | None = None  # while `send` runs
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def keep(self, message: Message) -> bool:
-        """Keep a message; tell whether there was room."""
+        """Append a message, and return whether there was room."""
         size = size_of(message)
         waiting = len(self._messages)
         if waiting >= self._most or (waiting and self._bytes + size > self._most_bytes):
@@ -50,30 +49,30 @@ class Backlog:
         return True
 
     def take(self) -> Message:
-        """Take the one that came first."""
+        """Take the oldest message."""
         message = self._messages.popleft()
         self._bytes -= size_of(message)
         return message
 
     def take_all(self) -> Iterator[Message]:
-        """Take one after another, until there are none."""
+        """Take the messages one by one, until the queue is empty."""
         while self._messages:
             yield self.take()
 
-    # --- being sent -----------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Say that `send` is about to be called."""
+        """Mark the start of sending; call it before `send`."""
         self._sent = loop.create_future()
 
     async def send(
         self, write: Callable[[Message], Awaitable[None] | None], done: Callable[[], bool]
     ) -> None:
-        """Send what is kept, until there is none left or something has happened.
+        """Send the messages until the queue is empty or `done` is true.
 
         Args:
-            write: Sends one; returns what to await before the next, or `None`.
-            done: Tells that no more are to be sent: what is left stays.
+            write: Sends one message; returns an awaitable for the next one to wait for, or `None`.
+            done: Whether sending has to end; the messages left stay in the queue.
         """
         while self._messages and not done():
             wait = write(self.take())
@@ -81,13 +80,13 @@ class Backlog:
                 await wait
 
     def end(self) -> None:
-        """Say that `send` is over."""
+        """Mark the end of sending; call it after `send`."""
         sent, self._sent = self._sent, None
         if sent is not None and not sent.done():
             sent.set_result(None)
 
     async def sent(self) -> None:
-        """Wait until it has been sent, or given up."""
+        """Wait until sending has ended."""
         while self._sent is not None:
-            # Shielded: a worker that is cancelled must not cancel what others wait for.
+            # Shielded: other workers wait for the same future.
             await asyncio.shield(self._sent)

@@ -1,4 +1,4 @@
-"""The links of a transport to other nodes: how many there may be, and which is to whom."""
+"""The table of links that a transport has opened, by peer and with a limit."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ L = TypeVar("L", bound="DialledLink | DialledUdpLink")
 
 
 class DialledLinks(Generic[L]):
-    """The links to other nodes, and for each peer the oldest of them.
+    """The links to other nodes, and the oldest link to each peer.
 
-    A rule may be called on any thread, and open a link there: the tables change under a lock.
+    A rule may open a link on any thread, so a lock protects the tables.
 
     Args:
-        node: The node they are on.
+        node: The node of the links.
 
     Attributes:
         lock: Held to open and to forget links.
-        by_peer: The oldest link to each peer, by its name. To be read without the lock.
+        by_peer: The oldest link to each peer, by the peer's name. Read without the lock.
     """
 
     def __init__(self, node: Node) -> None:
@@ -46,11 +46,11 @@ class DialledLinks(Generic[L]):
 
         Args:
             link: The link.
-            most: How many links there may be.
-            mailbox: What its worker is given.
+            most: The maximum number of links.
+            mailbox: The options of the link's mailbox.
 
         Raises:
-            LinkDown: There are as many already.
+            LinkDown: The limit is reached.
         """
         with self.lock:
             if len(self._links) >= most:
@@ -60,7 +60,7 @@ class DialledLinks(Generic[L]):
             self.by_peer.setdefault(link.peer, link)
 
     def forget(self, link: StreamLink | UdpLink) -> None:
-        """Let go of a link that is over."""
+        """Remove a link that has ended."""
         with self.lock:
             self._links = {each: None for each in self._links if each is not link}
             peer = link.peer

@@ -1,6 +1,6 @@
-"""What the other end of a link may send to: what is exposed, and the ways back.
+"""The access control of a link: exposed addresses and remembered return routes.
 
-What messages let in may do behind the first address goes with them, as `Context.outside`.
+Limits on the addresses behind the first travel with a message, as `Context.outside`.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ from ...protocol import LOCAL, Address, Route
 __all__ = ["MAX_RETURNS", "Gate"]
 
 MAX_RETURNS: Final = 10_000
-"""Most addresses that all the ways back together have that a link remembers, in each of its
-tables: as many ways of one address, fewer of longer ones. At the limit those are forgotten
-whose workers have stopped, and then those unused for longest; of the ways that go on over other
-links, those of the link that has most. An answer that comes later is refused. With addresses of
-the greatest length a table takes 4 MB."""
+"""The maximum number of addresses in the return routes that a link remembers, for each of its
+tables. At the limit, the routes with stopped workers are forgotten first, then the least recently
+used ones; of the routes that go on over other links, those of the link with the most addresses. A
+later reply along a forgotten route is refused. With addresses of the maximum length a table takes
+4 MB."""
 
 _ROOM: Final = 16
-"""At the limit of the ways over other links, one part in so many of the table is made free."""
+"""The reciprocal of the part of the table of routes over links that is freed at the limit."""
 
 _SWEEPS: Final = 4
-"""The ways of workers that have stopped are looked for when the table is full, and again when so
-much of it has been added since."""
+"""The reciprocal of the part of a full table that has to be added between two searches for routes
+with stopped workers."""
 
 
 class Gate:
-    """Decides which messages from outside come in. One for each link.
+    """The filter of one link for messages that come from outside.
 
-    A message comes in if
+    A message is admitted if
 
     - its first onward address is exposed, or its type is, by an address of that type with the
-      value `*` (for types other than 0: there is no way to expose all workers);
-    - its onward route is a way back: the return route, to the last address, of a message
-      that went out over this link. Of a way back that goes on over another link only the part
-      up to that link counts: what is behind it is the business of that link's other end. A way
-      back to the mailbox of a request is one for one message only, which is its answer.
+      value `*` (for types other than 0: it is not possible to expose all workers);
+    - its onward route is the return route, to the last address, of a message that was sent over
+      this link. Of a return route that goes on over another link only the part up to that link
+      is compared: that link's other end checks the rest. A return route to the mailbox of a
+      request admits one message only, the response.
 
-    A way back is remembered as long as its workers live and there is room, and then the longer
-    the later it was used.
+    A return route is remembered while its workers live and there is room. The least recently used
+    ones are forgotten first.
 
     Args:
-        expose: What is reachable from outside, and where messages may go from there.
-        max_returns: Most addresses in the ways back to remember, in each of the tables: of
-            workers, over links, and of requests.
-        more: Tells whether an address is exposed besides, for now; asked for each message.
-        lives: Tells whether a local address is that of a worker.
+        expose: The addresses that are reachable from outside, or may be passed on to.
+        max_returns: The maximum number of addresses in remembered return routes, for each table:
+            routes to workers, over links, and to requests.
+        more: Whether an address is exposed at run time; called for each message.
+        lives: Whether a local address belongs to a worker.
 
     Attributes:
-        noted: The way back noted last, or `None`: it need not be noted again.
-        over: The other link that the way back noted last goes on over, if that was not known.
-        admitted: The onward route admitted last, or `None`: it need not be asked for again.
-        given: How many addresses at the end of the route admitted last the other end chose.
+        noted: The return route noted last, or `None`; it need not be noted again.
+        over: The other link on the return route noted last, if that route was new.
+        admitted: The onward route admitted last, or `None`; it need not be checked again.
+        given: The number of addresses of that route, at its end, that the other end chose.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Gate:
         self.given = 0
 
     def allows(self, address: Address) -> bool:
-        """Decide whether a message that was let in may go to an address the other end chose."""
+        """Whether an admitted message may go to an address that the other end chose."""
         return self._expose.allows(address) or self._more(address)
 
     def note(
@@ -98,12 +98,12 @@ class Gate:
         is_request: Callable[[Address], bool],
         link_on: Callable[[Route], Address | None] = lambda _: None,
     ) -> None:
-        """Remember the way that answers to a message that goes out will come.
+        """Remember the return route of a message that is sent.
 
         Args:
-            back: Its return route, which is not empty.
-            is_request: Tells whether a local address is the mailbox of a request.
-            link_on: Returns the first link on a return route.
+            back: The return route, not empty.
+            is_request: Whether a local address is the mailbox of a request.
+            link_on: Returns the first link on a return route, or `None`.
         """
         self.noted = None
         first = back[0]
@@ -123,13 +123,13 @@ class Gate:
             return
         else:
             self._workers.add(back)
-        self.admitted = None  # it may be one that was forgotten
+        self.admitted = None  # that route may have been forgotten
         self.noted = back
 
     def admits(self, onward: Route) -> bool:
-        """Decide about a message with this onward route, which is not empty.
+        """Whether a message with this onward route, which is not empty, is admitted.
 
-        The answer to a request is let in once.
+        The response to a request is admitted once.
         """
         self.admitted = None
         self.given = 0
@@ -143,16 +143,16 @@ class Gate:
         if length or self._expose.lets_in(onward[0]):
             self.admitted = onward
             return True
-        # Not remembered: it may be hidden again at any time.
+        # Not stored in `admitted`: the address may be hidden again at any time.
         return self._more(onward[0])
 
     def take_waiting(self) -> tuple[Address, ...]:
-        """Return the mailboxes of requests that have had no answer, and forget them."""
+        """Return the mailboxes of unanswered requests, and forget them."""
         return tuple(route[-1] for route in self._requests.take_all())
 
 
 class _Routes:
-    """Routes, the least recently used first, of so many addresses together and at least one."""
+    """Routes in order of last use, with a limit on their addresses; one route is always kept."""
 
     __slots__ = ("_added", "_limit", "_lives", "_routes", "size")
 
@@ -160,11 +160,11 @@ class _Routes:
         self._limit = limit
         self._lives = lives
         self._routes: dict[Route, None] = {}
-        self.size = 0  # addresses in all of them
-        self._added = limit  # since the last look for those whose workers have stopped
+        self.size = 0  # addresses in all routes
+        self._added = limit  # addresses added since the last search for stopped workers
 
     def add(self, route: Route) -> bool:
-        """Note that a route is used; tell whether it is new."""
+        """Add a route, or mark it as used; return whether it is new."""
         routes, length = self._routes, len(route)
         if route in routes:
             del routes[route]
@@ -185,15 +185,15 @@ class _Routes:
         return len(self._routes)
 
     def oldest(self) -> Route:
-        """Return the route unused for longest."""
+        """Return the least recently used route."""
         return next(iter(self._routes))
 
     def stopped(self) -> list[Route]:
-        """Return the routes of which a worker has stopped."""
+        """Return the routes with a stopped worker."""
         return [each for each in self._routes if not all(map(self._lives, each))]
 
     def use(self, route: Route) -> bool:
-        """Note that a route is used; tell whether it is there."""
+        """Mark a route as used; return whether it is known."""
         routes = self._routes
         if routes.pop(route, route) is not None:
             return False
@@ -201,8 +201,8 @@ class _Routes:
         return True
 
     def take(self, route: Route) -> bool:
-        """Forget a route; tell whether it was there."""
-        if self._routes.pop(route, route) is not None:  # one look, as most requests come here
+        """Forget a route; return whether it was known."""
+        if self._routes.pop(route, route) is not None:  # one look-up: most requests come here
             return False
         self.size -= len(route)
         return True
@@ -215,10 +215,10 @@ class _Routes:
 
 
 class _Prefixes:
-    """Routes that others begin with, of so many addresses together, by the link each ends with.
+    """Beginnings of return routes, each up to its first link, with a limit on their addresses.
 
-    A peer chooses the routes that end with its link, so it may make many of them. At the limit
-    the oldest is forgotten of the link that has most.
+    A peer chooses the routes that end with its link, and may choose many. At the limit the oldest
+    route of the link with the most addresses is forgotten.
     """
 
     __slots__ = ("_added", "_count", "_limit", "_lives", "_shares", "_size")
@@ -228,17 +228,17 @@ class _Prefixes:
         self._lives = lives
         self._shares: dict[Address, _Routes] = {}
         self._count = 0
-        self._size = 0  # addresses in all of them
-        self._added = limit  # since the last look for those whose workers have stopped
+        self._size = 0  # addresses in all routes
+        self._added = limit  # addresses added since the last search for stopped workers
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, route: Route) -> bool:
-        """Note that a route is used; tell whether it is new."""
+        """Add a route, or mark it as used; return whether it is new."""
         share = self._shares.get(route[-1])
         if share is None:
-            # Never full by itself: the limit is that of all.
+            # Never full by itself: the limit applies to all shares together.
             share = self._shares[route[-1]] = _Routes(self._limit + len(route), self._lives)
         if not share.add(route):
             return False
@@ -250,11 +250,11 @@ class _Prefixes:
         return True
 
     def use_front(self, route: Route) -> int:
-        """Note that a route is used that another begins with; return its length, or 0."""
+        """Mark the known beginning of a route as used; return its length, or 0."""
         shares = self._shares
         for at, address in enumerate(route):
             share = shares.get(address)
-            if share is not None:  # each of them ends at the first link on it
+            if share is not None:  # each known beginning ends at its first link
                 return at + 1 if share.use(route[: at + 1]) else 0
         return 0
 
@@ -266,7 +266,7 @@ class _Prefixes:
                     self._take(link, share, each)
         if self._size <= self._limit:
             return
-        # Somewhat more than has to be, so that the links are not looked through each time.
+        # More than necessary, so that the links are not searched each time.
         enough = self._limit - self._limit // _ROOM
         largest = [(-share.size, link) for link, share in self._shares.items()]
         heapify(largest)

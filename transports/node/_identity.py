@@ -1,4 +1,4 @@
-"""Who is at the other end of a link, by the certificate that was verified."""
+"""The names of a link's peer, from its verified certificate, and access control by them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 __all__ = ["forget_names", "from_certificate", "note_names"]
 
 _names: Final[dict[tuple[int, Address], frozenset[str]]] = {}
-"""The names of the peer of each link that is up, by the identity of its node and its address,
-which is random: that of a node that has gone is never another's."""
+"""The names of the peer of each link that is up, by the identity of the node and the link's
+address. The address is random, so no later node has the same key."""
 
 
 def note_names(node: Node, link: Address, names: tuple[str, ...]) -> None:
-    """Note who is at the other end of a link."""
+    """Store the names of a link's peer."""
     _names[id(node), link] = frozenset(names)
 
 
 def forget_names(node: Node, link: Address) -> None:
-    """Note that a link is down."""
+    """Remove the names of a link that is down."""
     _names.pop((id(node), link), None)
 
 
 def from_certificate(node: Node, *names: str) -> Callable[[Message], bool]:
-    """Make an access control that lets in what came over a link from a peer with such a name.
+    """Return an access control that admits messages over links to peers with one of these names.
 
-    It looks at the link the message came by (its `source`, which nobody can claim), and at the
-    peer's certificate there. So it is for a worker that is exposed to links with TLS whose
-    listeners have `require_client`, or that connect: messages by way of another worker of the
-    node are not let in.
+    It finds the link by the message's `source`, which the node sets, and checks the certificate
+    of the link's peer. It is for a worker that is exposed to TLS links: those that connect, and
+    those of listeners with `require_client`. Messages forwarded by another worker of the node
+    are not admitted.
 
     Args:
         node: The node of the worker.
-        *names: Names, as `LinkStatistics.names` has them, each with its kind: `URI:`, `DNS:`,
-            `IP:`, `email:`, or `CN:` of certificates that have no others. One of them must be in
-            the certificate.
+        *names: Names as in `LinkStatistics.names`, each with its kind: `URI:`, `DNS:`, `IP:`,
+            `email:`, or `CN:` for certificates that have no others. The certificate must have
+            one of them.
 
     Raises:
         ValueError: A name has no kind.

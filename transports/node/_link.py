@@ -1,9 +1,8 @@
 """The worker at one end of a connection between two nodes.
 
-As in the specification's session example: what a link is sent goes to the other end without
-the link's own address at the front of the onward route; what comes from the other end gets
-it at the front of the return route. So an answer finds the same link again, and the two
-links are the identity of the session.
+As in the specification's session example: a link removes its own address from the front of the
+onward route of a message that it sends, and puts it in front of the return route of a message
+that it receives. So a reply finds the same link, and the two link addresses identify the session.
 """
 
 from __future__ import annotations
@@ -43,43 +42,42 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CROSSINGS", "MAX_WORK", "Link", "TooMuchWork"]
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
-# What a NamedTuple's own constructor calls, without the detour.
+# The call that a NamedTuple's constructor makes, without its overhead.
 _new_message: Final = cast("Callable[[type[Message], _Fields], Message]", tuple.__new__)
 
 MAX_CROSSINGS: Final = 4
-"""Times the address of a link may be on the return route of what comes over it, the new one
-included. A message that goes to and fro between two nodes more often is a dead letter."""
+"""How often a link's address may be on the return route of a message that comes over it, this time
+included. A message that crosses the link more often becomes a dead letter."""
 
 MAX_WORK: Final = 256 * 1024 * 1024
-"""Most bytes that a message from outside may have moved: those of its payload, once for each
-address of its onward route. One that would be more is a dead letter. What workers make of the
-payload on its way is not counted."""
+"""The maximum of payload bytes times onward addresses for a message from outside. A message above
+it becomes a dead letter. Other work of the workers along the route is not counted."""
 
 LIGHT: Final = MAX_WORK // MAX_ROUTE_LENGTH
-"""Bytes of a payload that are never too much work, whatever the route."""
+"""The largest payload that is within `MAX_WORK` for every route."""
 
 KEPT_IN: Final = "error replies are off"
-"""The reason of the dead letter that an error reply becomes that may not go over a link."""
+"""The dead-letter reason of an error reply that may not be sent over a link."""
 
 UNUSABLE: Final = "unusable route"
-"""The reason of the dead letter that a message becomes which has an address that nobody can have,
-or more than a route may have."""
+"""The dead-letter reason of a message with an invalid address, or with more addresses than a route
+may have."""
 
 READ_ON: Final = 64
 READ_ON_BYTES: Final = 256 * 1024
-"""Messages, and bytes of them, that a link keeps for full mailboxes before it holds its socket. So
-what little comes for a worker that does not keep up does not stop what comes for others."""
+"""The number and bytes of messages for full mailboxes above which a link stops reading its socket.
+A few messages for a slow worker do not delay those for others."""
 
 SWEEP: Final = 64
-"""Other links that ways back go on over, from which on a link looks for those that have stopped:
-at this many, and then whenever there are twice as many as were left."""
+"""The number of joined links at which a link removes those that have stopped. The next sweep is at
+twice the number that remains."""
 
 
 _NO_STAMP: Final = Context()
-"""In the place of a stamp, before there is one: no message has it."""
+"""The placeholder for a stamp that is not made yet: no message has it."""
 
 LINK_MAILBOX: Final = MailboxOptions(overflow=Overflow.WAIT, max_bytes=32 * 1024 * 1024)
-"""The mailbox of a link, unless its options say otherwise."""
+"""The default mailbox of a link."""
 
 
 def _work(size: int, addresses: int) -> str:
@@ -87,47 +85,46 @@ def _work(size: int, addresses: int) -> str:
 
 
 class TooMuchWork(NotDelivered):
-    """One message from outside would have the node do more than one may."""
+    """The error for a message from outside that would cause more work than one message may."""
 
     reason = "too much work"
 
 
 class Link(Worker):
-    """One end of a connection to another node; derive from it to make a transport.
+    """One end of a connection to another node; the base class of a transport's links.
 
-    A subclass implements `transmit`, and calls `arrive` with what the other end transmitted.
-    It does not override `handle_message`.
+    A subclass implements `transmit`, and calls `arrive` with the messages that the other end
+    transmitted. It does not override `handle_message`.
 
-    When a mailbox of the node is full, what arrives for it is kept, in order, and what arrives
-    for others goes on. When too much is kept `hold` is called: the subclass should stop taking
-    from the other end until `release` is called. The same holds for what has come over the link and
-    was passed on by workers of the node to where there is no room, another link for instance: so
-    what is slow pushes back to the socket that the messages came from. A mailbox that takes none
-    for `stall_timeout` is given up: the messages for it become dead letters, those that come later
-    at once, until its worker has handled something.
+    Messages that arrive for a full mailbox are kept in order; messages for others are delivered.
+    When too many are kept `hold` is called: the subclass should stop reading until `release` is
+    called. Messages that came over the link and were passed on to a full mailbox, such as that of
+    another link, count too. So a slow receiver pushes back to the socket that the messages came
+    from. A mailbox that accepts none for `stall_timeout` is given up: its messages become dead
+    letters, later ones at once, until its worker has handled a message.
 
     Args:
-        expose: What the other end may send to; see `Gate`.
-        max_returns: Most addresses of ways back remembered; see `Gate`.
-        arrivals: Messages kept for full mailboxes; more become dead letters.
-        max_arrival_bytes: Bytes of them, routes included, above which no more are kept; more
-            become dead letters.
-        stall_timeout: How long a full mailbox may take none of them, in seconds.
-        max_inside: Bytes of the payloads larger than 16 KiB that have come over the link and
-            wait in mailboxes of the node, above which `hold` is called.
+        expose: The addresses that the other end may send to; see `Gate`.
+        max_returns: The maximum number of addresses in remembered return routes; see `Gate`.
+        arrivals: The maximum number of messages kept for full mailboxes; more become dead letters.
+        max_arrival_bytes: The bytes of kept messages, routes included, above which more become
+            dead letters.
+        stall_timeout: The seconds for which a full mailbox may accept none of them.
+        max_inside: The bytes above which `hold` is called, of payloads larger than 16 KiB that
+            came over the link and wait in mailboxes of the node.
 
     Attributes:
-        taken: Messages taken for the other end.
-        arrived: Messages that came from the other end, those refused included.
-        refused: Messages of them for an address that is not exposed.
-        dropped: Messages of those taken that could not be sent.
-        scheme: By which transport it goes; part of what the event log calls it.
-        stamp: The context of the message let in last: the next ones usually get the same, so they
-            can be made with it.
+        taken: Messages accepted for the other end.
+        arrived: Messages that came from the other end, refused ones included.
+        refused: Messages that came for an address that is not exposed.
+        dropped: Accepted messages that could not be sent.
+        scheme: The scheme of the transport; part of the link's name in the event log.
+        stamp: The context of the last message admitted. Most messages get the same context, so
+            readers construct messages with it.
     """
 
-    # Not in the instance's dictionary: CPython 3.11 finds the methods of one with 30 or more in a
-    # slower way, and transports have some of their own.
+    # Slots, as CPython 3.11 finds methods more slowly in an instance with 30 or more attributes in
+    # its dictionary, and transports add attributes of their own.
     __slots__ = (
         "_at",
         "_contexts",
@@ -167,12 +164,12 @@ class Link(Worker):
         self.refused = 0
         self.dropped = 0
         self._gate = Gate(expose, max_returns=max_returns, more=self._is_exposed, lives=self._lives)
-        self._contexts: dict[int, Context] = {}  # by how many addresses were given
+        self._contexts: dict[int, Context] = {}  # by the number of addresses that the peer chose
         self.stamp: Context | None = None
         self._ending = False
-        self._joined: dict[Address, None] = {}  # the other links that ways back go on over
+        self._joined: dict[Address, None] = {}  # other links that return routes go on over
         self._sweep_at = SWEEP
-        self._at: tuple[Address, ...] = ()  # where it is, for what is exposed at run time
+        self._at: tuple[Address, ...] = ()  # the link's addresses, for exposure at run time
         self._limits = arrivals, max_arrival_bytes, stall_timeout
         self._kept: Arrivals | None = None
         self._max_inside = max_inside
@@ -181,7 +178,7 @@ class Link(Worker):
 
     def _join(self, cell: Cell) -> None:
         super()._join(cell)
-        parent = cell.parent  # the listener, if it has come to one
+        parent = cell.parent  # the listener, if a listener accepted the connection
         self._at = (cell.address,) if parent is None else (cell.address, parent.address)
         self._kept = Arrivals(cell.node, *self._limits, self._look_at_kept)
         recorder = cell.node.recorder
@@ -197,7 +194,7 @@ class Link(Worker):
     # --- towards the other end ----------------------------------------------------------
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
-        """Send a message to the other end. Not to be overridden."""
+        """Send a message to the other end. Do not override."""
         onward, back, payload, _, context = message
         if len(onward) < 2:
             self.node.lose(message, EmptyRoute())
@@ -222,23 +219,23 @@ class Link(Worker):
         try:
             return self.transmit(_new_message(Message, (onward[1:], back, payload, None, context)))
         except Exception:
-            self.dropped += 1  # the node makes a dead letter of it, as with any worker
+            self.dropped += 1  # the node makes it a dead letter, as with any worker
             raise
 
     @abstractmethod
     def transmit(self, message: Message) -> Awaitable[None] | None:
-        """Move a message to the other end, where it goes into `arrive`.
+        """Move a message to the other end, which passes it to `arrive`.
 
-        Called on the node's loop, one message at a time. Of the context only `trace` may
-        leave the node. What cannot be sent goes to `undelivered`.
+        Called on the node's loop, one message at a time. Of the context only `trace` may leave the
+        node. Messages that cannot be sent are passed to `undelivered`.
 
         Returns:
-            `None`, or what to await before the worker takes the next message: the way to
-            slow senders down.
+            `None`, or an awaitable for the worker to wait for before its next message, which slows
+            senders down.
         """
 
     def _join_ways(self, other: Address) -> None:
-        """Note that messages go from another link to this one, whose answers go back there."""
+        """Record another link that sends messages over this one and expects their replies."""
         worker = self.node.worker_at(other)
         if isinstance(worker, Link) and worker is not self:
             self._note_joined(other)
@@ -247,7 +244,7 @@ class Link(Worker):
     def _note_joined(self, other: Address) -> None:
         joined = self._joined
         joined[other] = None
-        # Each link that ends leaves one here; a sweep at each doubling costs little in all.
+        # Links that end leave their entries here. A sweep at each doubling costs little in all.
         if len(joined) >= self._sweep_at:
             self._sweep_joined()
             self._sweep_at = max(SWEEP, 2 * len(joined))
@@ -258,28 +255,28 @@ class Link(Worker):
             del self._joined[other]
 
     def in_use(self) -> bool:
-        """Whether more depends on the link than the messages that have come and gone.
+        """Whether the link is needed, apart from the messages it has moved.
 
-        Something of the node watches it, as what was registered over it does, or ways back go
-        from here on over another link that has not stopped: there may be a channel or a
-        subscription at their ends, which nobody on the way can see.
+        That is: a worker of the node watches it, as a registration over the link does, or return
+        routes go on over another link that has not stopped. A channel or a subscription between the
+        outer ends is not visible from here.
         """
         self._sweep_joined()
         return bool(self._joined) or self.node.is_watched(self.address)
 
     def undelivered(self, message: Message, error: OnwardError) -> None:
-        """Say that a message taken for the other end cannot be delivered.
+        """Drop an accepted message that cannot be delivered to the other end.
 
-        It becomes a dead letter; if it is a request of this node, the request ends with
-        the error. Anybody else may be sent an error reply.
+        It becomes a dead letter. A request of this node ends with the error; another sender may
+        receive an error reply.
         """
         self.dropped += 1
         self.node.lose(message, error)
 
     def failed_to_send(self, message: Message, error: Exception) -> None:
-        """Lose a message that could not be sent for a reason that is no error of routing.
+        """Drop a message that could not be sent because of an error other than routing.
 
-        For what is sent outside of `transmit`: there an exception would end more than the message.
+        For sending outside of `transmit`, where an exception would end more than this message.
         """
         self.node.fault("sending a message over a link", error)
         self.undelivered(message, InDoubt(self.address, type(error).__name__))
@@ -288,29 +285,29 @@ class Link(Worker):
 
     @property
     def queued(self) -> int:
-        """Messages taken that wait for a connection."""
+        """Accepted messages that wait for a connection."""
         return 0
 
     @property
     def ends(self) -> tuple[str, str]:
-        """What this end is called, and what the other: at both ends the same names."""
+        """The names of this end and of the other end, the same two at both ends."""
         return str(self.address), ""
 
     @property
     def ways(self) -> tuple[str, str]:
-        """What the way there is called in the event log, and the way back."""
+        """The names in the event log of the two directions, outward first."""
         near, far = self.ends
         return f"{self.scheme} {near}>{far}", f"{self.scheme} {far}>{near}"
 
     @property
     def over(self) -> bool:
-        """Whether it has stopped: nothing more comes or goes."""
+        """Whether the link has stopped."""
         return not self.node.has(self.address)
 
     # --- from the other end -------------------------------------------------------------
 
     def arrive(self, messages: Iterable[Message]) -> None:
-        """Deliver what the other end transmitted, in order. Call it on the node's loop."""
+        """Deliver messages from the other end, in order. Call it on the node's loop."""
         own, stamp = self.address, self.stamp
         self.deliver(
             [
@@ -320,16 +317,16 @@ class Link(Worker):
         )
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        """Do as `arrive` with messages that have this link's address on the return route already.
+        """Deliver messages that have this link's address on the return route and as source.
 
-        It is their source too.
+        Otherwise the same as `arrive`.
         """
         self.arrived += len(messages)
         recorder = self.node.recorder
         if recorder is not None:
             try:
                 messages = recorder.messages.arrive(messages, self.node.is_ephemeral)
-            except Exception as fault:  # noqa: BLE001 - they go on, recorded or not
+            except Exception as fault:  # noqa: BLE001 - a message is delivered without its record
                 self.node.fault("recording what arrived", fault)
         node, gate, contexts = self.node, self._gate, self._contexts
         carry, let_in = node.carry, node.let_in
@@ -346,7 +343,7 @@ class Link(Worker):
                         continue
                     admitted, given = gate.admitted, gate.given
                     stamp = contexts.get(given, _NO_STAMP)
-                # Usually the reader has stamped the message with the context that it gets here.
+                # Usually the reader has given the message this same context.
                 if (
                     message[4] is not stamp
                     or len(message[1]) > MAX_CROSSINGS
@@ -362,7 +359,7 @@ class Link(Worker):
                 self._wait_or_lose(message, error)
             except OnwardError as error:
                 self.node.lose(message, error)
-            except Exception as error:  # noqa: BLE001 - of a rule: user code
+            except Exception as error:  # noqa: BLE001 - raised by a rule, which is user code
                 self._lose_in_doubt(message, error)
         cell = self._cell
         if cell is not None and cell.inside > self._max_inside:
@@ -370,11 +367,11 @@ class Link(Worker):
 
     @property
     def kept(self) -> int:
-        """Messages that have come over the link and wait for room in mailboxes."""
+        """Messages from the other end that wait for room in mailboxes."""
         return 0 if self._kept is None else self._kept.count
 
     def _wait_for_room(self, room: Room) -> bool:
-        if self._kept is None or self._ending:  # what is kept has been given up already
+        if self._kept is None or self._ending:  # the kept messages have been given up already
             return False
         self._kept.keep(room)
         self._look_at_kept()
@@ -388,7 +385,7 @@ class Link(Worker):
             self._look_at_kept()
 
     def _look_at_kept(self) -> None:
-        """Hold the other end while too much of what it sent waits; let it go on at half of that."""
+        """Call `hold` above the limits on waiting messages, and `release` below half of them."""
         kept = self._kept
         if kept is None:
             return
@@ -410,41 +407,41 @@ class Link(Worker):
                     self.hold()
                 else:
                     self.release()
-            except Exception as error:  # noqa: BLE001 - what comes all the same is bounded
+            except Exception as error:  # noqa: BLE001 - what still comes is bounded
                 self.node.fault("holding or releasing a link", error)
 
     def _wait_or_lose(self, message: Message, full: MailboxFull) -> None:
-        """Have a message wait for room if it may."""
+        """Keep a message until there is room, or drop it."""
         try:
             if full.room is None or not self._wait_for_room(full.room):
                 self.node.lose(message, full)
-        except Exception as error:  # noqa: BLE001 - those behind it are delivered all the same
+        except Exception as error:  # noqa: BLE001 - the messages behind it are still delivered
             self._lose_in_doubt(message, error)
 
     def _lose_in_doubt(self, message: Message, error: Exception) -> None:
-        """Lose a message that could not be delivered for a reason that is no error of routing."""
+        """Drop a message that failed with an error other than one of routing."""
         self.node.fault("delivering a message that came over a link", error)
         target = message[0][0] if message[0] else ""
         self.node.lose(message, InDoubt(target, type(error).__name__))
 
     def passed_over(self, count: int) -> None:
-        """Note messages that came and have a route no node can use. Each is a dead letter."""
+        """Count messages that came with an unusable route, and make each a dead letter."""
         self.arrived += count
         for _ in range(count):
             self.node.dead_letter(Message((), (self.address,), b"", self.address), UNUSABLE)
 
     def hold(self) -> None:
-        """Stop taking from the other end, if that can be done: too much waits for mailboxes."""
+        """Stop reading from the other end, if the transport can: too much waits for mailboxes."""
 
     def release(self) -> None:
-        """Take from the other end again."""
+        """Resume reading from the other end."""
 
     def _checked(self, message: Message) -> Message:
-        """Return a message that the gate has just let in with what it may do on this node.
+        """Return an admitted message with the context that limits what it may do on this node.
 
         Raises:
-            RouteTooLong: The way back is longer than a route may be.
-            TooMuchWork: It would have the node do more than one message may.
+            RouteTooLong: The return route is longer than a route may be.
+            TooMuchWork: The message would cause more work than one message may.
         """
         onward, back, payload, source, context = message
         length = len(back)
@@ -460,7 +457,7 @@ class Link(Worker):
         if stamp is None:
             stamp = self._contexts[given] = Context(outside=Outside(given, self._gate.allows))
         self.stamp = stamp
-        # Of a context, only the tracing text comes from another node.
+        # Of a peer's context only the tracing text is used.
         may = (
             stamp
             if context is None or context.trace is None
@@ -475,23 +472,23 @@ class Link(Worker):
     # --- the end ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Stop once all that has come over the link is in mailboxes, or has been given up.
+        """Stop once every message from the other end is in a mailbox or given up.
 
-        A subclass calls it in place of `stop` when the other end has gone.
+        A subclass calls it instead of `stop` when the other end has closed.
         """
         self.when_delivered(self.stop)
 
     def when_delivered(self, action: Callable[[], object]) -> None:
-        """Do something once nothing that came over the link waits for room any more."""
+        """Call the action once no message from the other end waits for room."""
         if self.kept:
             self._then = action
         else:
             action()
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Give up what is kept. A subclass that overrides this calls it."""
+        """Give up the kept messages. A subclass that overrides this calls it."""
         self._ending = True
-        self._holding = True  # nothing more is to come
+        self._holding = True  # no message is to come any more
         self._then = None
         if self._kept is not None:
             self._kept.close()
@@ -499,11 +496,11 @@ class Link(Worker):
         return None
 
     def lost(self, detail: str) -> None:
-        """End the requests that went over the link and have had no answer: `LinkLost`.
+        """End the unanswered requests that went over the link with `LinkLost`.
 
-        A subclass calls it when the connection goes; so nobody waits for nothing.
+        A subclass calls it when the connection is lost, so that no request waits in vain.
         """
         for mailbox in self._gate.take_waiting():
             self.node.fail_request(mailbox, LinkLost(self.address, detail))
-        if not self._ending:  # else whoever watches hears of the end
+        if not self._ending:  # else the watchers are notified of the end
             self.node.tell_loss(self.address)

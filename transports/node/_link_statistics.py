@@ -1,4 +1,4 @@
-"""What a link is doing and has done."""
+"""The state and the counters of a link."""
 
 from __future__ import annotations
 
@@ -11,75 +11,75 @@ __all__ = ["LinkState", "LinkStatistics"]
 
 
 class LinkState(Enum):
-    """What a link is doing."""
+    """The state of a link."""
 
     CONNECTING = "connecting"
-    """An attempt is under way; messages are kept."""
+    """A connection attempt is in progress; messages are kept."""
 
     UP = "up"
-    """The peer has greeted us."""
+    """The peer's greeting has been received."""
 
     WAITING = "waiting"
-    """The connection is lost and the next attempt is due later; messages are kept."""
+    """The connection is lost and the next attempt is scheduled; messages are kept."""
 
     CLOSED = "closed"
-    """It is over."""
+    """The link has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkStatistics:
-    """One link at one moment. The counts are for all its connections together."""
+    """The state of one link at one moment. The counts cover all its connections."""
 
     address: Address
-    """The address of its worker."""
+    """The address of the link."""
 
     peer: str
-    """The other end, as in an address: `host:port` for TCP."""
+    """The peer's name, as in an address: `host:port` for TCP."""
 
     state: LinkState
-    """What it is doing."""
+    """The state of the link."""
 
     sent: int
-    """Messages given to the socket, heartbeats included."""
+    """Messages written to the socket, heartbeats included."""
 
     received: int
-    """Messages that came, those refused included."""
+    """Messages received, refused ones included."""
 
     refused: int
-    """Messages that came for an address that is not exposed."""
+    """Messages received for an address that is not exposed."""
 
     heartbeats: int
-    """Messages with an empty onward route that came."""
+    """Messages received with an empty onward route."""
 
     bytes_in: int
     """Bytes read."""
 
     bytes_out: int
-    """Bytes given to the socket."""
+    """Bytes written to the socket."""
 
     pending: int
-    """Bytes waiting for the socket."""
+    """Bytes that wait to be written to the socket."""
 
     queued: int
-    """Messages waiting for a connection."""
+    """Messages that wait for a connection."""
 
     in_doubt: int
-    """Messages of those sent that were lost with a connection, or perhaps were: given to the
-    socket since it was last seen with nothing to write. What the peer's system had received
-    and the peer had not read is not known and not counted."""
+    """Messages that were or may have been lost with a connection: those written since the socket's
+    write buffer was last empty. Messages that the peer's system received and the peer did not read
+    are not known, and not counted."""
 
     held: int
-    """Messages waiting for room in a local mailbox; while there are any, nothing is read."""
+    """Messages that wait for room in a local mailbox; while there are any, nothing is read."""
 
     connects: int
-    """Connections so far on which the peer has greeted us."""
+    """Connections on which the peer's greeting has been received."""
 
     failures: int
-    """Attempts to connect that failed in a row; 0 when it is up."""
+    """Consecutive failed connection attempts; 0 while the link is up."""
 
     reason: str
     """Why the last connection or attempt ended; empty if none has."""
 
     names: tuple[str, ...] = ()
-    """The names in the peer's certificate, if there is one that was verified, each with its kind:
-    `URI:…`, `DNS:…`, `IP:…` and `email:…`; `CN:…`, the common name, only if it has no others."""
+    """The names in the peer's verified certificate, each with its kind: `URI:…`, `DNS:…`, `IP:…`,
+    `email:…`; `CN:…`, the common name, only if there are no others. Empty without a certificate."""

@@ -1,7 +1,7 @@
-"""The `memory` transport: nodes of one process joined without sockets.
+"""The `memory` transport: links without sockets between nodes of one process.
 
-It keeps the rules of `tcp`, exposure and back-pressure included, and is safe between nodes on
-different loops. What it adds is for tests: a link can be cut, frozen and half-closed.
+It keeps the rules of `tcp`, exposure and back-pressure included, and connects nodes on different
+loops. For tests, a link can be cut, frozen and half-closed.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ __all__ = ["MemoryLink", "MemoryListener", "MemoryTransport"]
 T = TypeVar("T")
 
 WINDOW: Final = 1000
-"""Messages on the way to the other end above which a link takes no more from its mailbox."""
+"""The number of messages in transit at which a link stops handling its mailbox."""
 
 _listening: Final[dict[str, MemoryListenerWorker]] = {}
-"""The listeners of this process by name. Its methods used here are atomic."""
+"""The listeners of this process by name. The methods used on it are atomic."""
 
 
 class MemoryLink(Link):
     """One end of a connection between two nodes of this process.
 
     Args:
-        expose: What the other end may send to.
+        expose: The addresses that the other end may send to.
     """
 
     scheme = "memory"
@@ -46,45 +46,45 @@ class MemoryLink(Link):
         super().__init__(expose=expose)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._peer: MemoryLink | None = None
-        self._way: deque[Message] = deque()  # to the other end, which empties it
+        self._way: deque[Message] = deque()  # in transit; the other end empties it
         self._pull_due = False
         self._frozen = False
-        self._ended = False  # nothing more comes from us
+        self._ended = False  # this end sends nothing more
         self._held = False
         self._room: asyncio.Future[None] | None = None
 
     def on_start(self) -> None:
-        """Note whose loop it is."""
+        """Store the node's loop."""
         self._loop = self.node.loop
 
     def on_stop(self) -> None:
-        """Let what is on the way arrive, then end the other end too."""
+        """Close this end, and the other one once it has received what is in transit."""
         self.half_close()
         super().on_stop()
 
     def join(self, peer: MemoryLink) -> None:
-        """Connect this end to its other end; done once at each."""
+        """Connect this end to its other end. Called once at each end."""
         self._peer = peer
 
     @property
     def ends(self) -> tuple[str, str]:
-        """This end and the other, each by its node and its address."""
+        """The names of this end and the other, each with its node and address."""
         peer = self._peer
         return _end_of(self), "" if peer is None else _end_of(peer)
 
     # --- faults ---------------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """Let nothing this end sends get across, until `thaw`: a delay of any length."""
+        """Hold back the messages that this end sends, until `thaw`."""
         self._frozen = True
 
     def thaw(self) -> None:
-        """Let what has been sent get across, in order."""
+        """Release the messages that `freeze` held back, in order."""
         self._frozen = False
         self._have_pulled()
 
     def cut(self) -> None:
-        """Break the connection; what is on the way in either direction is lost."""
+        """Break the connection; messages in transit in either direction are lost."""
         self._way.clear()
         self._ended = True
         if self._peer is not None:
@@ -92,14 +92,14 @@ class MemoryLink(Link):
         self._was_cut()
 
     def half_close(self) -> None:
-        """Send nothing more. Once all that was sent has arrived, the other end stops."""
+        """Stop sending. The other end stops once it has received what was sent."""
         self._ended = True
         self._have_pulled()
 
-    # --- the way across -------------------------------------------------------------------
+    # --- transit --------------------------------------------------------------------------
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
-        """Put a message on the way; wait while too many are."""
+        """Put a message in transit; return an awaitable while too many are."""
         if self._ended:
             self.undelivered(message, LinkDown(self.address, "the link was closed"))
             return None
@@ -115,9 +115,9 @@ class MemoryLink(Link):
         await self._room
 
     def _have_pulled(self) -> None:
-        """Have the other end take what is on the way, unless it is going to."""
-        # A hint, no lock: the flag is cleared before the way is emptied, so that what was put
-        # on it while the flag was set is taken too.
+        """Schedule the other end's `_pull`, unless it is scheduled already."""
+        # The flag is a hint that needs no lock. It is cleared before the queue is emptied, so a
+        # message that is appended while the flag is set is taken too.
         if self._peer is not None and not self._pull_due and not self._frozen:
             self._pull_due = True
             self._peer._call(self._peer._pull)
@@ -129,10 +129,10 @@ class MemoryLink(Link):
         peer._pull_due = False
         if peer._frozen:
             return
-        for _ in range(WINDOW):  # others have their turn, should it be filled all the time
+        for _ in range(WINDOW):  # bounded, so that other callbacks of the loop run
             if not peer._way or self._held:
                 break
-            # One by one: what is left on the way when a mailbox is full stays there.
+            # One by one: when a mailbox is full, the rest stays in transit.
             self.arrive((peer._way.popleft(),))
         if peer._way and not self._held:
             peer._have_pulled()
@@ -154,16 +154,16 @@ class MemoryLink(Link):
             self.finish()
 
     def hold(self) -> None:
-        """Leave on the way what the other end sends."""
+        """Leave the other end's messages in transit."""
         self._held = True
 
     def release(self) -> None:
-        """Take it again."""
+        """Receive the other end's messages again."""
         self._held = False
         self._pull()
 
     def _call(self, action: Any) -> None:
-        """Call something on this end's loop, from either."""
+        """Schedule a call on this end's loop, from either loop."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return
@@ -178,7 +178,7 @@ class MemoryLink(Link):
 
 
 class MemoryListenerWorker(ListeningWorker):
-    """Owns the name; the links that came to it are its children."""
+    """The worker that owns a name; its children are the links it has accepted."""
 
     def __init__(
         self, name: str, expose: frozenset[Address], on_closed: Callable[[Address], object]
@@ -189,22 +189,22 @@ class MemoryListenerWorker(ListeningWorker):
         self._expose = expose
 
     def on_start(self) -> None:
-        """Take the name.
+        """Claim the name.
 
         Raises:
-            OSError: Somebody has it.
+            OSError: The name is in use.
         """
         if _listening.setdefault(self.name, self) is not self:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), self.name)
 
     def on_stop(self) -> None:
-        """Give the name back."""
+        """Release the name."""
         if _listening.get(self.name) is self:
             del _listening[self.name]
         self._on_closed(self.address)
 
     async def accept(self, peer: MemoryLink) -> MemoryLink:
-        """Make the other end of a link. Called on this node's loop."""
+        """Make and return the accepting end of a link. Called on this node's loop."""
         link = MemoryLink(expose=self._expose)
         link.join(peer)
         await self.start_child(lambda: link)
@@ -212,11 +212,11 @@ class MemoryListenerWorker(ListeningWorker):
 
 
 class MemoryListener(WorkerListener[MemoryListenerWorker]):
-    """A name that links can be made to: a `Listener`."""
+    """A name that links can connect to: a `Listener`."""
 
 
 class MemoryTransport(Transport):
-    """Joins nodes of one process: `node.listen("memory://b")`, `node.connect("memory://b")`."""
+    """A transport within one process: `node.listen("memory://b")`, `node.connect("memory://b")`."""
 
     scheme: ClassVar[str] = "memory"
 
@@ -228,13 +228,13 @@ class MemoryTransport(Transport):
     async def listen(
         self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
     ) -> MemoryListener:
-        """Let other nodes connect to a name.
+        """Accept connections to a name.
 
         Raises:
             OSError: The name is in use in this process.
-            NodeStopped: The node was stopped meanwhile.
+            NodeStopped: The node stopped meanwhile.
             ValueError: The URI is not `memory://name`.
-            TypeError: An option is given; there are none.
+            TypeError: An option is given; this transport has none.
         """
         name = _name(uri, options)
         return await self._listeners.start(
@@ -247,13 +247,13 @@ class MemoryTransport(Transport):
         """Connect to a name.
 
         Raises:
-            LinkDown: Nobody listens there.
+            LinkDown: There is no listener of that name.
             ValueError: The URI is not `memory://name`.
-            TypeError: An option is given; there are none.
+            TypeError: An option is given; this transport has none.
         """
         listener = _listening.get(_name(uri, options))
         if listener is None:
-            raise LinkDown(uri, "nobody listens there")
+            raise LinkDown(uri, "there is no listener")
         link = MemoryLink(expose=expose)
         address = await self.node.start(lambda: link)
         peer = await _on_loop(listener.node.loop, listener.accept(link))
@@ -263,10 +263,10 @@ class MemoryTransport(Transport):
         return address
 
     def link(self, address: Address) -> MemoryLink:
-        """Return the link of an address that `connect` gave, for its faults.
+        """Return the link that `connect` returned the address of, to inject faults.
 
         Raises:
-            LookupError: There is none.
+            LookupError: There is no such link.
         """
         for link in self._links:
             if link.address == address:

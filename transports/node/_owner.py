@@ -1,4 +1,4 @@
-"""What a link is to the socket that serves it."""
+"""The interface of a link towards its socket."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ __all__ = ["Owner"]
 
 
 class Owner(Protocol):
-    """What a socket tells the link it belongs to. All calls are on the loop."""
+    """The callbacks of a link, called by its socket on the loop."""
 
     address: Address
-    """The link's own address."""
+    """The address of the link."""
 
     stamp: Context | None
-    """The context of messages that are read and have no tracing text."""
+    """The context for received messages without a tracing text."""
 
     def socket_open(self, wire_socket: WireSocket) -> None:
-        """The socket is connected; the peer has not said anything yet."""
+        """Handle a connected socket; nothing has been received yet."""
         ...
 
     def socket_ready(self, wire_socket: WireSocket) -> None:
-        """The peer has greeted us: it speaks the same."""
+        """Handle the peer's greeting: it speaks this protocol."""
         ...
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
-        """The socket is gone; called once, ready or not."""
+        """Handle the loss of the socket. Called once, ready or not."""
         ...
 
     def not_sent(self, messages: Sequence[Message], reason: str) -> None:
-        """The socket is gone, and these messages it took were certainly not written."""
+        """Return messages that the closed socket accepted and certainly did not write."""
         ...
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        """The peer has sent messages; they have the link's address on the return route."""
+        """Deliver received messages that have the link's address on the return route."""
         ...
 
     def passed_over(self, count: int) -> None:
-        """The peer has sent messages that have a route no node can use."""
+        """Count received messages with an unusable route."""
         ...

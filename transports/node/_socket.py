@@ -1,9 +1,9 @@
-"""One socket that speaks the node-to-node wire.
+"""The socket of one connection in the node-to-node protocol.
 
-The first message of a tick of the loop is written at once, all others of that tick together at
-its end: at most two writes for however many messages. The rest is limits: the time for the
-peer's first byte and for each frame, the bytes of frames that are not finished, the bytes
-waiting to be written, and how long they may wait.
+The first message in a tick of the loop is written at once, the others together at the end of the
+tick: at most two writes for any number of messages. Limits apply to the time for the peer's first
+byte and for each frame, the bytes of unfinished frames, the bytes that wait to be written, and
+the time that they may wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Unfinished", "WireSocket"]
 
-# A dead host is noticed after about two minutes of silence, where the system lets us say so.
+# With these a dead host is noticed after about two minutes of silence, where they are supported.
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 # RFC 8446 section 5.1: the content types `alert` and `handshake`.
@@ -36,26 +36,25 @@ _OF_TLS: Final = frozenset({0x15, 0x16})
 
 
 SLICE: Final = 16 * 1024
-"""Bytes of a read that are taken apart at a time. Those of long routes take some milliseconds."""
+"""The bytes of a read that are parsed at a time. With long routes that takes some milliseconds."""
 
 TURN: Final = 256
 TURN_BYTES: Final = 1024 * 1024
-"""Messages, and bytes read, after which a connection lets others have their turn: it is read again
-in the next pass of the loop. A loop may read a socket many times in one pass. Heartbeats and
-messages that cannot be used count too, and those with long routes as many: see `effort`. A turn
-ends with a slice, so it may have as many of the smallest as make a slice: some 1300. Each
-connection has one in a pass."""
+"""The messages, and bytes read, of one turn of a connection. It continues in the next pass of the
+loop; a loop may read a socket many times in one pass. Heartbeats and unusable messages count too,
+and a message with a long route counts as several: see `effort`. A turn ends with a slice, so it
+may have as many of the smallest messages as fit into a slice: about 1300."""
 
 
 class Unfinished:
-    """What the unfinished frames of several sockets take together.
+    """The bytes of unfinished frames of several sockets, with a common limit.
 
     Args:
-        limit: How many bytes they may.
+        limit: The maximum of bytes.
 
     Attributes:
-        limit: As given.
-        used: How many they do.
+        limit: The maximum of bytes.
+        used: The current bytes.
     """
 
     __slots__ = ("limit", "used")
@@ -70,30 +69,29 @@ class _Wire(WireConnection):
 
     @property
     def unfinished(self) -> int:
-        """Bytes kept of a frame that is not complete."""
+        """Bytes kept of an incomplete frame."""
         return len(self._buffer)
 
 
 class WireSocket(asyncio.Protocol):
-    """The socket and the wire's state of one connection.
+    """One connection: its socket and the state of its protocol.
 
     Args:
-        owner: Whom to tell.
+        owner: The link that receives the callbacks.
         options: The limits.
-        loop: The loop it runs on.
-        unfinished: What it shares a limit of unfinished frames with; if not given, one frame
-            is the limit.
-        name: Says who is at the other end.
+        loop: The event loop.
+        unfinished: The shared limit on unfinished frames. Without it the limit is one frame.
+        name: Returns the peer's name.
 
     Attributes:
-        wire: The state of the wire, with its counts.
+        wire: The protocol state, with its counts.
         bytes_in: Bytes read.
-        bytes_out: Bytes given to the socket.
-        peer: Who is at the other end, once connected; for TCP its `host:port`.
-        ends: Where this end is and where the other, once connected, as both ends see it.
-        names: Those in its certificate, if it was verified.
-        in_doubt: Messages given to the socket that were, when the connection was lost, perhaps
-            not written: those since it was last seen with nothing to write.
+        bytes_out: Bytes written to the socket.
+        peer: The peer's name, once connected: `host:port` for TCP.
+        ends: The names of this end and the other, once connected, the same two at both ends.
+        names: The names in the peer's verified certificate.
+        in_doubt: Messages that may not have been written when the connection was lost: those
+            since the write buffer was last empty.
     """
 
     __slots__ = (
@@ -159,40 +157,40 @@ class WireSocket(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None  # while above the high water
         self._flush_due = False
-        self._batch = 0  # bytes taken since the last write
+        self._batch = 0  # bytes accepted since the last write
         self._reason = ""
-        self._unfinished = 0  # bytes of the frame that is not complete
+        self._unfinished = 0  # bytes of the incomplete frame
         self._unfinished_all = unfinished or Unfinished(4 + options.max_frame)
         self._frame_began = 0.0
         self._frame_timer: asyncio.TimerHandle | None = None
         self._held = False
         self._paused = False
-        # What was read and has its turn in a later pass, from `_behind_at` of the first on. `None`:
-        # the socket is read. So it is no more than was on its way when reading was paused.
+        # Bytes read that wait for a later turn, the first of them from `_behind_at` on. `None`
+        # while the socket is read, so they are at most those in flight when reading was paused.
         self._behind: deque[bytes] | None = None
         self._behind_at = 0
-        # What is to be done once that has had its turns: the peer has closed, or it is all over.
+        # Called after these turns: the peer has closed, or the connection is lost.
         self._then: list[Callable[[], None]] = []
         self._turn_due = False
         self._turn_left = TURN
         self._turn_bytes = TURN_BYTES
-        # How many messages had been taken at the last write, and those certainly written.
+        # The count of messages at the last write, and of those certainly written.
         self._flushed = 0
         self._written = 0
         self._unsent = 0
         self._aborted = False
-        self._shut = False  # nothing more is taken to be sent, or kept of what is read
-        self._ending = False  # what is left is written, and then it is over
-        self._gone: asyncio.Future[None] | None = None  # while somebody waits for the end
+        self._shut = False  # nothing more is accepted for sending, or kept when read
+        self._ending = False  # the rest is written, then the socket closes
+        self._gone: asyncio.Future[None] | None = None  # while `closed` waits
         self.in_doubt = 0
 
     # --- for the link ---------------------------------------------------------------------
 
     def send(self, message: Message) -> Awaitable[None] | None:
-        """Take a message; it is written at once or at the end of this tick of the loop.
+        """Send a message: now, or at the end of this tick of the loop.
 
         Returns:
-            What to await before sending more if too much waits to be written, or `None`.
+            An awaitable to wait for before sending more if too much is unwritten, or `None`.
 
         Raises:
             LinkDown: The socket is closed.
@@ -200,11 +198,11 @@ class WireSocket(asyncio.Protocol):
             AddressError: An address of a route is out of range.
             RouteTooLong: A route has too many addresses.
         """
-        if self._shut:  # what was read before may still have its turns, so the wire is open
+        if self._shut:  # the wire stays open while bytes read earlier wait for their turns
             raise LinkDown(self.peer, self._reason or "the connection is closing")
         self._batch += self.wire.send(message)
         if not self._flush_due:
-            # The first message of a tick goes out at once, so that one alone does not wait.
+            # The first message of a tick is written at once, so that a single one does not wait.
             self.flush()
             self._flush_due = True
             self._loop.call_soon(self._end_of_tick)
@@ -215,10 +213,10 @@ class WireSocket(asyncio.Protocol):
         return None
 
     def flush(self) -> None:
-        """Write what has been taken."""
+        """Write the accepted messages."""
         transport = self._transport
         if transport is None or transport.is_closing():
-            return  # what is left is given back when the connection is lost
+            return  # the rest is returned when the connection is lost
         self._batch = 0
         data = self.wire.data_to_send()
         if not data:
@@ -229,8 +227,8 @@ class WireSocket(asyncio.Protocol):
         self.bytes_out += len(data)
         try:
             transport.write(data)
-        except Exception as error:  # noqa: BLE001 - of the loop's implementation
-            # How much of it was written is not known, so nothing may follow it.
+        except Exception as error:  # noqa: BLE001 - raised by the event loop's implementation
+            # The number of bytes written is unknown, so nothing may follow.
             self.abort(f"writing failed: {type(error).__name__}: {error}")
             return
         waiting = transport.get_write_buffer_size()
@@ -254,24 +252,24 @@ class WireSocket(asyncio.Protocol):
 
     @property
     def sent(self) -> int:
-        """Messages given to the socket or, while the connection lasts, about to be."""
+        """Messages written to the socket, or about to be while the connection lasts."""
         return self.wire.sent - self._unsent
 
     @property
     def silent(self) -> bool:
-        """Whether the peer has not said a word."""
+        """Whether nothing has been received from the peer."""
         return not self.bytes_in
 
     @property
     def pending(self) -> int:
-        """Bytes taken and not yet written."""
+        """Bytes accepted and not yet written."""
         written = self._transport.get_write_buffer_size() if self._transport else 0
         return self._batch + written
 
     def close(self, reason: str) -> None:
-        """Close the socket once everything is written; at most `write_timeout` later.
+        """Close the socket once everything is written, or after `write_timeout`.
 
-        What was read before has its turns until then, held or not; what is read later is ignored.
+        Bytes read earlier have their turns until then, held or not; bytes read later are ignored.
         """
         self._reason = self._reason or reason
         transport = self._transport
@@ -283,14 +281,14 @@ class WireSocket(asyncio.Protocol):
         self._end()
 
     def _end(self) -> None:
-        """Take nothing more; what is left has so long to be written."""
+        """Accept nothing more, and set the deadline for writing the rest."""
         if not self._ending:
             self._ending = True
             self._shut_down()
             self._set_deadline(self._options.write_timeout, "the peer does not read")
 
     def _shut_down(self) -> None:
-        """Take nothing more, either way; what was read and put off has its turns before."""
+        """Stop sending and receiving, after the turns of bytes read earlier."""
         self._shut = True
         if self._behind is None:
             self.wire.close()
@@ -298,7 +296,7 @@ class WireSocket(asyncio.Protocol):
             self._next_turn_soon()
 
     async def closed(self) -> None:
-        """Wait until the socket has gone; at most `drain_timeout`, then close it at once."""
+        """Wait until the socket has closed; abort it after `drain_timeout`."""
         if self._transport is None:
             return
         gone = self._gone = self._loop.create_future()
@@ -313,7 +311,7 @@ class WireSocket(asyncio.Protocol):
             raise
 
     def abort(self, reason: str) -> None:
-        """Close the socket now; what has not been written is lost. What was read has its turns."""
+        """Close the socket now; unwritten bytes are lost. Bytes read earlier have their turns."""
         self._reason = self._reason or reason
         self._shut_down()
         if self._transport is not None and not self._aborted:
@@ -323,14 +321,14 @@ class WireSocket(asyncio.Protocol):
             self._transport.abort()
 
     def hold(self) -> None:
-        """Stop reading."""
+        """Pause reading."""
         self._held = True
         self._look_at_reading()
 
     def release(self) -> None:
-        """Read again."""
+        """Resume reading."""
         self._held = False
-        self._frame_began = self._loop.time()  # the peer could not finish it before
+        self._frame_began = self._loop.time()  # the peer could not finish its frame meanwhile
         if self._behind is not None:
             self._next_turn_soon()
         self._look_at_reading()
@@ -349,7 +347,7 @@ class WireSocket(asyncio.Protocol):
     # --- for the loop ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Greet the peer, and give it some time to do the same."""
+        """Send the greeting, and set the deadline for the peer's."""
         self._transport = made = cast("asyncio.Transport", transport)
         made.set_write_buffer_limits(high=self._options.high_water)
         self.peer = self._name(made)
@@ -362,14 +360,14 @@ class WireSocket(asyncio.Protocol):
         self._owner.socket_open(self)
 
     def data_received(self, data: bytes) -> None:
-        """Read messages, a turn of them; the first error closes the socket."""
+        """Handle the messages in the data, one turn of them; the first error closes the socket."""
         size = len(data)
         self.bytes_in += size
-        if self._behind is not None:  # read before the transport knew that it is paused
+        if self._behind is not None:  # read before the transport was paused
             if not self._shut:
                 self._behind.append(data)
             return
-        if size <= SLICE and not self._held:  # as most reads are: `_take_turn` without its loop
+        if size <= SLICE and not self._held:  # most reads: `_take_turn` without its loop
             self._take(data)
             if self._turn_left > 0 and self._turn_bytes > 0:
                 return
@@ -379,14 +377,14 @@ class WireSocket(asyncio.Protocol):
             self._look_at_reading()
 
     def _take_turn(self, behind: deque[bytes]) -> bool:
-        """Take as much of what was read as makes a turn; return whether there is another turn."""
+        """Handle one turn of the bytes read; return whether there is another turn."""
         try:
             while behind and self._turn_left > 0 and self._turn_bytes > 0:
                 if self._held and not self._shut:
                     break
                 self._take(self._slice_of(behind))
         except BaseException:
-            self._behind = None  # what came behind could be anything
+            self._behind = None  # the position in the stream is lost
             raise
         if behind or self._turn_left <= 0 or self._turn_bytes <= 0:
             self._next_turn_soon()
@@ -395,7 +393,7 @@ class WireSocket(asyncio.Protocol):
         return False
 
     def _slice_of(self, behind: deque[bytes]) -> bytes:
-        """Return the next bytes that were read, and forget them."""
+        """Remove and return the next slice of the bytes read."""
         data, at = behind[0], self._behind_at
         if at + SLICE < len(data):
             self._behind_at = at + SLICE
@@ -413,7 +411,7 @@ class WireSocket(asyncio.Protocol):
         self._turn_due = False
         behind = self._behind
         if behind is None or (self._held and not self._shut):
-            return  # when it is released
+            return  # `release` continues
         self._turn_left, self._turn_bytes = TURN, TURN_BYTES
         try:
             self._take_turn(behind)
@@ -421,21 +419,21 @@ class WireSocket(asyncio.Protocol):
             self.abort("what was read could not be handled")
             raise
         finally:
-            if self.wire.closed:  # what was read is wrong, so the rest means nothing
+            if self.wire.closed:  # a protocol error: the rest is discarded
                 self._behind = None
             if self._behind is None:
                 self._after_turns()
             self._look_at_reading()
 
     def _after_turns(self) -> None:
-        """Do what was to be done once all that was read has had its turns."""
+        """Call the actions that waited for the turns of bytes read earlier."""
         while self._then:
             self._then.pop(0)()
         if self._shut:
             self.wire.close()
 
     def _after_rest(self, then: Callable[[], None]) -> None:
-        """Do what ends the connection once all that was read has had its turns, held or not."""
+        """Call an action that ends the connection after the turns of bytes read, held or not."""
         if self._behind is None:
             then()
             return
@@ -463,7 +461,7 @@ class WireSocket(asyncio.Protocol):
             self._note_unfinished(unfinished, len(data))
 
     def eof_received(self) -> None:
-        """Close too: a connection that goes one way only carries no answers."""
+        """Close the connection: one that is half open carries no replies."""
         self.flush()  # before the loop closes it
         self._after_rest(self._on_eof)
 
@@ -473,7 +471,7 @@ class WireSocket(asyncio.Protocol):
         self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the link, once it has all that was read."""
+        """Notify the link, after the turns of bytes read earlier."""
         self._after_rest(partial(self._on_lost, exc))
 
     def _on_lost(self, exc: Exception | None) -> None:
@@ -493,18 +491,18 @@ class WireSocket(asyncio.Protocol):
         self._owner.socket_closed(self, reason)
 
     def _give_back(self, reason: str) -> None:
-        """Give back what was taken and not written."""
+        """Return the accepted messages that were not written."""
         data = self.wire.data_to_send()
         self._unsent = self.wire.sent - self._flushed
         if self._unsent:
             reader = WireConnection(self.wire.limits)
-            greeting = PREAMBLE if self.bytes_out else b""  # else it is in the data
+            greeting = PREAMBLE if self.bytes_out else b""  # else the data begins with it
             self._owner.not_sent(reader.receive_data(greeting + data), reason)
 
     def _note_unfinished(self, size: int, came: int) -> None:
         before, self._unfinished = self._unfinished, size
         if size and (not before or size < before + came):
-            # Another frame than before. One timer for all of them: it looks when it is due.
+            # A new frame. One timer serves all frames: it checks when it is due.
             self._frame_began = self._loop.time()
             if self._frame_timer is None:
                 self._watch_frame()
@@ -526,23 +524,23 @@ class WireSocket(asyncio.Protocol):
             self.abort(f"a frame was not finished within {timeout:g} s")
 
     def pause_writing(self) -> None:
-        """Note that the socket is slow; the link stops sending."""
+        """Stop the link from sending, and watch the progress of writing."""
         self._drained = self._loop.create_future()
         self._watch_writing(None)
 
     def _watch_writing(self, before: int | None) -> None:
-        """Close the socket if nothing was written since the last look."""
+        """Close the socket if nothing was written since the last check."""
         transport = self._transport
         waiting = 0 if transport is None else transport.get_write_buffer_size()
         timeout = self._options.write_timeout
         if before is not None and waiting >= before:
             self.abort("the peer does not read")
-        else:  # while the socket is slow the link writes nothing more, so it shrinks
+        else:  # the link writes nothing while the socket is slow, so the buffer shrinks
             self._clear_deadline()
             self._deadline = self._loop.call_later(timeout, self._watch_writing, waiting)
 
     def resume_writing(self) -> None:
-        """Note that the socket has caught up."""
+        """Resume sending by the link."""
         drained, self._drained = self._drained, None
         if drained is not None:
             if not self._ending:
@@ -552,7 +550,7 @@ class WireSocket(asyncio.Protocol):
 
     @staticmethod
     async def _until_drained(drained: asyncio.Future[None]) -> None:
-        # Shielded: a worker that is cancelled must not cancel what others wait for.
+        # Shielded: other workers wait for the same future.
         await asyncio.shield(drained)
 
     def _set_deadline(self, seconds: float, reason: str) -> None:
@@ -566,7 +564,7 @@ class WireSocket(asyncio.Protocol):
 
 
 def _explained(error: WireError) -> str:
-    """Say what a peer does that does not speak our wire, where that is known."""
+    """Return the text of a protocol error, with its likely cause if that is known."""
     if isinstance(error, BadPreamble) and error.value in _OF_TLS:
         return f"{error}: it speaks TLS, and this is a connection without"
     return str(error)
@@ -575,9 +573,9 @@ def _explained(error: WireError) -> str:
 def _tune(sock: socket.socket | None) -> None:
     if sock is None:
         return
-    # A socket that is closed already refuses; the loop will say so soon enough.
+    # A closed socket refuses these; the loop reports the close.
     with contextlib.suppress(OSError):
-        # A batch is one write: waiting for more would only add delay.
+        # A batch is one write: Nagle's algorithm would only add delay.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE.items():

@@ -268,14 +268,14 @@ class DiallingLink(SimulatedLink):
         if listener is None:
             # What refuses a connection is a message too.
             await asyncio.sleep(2 * (self._faults or network.faults).latency[0])
-            raise LinkDown(self.host, "nobody listens there")
+            raise LinkDown(self.host, "there is no listener")
         there = listener.place.name
         forth = network.way(here, there, self._faults)
         back = network.way(there, here, self._faults)
         deadline = self.node.loop.time() + network.options.connect_timeout
         await self._ask(forth, back, deadline)
         if network.listener(self.host) is not listener:
-            raise LinkDown(self.host, "nobody listens there")
+            raise LinkDown(self.host, "there is no listener")
         try:
             peer = listener.accept(self)
         except OnwardError as error:

@@ -169,7 +169,7 @@ async def test_what_is_sent_through_a_link_that_is_over(network: SimulatedNetwor
 @simulated(faults=Faults(latency=(1, 1)))
 async def test_connecting_to_a_listener_that_closes_meanwhile(network: SimulatedNetwork) -> None:
     a, b = await network.node("a"), await network.node("b")
-    for wait, why in ((0.5, "nobody listens there"), (1.5, "the other end closed it")):
+    for wait, why in ((0.5, "there is no listener"), (1.5, "the other end closed it")):
         listener = await b.listen("sim://b")
         connecting = asyncio.create_task(a.connect("sim://b"))
         await asyncio.sleep(wait)

@@ -119,7 +119,7 @@ async def test_a_crash_tells_nobody_and_loses_what_is_on_the_way(
     assert kinds(network)[-1] == "detected"
     with pytest.raises(UnknownAddress):
         near.send([link, "far"], b"")
-    with pytest.raises(LinkDown, match="nobody listens there"):
+    with pytest.raises(LinkDown, match="there is no listener"):
         await a.connect("sim://b")
     await network.crash("b")  # again is nothing
 

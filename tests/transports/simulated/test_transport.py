@@ -73,7 +73,7 @@ async def test_an_address_opens_a_link_once_and_keeps_what_is_sent_meanwhile(
 @simulated()
 async def test_an_address_where_nobody_is(network: SimulatedNetwork) -> None:
     a = await network.node("a")
-    with pytest.raises(LinkDown, match="nobody listens there"):
+    with pytest.raises(LinkDown, match="there is no listener"):
         await a.request("240#b => far", b"")
     with pytest.raises(UnreadableAddress, match="not a host name"):
         a.send([Address(SIMULATED, b"\xff"), "far"], b"")
