@@ -1,4 +1,4 @@
-"""What the stream transports have in common: all but where their sockets are."""
+"""The base class of stream transports: everything except the addressing of their sockets."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ __all__ = ["StreamTransport"]
 
 
 class StreamTransport(Transport):
-    """Joins nodes by connections that carry a stream of bytes; derive `tcp` and its like from it.
+    """A transport over byte-stream connections; the base class of `tcp` and similar transports.
 
     - `listen` accepts connections.
-    - `connect` opens one and keeps it open: when it is lost it is connected again, after a wait,
-      and the link's address stays the same.
-    - An address of its type in a route uses the link to that peer, or opens one that is closed
-      when it has been idle.
+    - `connect` opens one and keeps it open: a lost connection is opened again after a wait, under
+      the same link address.
+    - An address of its type in a route uses the link to that peer, or opens a link that is closed
+      when idle.
 
     The options of `listen` and `connect` are the attributes of `options_class`; `options=` gives
     them all at once.
 
     Attributes:
-        options: What links opened by an address use.
-        max_dialled: Links to other nodes at a time; more are refused with `LinkDown`.
+        options: The options of links that are opened by an address.
+        max_dialled: The maximum number of links to other nodes; more are refused with `LinkDown`.
     """
 
     schemes: ClassVar[Mapping[str, bool]]
-    """The schemes of its URIs, and whether each of them says that there is TLS."""
+    """The URI schemes, and whether each of them requires TLS."""
 
     options_class: ClassVar[type[StreamOptions]] = StreamOptions
-    """What has its options."""
+    """The class of the transport's options."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -64,7 +64,7 @@ class StreamTransport(Transport):
 
     @abstractmethod
     def endpoint(self, uri: str, scheme: str, options: Any) -> Endpoint:
-        """Read a URI.
+        """Return the endpoint of a URI.
 
         Args:
             uri: The URI.
@@ -77,10 +77,10 @@ class StreamTransport(Transport):
 
     @abstractmethod
     def endpoint_of(self, value: str, options: Any) -> Endpoint:
-        """Read the value of an address of its type.
+        """Return the endpoint of the value of an address.
 
         Raises:
-            AddressError: It is not as it has to be.
+            AddressError: The value is wrong.
         """
 
     async def listen(
@@ -91,18 +91,18 @@ class StreamTransport(Transport):
         options: Any = None,
         **changes: Any,
     ) -> StreamListener:
-        """Accept connections; a port 0 is any free one.
+        """Accept connections; port 0 selects a free port.
 
         Args:
-            uri: Where.
-            expose: What the peers may send to; see `Gate`.
+            uri: The URI to listen at.
+            expose: The addresses that the peers may send to; see `Gate`.
             options: The options, of `options_class`; the defaults if not given.
-            **changes: Attributes of it that differ from them.
+            **changes: Single options, which replace those in `options`.
 
         Raises:
-            OSError: It cannot be listened there, or a certificate cannot be read.
-            NodeStopped: The node was stopped meanwhile.
-            ValueError: The URI is wrong, or a certificate.
+            OSError: The URI cannot be listened at, or a certificate cannot be read.
+            NodeStopped: The node stopped meanwhile.
+            ValueError: The URI or a certificate is wrong.
             TypeError: There is no such option.
         """
         scheme, chosen = self._chosen(uri, options, changes)
@@ -120,22 +120,22 @@ class StreamTransport(Transport):
         options: Any = None,
         **changes: Any,
     ) -> Address:
-        """Connect, and again whenever the connection is lost.
+        """Connect, and connect again whenever the connection is lost.
 
         Args:
-            uri: Where to.
-            expose: What the peer may send to; see `Gate`.
+            uri: The URI to connect to.
+            expose: The addresses that the peer may send to; see `Gate`.
             options: The options, of `options_class`; the defaults if not given.
-            **changes: Attributes of it that differ from them.
+            **changes: Single options, which replace those in `options`.
 
         Returns:
-            The address of the link's worker.
+            The address of the link.
 
         Raises:
-            LinkDown: Nobody is there, or nobody who speaks the same, or there are too many
+            LinkDown: There is no listener, it does not speak this protocol, or there are too many
                 links.
             OSError: A certificate cannot be read.
-            ValueError: The URI is wrong, or a certificate.
+            ValueError: The URI or a certificate is wrong.
             TypeError: There is no such option.
         """
         scheme, chosen = self._chosen(uri, options, changes)
@@ -149,10 +149,10 @@ class StreamTransport(Transport):
         return link.address
 
     def resolve(self, message: Message) -> Message:
-        """Replace an address of its type by that of the link to the peer.
+        """Replace an address of its type by that of the link to the peer, opened if necessary.
 
         Raises:
-            AddressError: It cannot be read.
+            AddressError: The value is wrong.
             PayloadTooBig: The payload alone is larger than a frame may be.
             LinkDown: There are too many links.
         """
@@ -166,16 +166,16 @@ class StreamTransport(Transport):
         if link is None:
             endpoint = self.endpoint_of(peer, self.options)
             with self._dialled.lock:
-                # Another thread may have been first, and the text need not be the usual one.
+                # Another thread may have opened it, and one peer may be written in several ways.
                 link = self._dialled.by_peer.get(endpoint.peer)
                 try:
                     link = link or self._open(endpoint, frozenset(), self.options)
-                except (OSError, ValueError) as error:  # of its certificates
+                except (OSError, ValueError) as error:  # raised for its certificates
                     raise LinkDown(peer, str(error)) from error
         return message.redirect(link.address)
 
     def statistics(self) -> tuple[LinkStatistics, ...]:
-        """Return what the links to other nodes have counted, oldest first."""
+        """Return the statistics of the links to other nodes, oldest first."""
         return tuple(link.statistics() for link in self._dialled)
 
     async def stop(self) -> None:
@@ -189,7 +189,7 @@ class StreamTransport(Transport):
     def _chosen(
         self, uri: str, options: StreamOptions | None, changes: dict[str, Any]
     ) -> tuple[str, StreamOptions]:
-        """Return the scheme of a URI, and the options with what that says about TLS."""
+        """Return the scheme of a URI, and the options with TLS added if the scheme requires it."""
         scheme = uri.partition("://")[0]
         if scheme not in self.schemes:
             raise ValueError(f"{uri!r} is not {self.scheme}://…")

@@ -1,4 +1,4 @@
-"""Links over streams that connect, and connect again."""
+"""Stream links that connect, and reconnect when the connection is lost."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ logger: Final = logging.getLogger("onward.transports")
 
 
 class DialledLink(StreamLink):
-    """A link that connects. Its address stays the same however often it does.
+    """A link that connects. It keeps its address when it reconnects.
 
     Args:
-        place: Where to connect.
-        context: What for TLS; `None`: without.
-        expose: What the peer may send to.
-        options: The limits, and whether and when to connect again.
-        on_closed: Called once with the link when it is over.
+        endpoint: The endpoint to connect to.
+        context: The TLS context, or `None` for no TLS.
+        expose: The addresses that the peer may send to.
+        options: The limits, and whether and when to reconnect.
+        on_closed: Called once with the link when it has ended.
     """
 
     def __init__(
@@ -54,23 +54,23 @@ class DialledLink(StreamLink):
         self._backlog = Backlog(options.queue, options.max_queue_bytes)
         self._task: asyncio.Task[None] | None = None
         self._heart: asyncio.TimerHandle | None = None
-        self._ready: asyncio.Future[None] | None = None  # of the attempt under way
-        self._gone: asyncio.Future[None] | None = None  # of the connection
-        self._first: asyncio.Future[None] | None = None  # of the first attempt
+        self._ready: asyncio.Future[None] | None = None  # result of the current attempt
+        self._gone: asyncio.Future[None] | None = None  # end of the connection
+        self._first: asyncio.Future[None] | None = None  # result of the first attempt
 
     @property
     def queued(self) -> int:
-        """Messages waiting for a connection."""
+        """Messages that wait for a connection."""
         return len(self._backlog)
 
     def on_start(self) -> None:
-        """Begin to connect."""
+        """Start connecting."""
         self._task = self.node.loop.create_task(self._run())
         self._beat(0)
         super().on_start()
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Give up connecting."""
+        """Stop connecting, and close the connection."""
         self.reason = self.reason or "the link was closed"
         self._refuse_queued()
         self._settle_first(LinkDown(self.peer, self.reason))
@@ -82,21 +82,21 @@ class DialledLink(StreamLink):
         return closed
 
     async def first_attempt(self) -> None:
-        """Wait for the first attempt to connect. Called right after the link was spawned.
+        """Wait for the first connection attempt. Call it right after spawning the link.
 
         Raises:
-            LinkDown: It failed; the link stops.
+            LinkDown: The attempt failed; the link stops.
         """
         self._first = self.node.loop.create_future()
         await self._first
 
     async def disconnected(self) -> None:
-        """Wait until the link, which has been stopped, has given up connecting."""
+        """Wait until the stopped link no longer tries to connect."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def keep(self, message: Message) -> Awaitable[None] | None:
-        """Keep a message for the connection to come, or send it after those that were."""
+        """Keep a message for the next connection, or send it after the kept ones."""
         if self._socket is not None:
             return self._in_turn(message)
         if self.state is LinkState.CLOSED or not self._backlog.keep(message):
@@ -110,10 +110,10 @@ class DialledLink(StreamLink):
             await wait
 
     def socket_open(self, wire_socket: WireSocket) -> None:
-        """Wait for the greeting: nothing is sent to a peer that may speak another language."""
+        """Wait for the greeting: nothing is sent to a peer that may speak another protocol."""
 
     def socket_ready(self, wire_socket: WireSocket) -> None:
-        """The peer has greeted us: what has been kept is sent next."""
+        """Handle the peer's greeting, and begin to send the kept messages."""
         super().socket_open(wire_socket)
         super().socket_ready(wire_socket)
         if self._backlog:
@@ -123,7 +123,7 @@ class DialledLink(StreamLink):
             self._ready.set_result(None)
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
-        """The socket is gone; connect again, or end."""
+        """Handle the loss of a connection, or the failure of an attempt."""
         if self._socket is wire_socket:
             super().socket_closed(wire_socket, reason)
             if self._gone is not None and not self._gone.done():
@@ -134,7 +134,7 @@ class DialledLink(StreamLink):
             self._ready.set_exception(ConnectionError(reason))
 
     async def _run(self) -> None:
-        """Keep connected, until that is over, or cannot be done for a reason nobody foresaw."""
+        """Connect and reconnect, until the link ends or an unexpected error occurs."""
         try:
             await self._keep_connected()
         except Exception as error:
@@ -149,7 +149,7 @@ class DialledLink(StreamLink):
         while True:
             try:
                 wire_socket, gone = await self._connect()
-            except (OSError, UnicodeError) as error:  # no connection in time; no such host
+            except (OSError, UnicodeError) as error:  # a timeout, or an unknown host
                 self._attempt_failed(error)
             else:
                 self._settle_first(None)
@@ -166,12 +166,12 @@ class DialledLink(StreamLink):
             return wire_socket.send(message)
         except OnwardError as error:
             self.undelivered(message, error)
-        except Exception as error:  # noqa: BLE001 - or the link would end with it
+        except Exception as error:  # noqa: BLE001 - it would end the link
             self.failed_to_send(message, error)
         return None
 
     async def _send_queued(self, wire_socket: WireSocket) -> None:
-        """Send what has been kept, as fast as the peer reads it; if it is lost, the rest stays."""
+        """Send the kept messages as fast as the peer reads; on a loss the rest stays."""
 
         def lost() -> bool:
             return self._socket is not wire_socket
@@ -186,10 +186,10 @@ class DialledLink(StreamLink):
         """Connect, and wait for the peer's greeting.
 
         Returns:
-            The socket, and what is done when the connection is gone.
+            The socket, and a future for the end of the connection.
 
         Raises:
-            OSError: It did not work, the peer's greeting included.
+            OSError: There is no connection or no greeting.
         """
         loop = self.node.loop
         self._ready = loop.create_future()
@@ -205,7 +205,7 @@ class DialledLink(StreamLink):
 
     @property
     def _missing(self) -> str:
-        """What a peer may want that says nothing: those that do hang up without a word."""
+        """A hint why a peer closed without a word: it may require TLS or a certificate."""
         if self._context is None:
             return "; it may want TLS"
         tls = self.options.tls
@@ -236,12 +236,12 @@ class DialledLink(StreamLink):
         self._settle_first(LinkDown(self.peer, self.reason))
 
     def _beat(self, before: int) -> None:
-        """Send a heartbeat if nothing has been sent since the last look."""
+        """Send a heartbeat if nothing has been sent since the last check."""
         heartbeat = self.options.heartbeat
         if heartbeat is None:
             return
         if self._socket is not None and self._socket.wire.sent == before:
-            # One that is closing takes no more.
+            # A socket that is closing refuses.
             with contextlib.suppress(OnwardError):
                 self._socket.send(HEARTBEAT)
         sent = self._socket.wire.sent if self._socket is not None else 0

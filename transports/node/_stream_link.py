@@ -1,4 +1,4 @@
-"""Links over streams: what they have in common, and the one that was accepted."""
+"""The base class of stream links, and the accepting end."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ logger: Final = logging.getLogger("onward.transports")
 
 
 class StreamLink(Link):
-    """What both kinds of link have in common.
+    """The base class of the connecting and the accepting link.
 
     Args:
-        expose: What the peer may send to.
+        expose: The addresses that the peer may send to.
         options: The limits.
-        on_closed: Called once with the link when it is over.
-        seldom: Where it logs what peers can cause; of its own if not given.
+        on_closed: Called once with the link when it has ended.
+        seldom: The logger for events that peers cause; one of its own if not given.
     """
 
-    notices_end: ClassVar[bool] = True  # by `SO_KEEPALIVE`
+    notices_end: ClassVar[bool] = True  # through `SO_KEEPALIVE`
 
     def __init__(
         self,
@@ -59,19 +59,19 @@ class StreamLink(Link):
         self._told = False
         self._ends = ("", "")
         self._socket: WireSocket | None = None
-        self._outlet: WireSocket | None = None  # the same, once messages may be sent by it
-        self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of sockets before
+        self._outlet: WireSocket | None = None  # the same, while messages may be sent directly
+        self._past = [0, 0, 0, 0]  # sent, heartbeats, bytes in and out of earlier sockets
         self._in_doubt = 0
         self._connects = 0
         self._failures: int = 0
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def on_start(self) -> None:
-        """Begin to watch for idleness."""
+        """Start the idle timer."""
         self._watch_idleness(-1)
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Close the socket after what was taken is written, and wait until it has gone."""
+        """Close the socket once the accepted messages are written, and wait for it."""
         self.state = LinkState.CLOSED
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -83,7 +83,7 @@ class StreamLink(Link):
         return wire_socket.closed() if wire_socket is not None else None
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
-        """Write a message to the socket; slow the senders down while it is slow."""
+        """Write a message to the socket; return an awaitable while it is slow."""
         outlet = self._outlet
         if outlet is None:
             return self.keep(message)
@@ -94,35 +94,35 @@ class StreamLink(Link):
             return None
 
     def keep(self, message: Message) -> Awaitable[None] | None:
-        """Do something with a message while it cannot be sent."""
+        """Handle a message that cannot be sent now: drop it."""
         self.undelivered(message, LinkDown(self.peer, self.reason))
         return None
 
     def hold(self) -> None:
-        """Stop reading from the socket."""
+        """Pause reading from the socket."""
         if self._socket is not None:
             self._socket.hold()
 
     def release(self) -> None:
-        """Read from the socket again."""
+        """Resume reading from the socket."""
         if self._socket is not None:
             self._socket.release()
 
-    # --- told by the socket ---------------------------------------------------------------
+    # --- called by the socket -------------------------------------------------------------
 
     def socket_open(self, wire_socket: WireSocket) -> None:
-        """The socket is connected."""
+        """Handle a connected socket."""
         recorder = self.node.recorder
         if recorder is not None and recorder.links is not None:
-            recorder.links.settle(self)  # what went before went another way
+            recorder.links.settle(self)  # the counts so far belong to the previous connection
         self._ends = wire_socket.ends
         self._socket = self._outlet = wire_socket
         self.peer = self.peer or wire_socket.peer
-        if self._holding:  # of what came over the connection before, too much waits still
+        if self._holding:  # too many messages of the previous connection still wait
             wire_socket.hold()
 
     def socket_ready(self, wire_socket: WireSocket) -> None:
-        """The peer has greeted us."""
+        """Handle the peer's greeting."""
         self.state = LinkState.UP
         self._connects += 1
         self._failures = 0
@@ -131,7 +131,7 @@ class StreamLink(Link):
             note_names(self.node, self.address, self.names)
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
-        """The socket is gone: fail what waits for an answer over it."""
+        """Handle the loss of the socket, and end the requests that went over it."""
         if self._socket is wire_socket:
             self._socket = self._outlet = None
         if self.names:
@@ -149,12 +149,12 @@ class StreamLink(Link):
         self.lost(reason)
 
     def not_sent(self, messages: Sequence[Message], reason: str) -> None:
-        """The socket is gone and has not written these."""
+        """Drop messages that the closed socket has not written."""
         for message in messages:
             self.undelivered(message, LinkDown(self.peer, reason))
 
     def retire(self) -> None:
-        """End the link; from now on nobody is given its address."""
+        """End the link, and remove it from the table of links."""
         self.state = LinkState.CLOSED
         self._tell_closed()
         self.finish()
@@ -167,7 +167,7 @@ class StreamLink(Link):
     # --- statistics, idleness -------------------------------------------------------------
 
     def statistics(self) -> LinkStatistics:
-        """Return what has been counted so far."""
+        """Return the current statistics."""
         sent, heartbeats, bytes_in, bytes_out = self._past
         pending = 0
         if self._socket is not None:
@@ -198,24 +198,24 @@ class StreamLink(Link):
 
     @property
     def queued(self) -> int:
-        """Messages waiting for a connection."""
+        """Messages that wait for a connection."""
         return 0
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Where the socket is, and where the other end's; of the last one, if there is none."""
+        """The socket addresses of this end and the other, of the last socket if there is none."""
         return self._ends if any(self._ends) else ("", self.peer)
 
     def _watch_idleness(self, before: int) -> None:
-        """Stop if no message has come or gone since the last look."""
+        """End the link if no message has come or gone since the last check."""
         timeout = self.options.idle_timeout
         if timeout is None:
             return
         figures = self.statistics()
         now = self.taken + self.arrived + figures.sent + figures.heartbeats
-        # A link that waits for its next connection is not idle; it says itself when it is over.
+        # A link that waits for its next connection is not idle.
         idle = now == before and (self.state is LinkState.UP or not self.options.reconnect)
-        # The system finds peers that are gone.
+        # A link in use stays: the system detects lost peers.
         if idle and not (self.state is LinkState.UP and self.in_use()):
             self.reason = f"no message for {timeout:g} s"
             self.retire()
@@ -225,14 +225,14 @@ class StreamLink(Link):
 
 
 class AcceptedLink(StreamLink):
-    """The link of a connection that came to a listener; it ends with the connection."""
+    """The link of a connection that a listener accepted; it ends with the connection."""
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
-        """The socket is gone, and the link with it."""
+        """Handle the loss of the socket, and end the link."""
         super().socket_closed(wire_socket, reason)
         self.retire()
 
     def retire(self) -> None:
-        """End the link once all that came over it is in mailboxes; it has its place until then."""
+        """End the link once its messages are in mailboxes; it counts as a connection until then."""
         self.state = LinkState.CLOSED
         self.when_delivered(super().retire)

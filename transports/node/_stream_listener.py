@@ -24,45 +24,45 @@ from ._stream_link import AcceptedLink, StreamLink, logger
 __all__ = ["ListenerStatistics", "ListenerWorker", "StreamListener"]
 
 MAX_REASONS: Final = 64
-"""Most distinct reasons for closing a listener counts; further ones count as "other"."""
+"""The maximum number of distinct close reasons that a listener counts; others count as "other"."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerStatistics:
-    """One listener at one moment."""
+    """The state of one listener at one moment."""
 
     uri: str
-    """Where it listens."""
+    """The URI of the listener."""
 
     links: tuple[LinkStatistics, ...]
-    """The links that are open, oldest first."""
+    """The open links, oldest first."""
 
     accepted: int
-    """Connections that became links so far."""
+    """Connections that became links."""
 
     turned_away: int
-    """Connections closed at once because there were too many, of them or of their source."""
+    """Connections closed at once because a limit, in all or for their source, was reached."""
 
     closed: Mapping[str, int]
-    """Links that have ended, by reason."""
+    """Ended links, by reason."""
 
     handshakes: int = 0
-    """Connections whose handshake, of TLS or of WebSocket, is under way."""
+    """Connections with a TLS or WebSocket handshake in progress."""
 
     refused: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Connections whose handshake failed, by reason."""
+    """Failed handshakes, by reason."""
 
 
 class ListenerWorker(ListeningWorker):
-    """Owns the listening socket; the links of its connections are its children.
+    """The worker that owns a listening socket; its children are the accepted links.
 
     Args:
-        scheme: That of its URI.
-        place: Where to listen.
-        context: What for TLS; `None`: without.
-        expose: What the peers may send to.
+        scheme: The scheme of its URI.
+        endpoint: The endpoint to listen at.
+        context: The TLS context, or `None` for no TLS.
+        expose: The addresses that the peers may send to.
         options: The limits.
-        on_closed: Called once with its address when it is over.
+        on_closed: Called once with its address when it has ended.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ListenerWorker(ListeningWorker):
         self._expose = expose
         self._server: asyncio.Server | None = None
         self._over = False
-        self._links: dict[StreamLink, str] = {}  # with where they come from, as the entrances
+        self._links: dict[StreamLink, str] = {}  # with their sources, as in `_entrances`
         self._entrances: dict[EnteringConnection, str] = {}
         self._places = Places(options.max_connections, options.max_connections_per_source)
         self._proxies = Proxies(options.proxies)
@@ -96,17 +96,17 @@ class ListenerWorker(ListeningWorker):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of its sockets."""
+        """The event loop of its sockets."""
         return self.node.loop
 
     async def listen(self) -> None:
-        """Listen.
+        """Start listening.
 
         Raises:
-            OSError: It cannot be done; the worker has no use then.
+            OSError: The endpoint cannot be listened at.
             NodeStopped: The worker was stopped meanwhile.
         """
-        # Not serving yet: what is cancelled while it begins to serve would never be closed.
+        # Serving starts later: a server cancelled while it starts serving would never be closed.
         server = await self._place.listen(self.loop, self.options, self._enter)
         self._server = server
         self.uri = f"{self._scheme}://{self._place.where(server)}"
@@ -121,7 +121,7 @@ class ListenerWorker(ListeningWorker):
             raise
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Stop listening; the links have stopped before."""
+        """Stop listening; the links have been stopped before."""
         self._over = True
         self._on_closed(self.address)
         if self._server is None:
@@ -138,7 +138,7 @@ class ListenerWorker(ListeningWorker):
             await self._emptied
 
     def statistics(self) -> ListenerStatistics:
-        """Return what has been counted so far."""
+        """Return the current statistics."""
         return ListenerStatistics(
             uri=self.uri,
             links=tuple(link.statistics() for link in self._links),
@@ -149,14 +149,14 @@ class ListenerWorker(ListeningWorker):
             refused=dict(self._refused),
         )
 
-    # --- what comes in --------------------------------------------------------------------
+    # --- accepted connections -------------------------------------------------------------
 
     def _enter(self) -> asyncio.Protocol:
         return Arrival(self._arrived)
 
     def _arrived(self, transport: asyncio.BaseTransport) -> asyncio.Protocol | None:
         if self._over:
-            return None  # accepted just before it was closed
+            return None  # accepted just before the close
         peername = transport.get_extra_info("peername")
         source = self._proxies.source(peername, self._place.source(transport))
         refusal = self._places.refusal(source)
@@ -175,12 +175,12 @@ class ListenerWorker(ListeningWorker):
         return entrance
 
     def entering(self, entrance: EnteringConnection, source: str) -> None:
-        """Note a connection whose handshake is under way."""
+        """Add a connection with a handshake in progress."""
         self._entrances[entrance] = source
         self._places.take(source)
 
     def entered(self, entrance: EnteringConnection, refused: str) -> None:
-        """Note that it is no more: what was wrong with it, or "" if all is well."""
+        """Remove a connection after its handshake, with the reason if it failed, or ""."""
         source = self._entrances.pop(entrance, None)
         if source is not None:
             self._places.give_up(source)
@@ -193,7 +193,7 @@ class ListenerWorker(ListeningWorker):
             self._seldom.log(logging.WARNING, f"refused {refused}", text, self.uri, detail)
 
     def admit(self, source: str) -> WireSocket | None:
-        """Make a link; `None`: there can be none more, as the node is stopping or full."""
+        """Return the socket of a new link, or `None` if the node is stopping or full."""
         if self._over:
             return None
         link = AcceptedLink(self._expose, self.options, self._link_closed, self._seldom)
@@ -227,8 +227,8 @@ def _count(reasons: Counter[str], reason: str) -> None:
 
 
 class StreamListener(WorkerListener[ListenerWorker]):
-    """A listening socket of a stream transport: a `Listener` that counts."""
+    """A listening socket of a stream transport: a `Listener` with statistics."""
 
     def statistics(self) -> ListenerStatistics:
-        """Return what has been counted so far."""
+        """Return the current statistics."""
         return self._worker.statistics()

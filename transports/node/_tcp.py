@@ -1,4 +1,4 @@
-"""The `tcp` and `tls` transports: nodes joined by TCP, on the wire of Ockam."""
+"""The `tcp` and `tls` transports: links over TCP, in Ockam's protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._stream_listener import StreamListener
 __all__ = ["TcpEndpoint", "TcpListener", "TcpOptions", "TcpTransport"]
 
 BACKLOG = 1024
-"""Connections that may wait to be accepted."""
+"""The maximum number of connections that wait to be accepted."""
 
 TcpListener: TypeAlias = StreamListener
 """A listening TCP socket."""
@@ -30,7 +30,7 @@ class TcpEndpoint(Endpoint):
 
     Args:
         host: The name or the IP address.
-        port: The port; to listen, 0 is any free one.
+        port: The port; when listening, 0 selects a free port.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -39,7 +39,7 @@ class TcpEndpoint(Endpoint):
         self.peer = format_endpoint(host, port)
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
-        """Connect."""
+        """Open a connection."""
         return (await loop.create_connection(PendingConnection, *self._where))[1]
 
     async def listen(
@@ -48,31 +48,31 @@ class TcpEndpoint(Endpoint):
         options: StreamOptions,
         protocol_factory: ProtocolFactory,
     ) -> asyncio.Server:
-        """Listen."""
+        """Open a listening socket."""
         return await loop.create_server(
             protocol_factory, *self._where, backlog=BACKLOG, start_serving=False
         )
 
     def where(self, server: asyncio.Server) -> str:
-        """Return host and port, which may have been 0."""
+        """Return host and port, with the actual port in place of 0."""
         return format_endpoint(self._where[0], server.sockets[0].getsockname()[1])
 
 
 class TcpTransport(StreamTransport):
-    """Joins nodes by TCP, with TLS if the scheme is `tls` or the option `tls` is given.
+    """A transport over TCP, with TLS if the scheme is `tls` or the option `tls` is given.
 
     - `node.listen("tcp://127.0.0.1:0", expose=["echo"])` accepts connections.
-    - `node.connect("tcp://127.0.0.1:4000")` opens one and keeps it open: when it is lost it is
-      connected again, after a wait, and the link's address stays the same.
+    - `node.connect("tcp://127.0.0.1:4000")` opens one and keeps it open: a lost connection is
+      opened again after a wait, under the same link address.
     - An address `1#127.0.0.1:4000` in a route uses the link to that peer, with TLS or without,
-      or opens one that is closed when it has been idle.
+      or opens a link that is closed when idle.
 
     The options of `listen` and `connect` are the attributes of `TcpOptions`; `options=` gives
     them all at once.
 
     Attributes:
-        options: What links opened by an address of type 1 use.
-        max_dialled: Links to other nodes at a time; more are refused with `LinkDown`.
+        options: The options of links that are opened by an address of type 1.
+        max_dialled: The maximum number of links to other nodes; more are refused with `LinkDown`.
     """
 
     scheme: ClassVar[str] = "tcp"
@@ -80,9 +80,9 @@ class TcpTransport(StreamTransport):
     address_type: ClassVar[int | None] = TCP
 
     def endpoint(self, uri: str, scheme: str, options: Any) -> Endpoint:
-        """Read `tcp://host:port`."""
+        """Return the endpoint of `tcp://host:port`."""
         return TcpEndpoint(*parse_uri(uri, scheme))
 
     def endpoint_of(self, value: str, options: Any) -> Endpoint:
-        """Read `host:port`."""
+        """Return the endpoint of `host:port`."""
         return TcpEndpoint(*parse_endpoint(value))

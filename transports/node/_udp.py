@@ -1,4 +1,4 @@
-"""The `udp` transport: nodes joined by datagrams, on the wire of Ockam."""
+"""The `udp` transport: links over datagrams, in Ockam's protocol."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ __all__ = ["UdpTransport"]
 
 
 class UdpTransport(Transport):
-    """Joins nodes by UDP, in Ockam's datagrams.
+    """A transport over UDP, in Ockam's datagrams.
 
-    Messages get lost, overtake one another and come twice, and nobody says so: put a pipe over it
-    where that matters. There is no connection: `connect` looks up the host and
-    remembers it, and does not know whether anybody is there.
+    Messages may be lost, reordered or duplicated without notice; where that matters, use a pipe.
+    There is no connection: `connect` resolves the host and stores its address, without checking
+    that a peer is there.
 
-    - `node.listen("udp://127.0.0.1:0", expose=["echo"])` opens a socket. Each peer from which a
-      message comes gets a link, whose messages go out by this socket.
+    - `node.listen("udp://127.0.0.1:0", expose=["echo"])` opens a socket. Each peer that sends a
+      message gets a link, which sends from this socket.
     - `node.connect("udp://127.0.0.1:4000")`, or an address `2#127.0.0.1:4000` in a route, makes a
-      link. They share one socket (one for IPv4, one for IPv6). A second link to one peer has one of
-      its own, and so has a link whose `datagrams`, `high_water` or `receive_buffer` are not those
-      of `options`.
+      link. These links share one socket for IPv4 and one for IPv6. A second link to one peer has
+      its own socket, and so has a link with other `datagrams`, `high_water` or `receive_buffer`
+      than in `options`.
 
     The options of `listen` and `connect` are the attributes of `UdpOptions`; `options=` gives them
     all at once.
 
     Attributes:
-        options: What links opened by an address of type 2 use, and the sockets that links share.
-        max_dialled: Links to other nodes at a time; more are refused with `LinkDown`.
+        options: The options of links opened by an address of type 2, and of the shared sockets.
+        max_dialled: The maximum number of links to other nodes; more are refused with `LinkDown`.
     """
 
     scheme: ClassVar[str] = "udp"
@@ -77,17 +77,17 @@ class UdpTransport(Transport):
         options: UdpOptions | None = None,
         **changes: Any,
     ) -> UdpListener:
-        """Take messages at `udp://host:port`; port 0 is any free one.
+        """Receive messages at `udp://host:port`; port 0 selects a free port.
 
         Args:
-            uri: Where.
-            expose: What the peers may send to; see `Gate`.
+            uri: The URI to listen at.
+            expose: The addresses that the peers may send to; see `Gate`.
             options: The options; the defaults if not given.
-            **changes: Attributes of `UdpOptions` that differ from them.
+            **changes: Single options, which replace those in `options`.
 
         Raises:
-            OSError: It cannot be listened there.
-            NodeStopped: The node was stopped meanwhile.
+            OSError: The URI cannot be listened at.
+            NodeStopped: The node stopped meanwhile.
             ValueError: The URI is wrong.
             TypeError: There is no such option.
         """
@@ -105,16 +105,16 @@ class UdpTransport(Transport):
         options: UdpOptions | None = None,
         **changes: Any,
     ) -> Address:
-        """Make a link to `udp://host:port`, whether or not anybody is there.
+        """Make a link to `udp://host:port`, whether or not a peer is there.
 
         Args:
-            uri: Where to.
-            expose: What the peer may send to; see `Gate`.
+            uri: The URI to send to.
+            expose: The addresses that the peer may send to; see `Gate`.
             options: The options; the defaults if not given.
-            **changes: Attributes of `UdpOptions` that differ from them.
+            **changes: Single options, which replace those in `options`.
 
         Returns:
-            The address of the link's worker.
+            The address of the link.
 
         Raises:
             LinkDown: There is no such host, or there are too many links.
@@ -133,7 +133,7 @@ class UdpTransport(Transport):
         return link.address
 
     def resolve(self, message: Message) -> Message:
-        """Replace an address of type 2 by that of the link to the peer.
+        """Replace an address of type 2 by that of the link to the peer, opened if necessary.
 
         Raises:
             AddressError: It is not `host:port`.
@@ -151,18 +151,18 @@ class UdpTransport(Transport):
         if link is None:
             host, port = parse_endpoint(peer)
             with self._dialled.lock:
-                # Another thread may have been first.
+                # Another thread may have opened it.
                 link = self._dialled.by_peer.get(peer)
                 link = link or self._open(host, port, frozenset(), self.options)
         return message.redirect(link.address)
 
     def statistics(self) -> tuple[LinkStatistics, ...]:
-        """Return what the links to other nodes have counted, oldest first."""
+        """Return the statistics of the links to other nodes, oldest first."""
         return tuple(link.statistics() for link in self._dialled)
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """What came to the sockets of these links and was not given to one, by reason."""
+        """Datagrams and messages that reached no link, by reason."""
         return dict(self._dropped)
 
     async def stop(self) -> None:
@@ -185,10 +185,10 @@ class UdpTransport(Transport):
         return link
 
     async def _socket_of(self, family: int, where: Peer, options: UdpOptions) -> UdpSocket:
-        """Return the socket for a peer; it is opened if need be.
+        """Return a socket for a link to a peer, opened if necessary.
 
-        Links share one if they want the same of it, but for a second link to one peer: what comes
-        from there must be for one link.
+        Links with the same socket options share one, except a second link to one peer: a datagram
+        from a peer must belong to one link.
         """
         wanted = _of_socket(options)
         async with self._opening:
@@ -204,16 +204,16 @@ class UdpTransport(Transport):
 
     async def _open_socket(self, family: int, options: UdpOptions) -> UdpSocket:
         made = UdpSocket(options, self.node.loop, _nobody, self._dropped)
-        host = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - answers only
+        host = "::" if family == socket.AF_INET6 else "0.0.0.0"  # noqa: S104 - for replies only
         await self.node.loop.create_datagram_endpoint(lambda: made, local_addr=(host, 0))
         return made
 
 
 def _of_socket(options: UdpOptions) -> tuple[object, ...]:
-    """Return those of the options that are a socket's."""
+    """Return the options that apply to the socket."""
     return options.datagrams, options.high_water, options.receive_buffer
 
 
 def _nobody(udp_socket: UdpSocket, _: Peer) -> None:
-    """Take no message of a peer that we have no link to."""
+    """Count and drop a message from a peer without a link."""
     udp_socket.dropped["no link"] += 1

@@ -1,8 +1,8 @@
-"""Links over UDP: a peer of a listener, and one whose address we know.
+"""Links over UDP, made by a listener or by `connect`.
 
-There is no connection. A link is the memory of a peer: where it is, what may come from it, and the
-number of the next message to it. It is up while we remember, whether or not there is
-anybody; messages get lost, overtake one another and come twice.
+There is no connection. A link is the local state of a peer: its address, the messages it may
+send, and the number of the next message to it. It is up while this state is kept, whether or not
+the peer is there. Messages may be lost, reordered or duplicated.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _NUMBERS = 0x10000
 
 
 class UdpLink(Link):
-    """The link to a peer, once it is known where that is.
+    """A link to a peer; the base class of the connecting and the accepting link.
 
     Args:
-        expose: What the peer may send to.
+        expose: The addresses that the peer may send to.
         options: The limits.
-        on_closed: Called once with the link when it is over.
+        on_closed: Called once with the link when it has ended.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class UdpLink(Link):
         self._on_closed = on_closed
         self._told = False
         self._socket: UdpSocket | None = None
-        self._outlet: UdpSocket | None = None  # the same, once messages may be sent by it
+        self._outlet: UdpSocket | None = None  # the same, while messages may be sent directly
         self._ends = ("", "")
         self._where: Peer = ()
         self._decoder: MessageDecoder | None = None
@@ -88,7 +88,7 @@ class UdpLink(Link):
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def on_start(self) -> None:
-        """Begin to watch for idleness."""
+        """Start the idle timer."""
         self._watch_idleness(-1)
 
     def on_stop(self) -> Awaitable[None] | None:
@@ -103,10 +103,10 @@ class UdpLink(Link):
         return None
 
     def meet(self, udp_socket: UdpSocket, where: Peer) -> None:
-        """Note where the peer is, and by which socket it is reached."""
+        """Store the address of the peer and the socket to reach it."""
         self._socket = self._outlet = udp_socket
         self._where = where
-        # So that a peer takes no part of ours for one of who had this port before.
+        # Random, so that parts are not joined to those of an earlier user of this port.
         self._number = random.randrange(_NUMBERS)  # noqa: S311 - no secret
         self.peer = self.peer or format_endpoint(where[0], where[1])
         self._ends = (format_endpoint(*udp_socket.where), format_endpoint(where[0], where[1]))
@@ -122,10 +122,10 @@ class UdpLink(Link):
         if not udp_socket.shared:
             udp_socket.close()
 
-    # --- there and back -------------------------------------------------------------------
+    # --- messages in both directions ------------------------------------------------------
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
-        """Send a message in as many datagrams as it takes."""
+        """Send a message in as many datagrams as necessary."""
         outlet = self._outlet
         if outlet is None:
             return self.keep(message)
@@ -136,7 +136,7 @@ class UdpLink(Link):
             return self._send(udp_socket, message)
         except OnwardError as error:
             self.undelivered(message, error)
-        except Exception as error:  # noqa: BLE001 - or the link would end with it
+        except Exception as error:  # noqa: BLE001 - it would end the link
             self.failed_to_send(message, error)
         return None
 
@@ -151,12 +151,12 @@ class UdpLink(Link):
         return wait
 
     def keep(self, message: Message) -> Awaitable[None] | None:
-        """Do something with a message while it cannot be sent."""
+        """Handle a message that cannot be sent now: drop it."""
         self.undelivered(message, LinkDown(self.peer, self.reason))
         return None
 
     def receive(self, body: bytes) -> None:
-        """Take a message that has come whole."""
+        """Handle a complete message."""
         if self._decoder is None:
             self._decoder = MessageDecoder(self.address)
         self._bytes_in += len(body)
@@ -175,31 +175,31 @@ class UdpLink(Link):
         refused = self.refused
         self.deliver((message,))
         if not self.proven and self._is_way_back(message.onward_route[0]):
-            # It was let in, so it knows what we sent there: the peer is who it says.
+            # The peer knows a return route sent to its address, so that is not forged.
             self.proven = self.refused == refused
 
     def _is_way_back(self, first: Address) -> bool:
-        """Tell whether only who has had a message of ours can send there."""
+        """Whether an address is known only to receivers of our messages."""
         return first.type == LOCAL and first not in self._exposed and not self._is_exposed(first)
 
     # --- statistics, the end --------------------------------------------------------------
 
     @property
     def queued(self) -> int:
-        """Messages kept until it is known where to send them."""
+        """Messages that wait until the peer's address is known."""
         return 0
 
     @property
     def ends(self) -> tuple[str, str]:
-        """Where the socket is bound, and where the peer is.
+        """The addresses of the socket and of the peer.
 
-        One that is bound to no address in particular, as of who connects, is known to the
-        peer by another name than here.
+        A socket bound to an unspecified address, as of a connecting link, has another address in
+        the peer's view.
         """
         return self._ends
 
     def statistics(self) -> LinkStatistics:
-        """Return what has been counted so far. Bytes are those of messages."""
+        """Return the current statistics. Bytes are those of messages."""
         return LinkStatistics(
             address=self.address,
             peer=self.peer,
@@ -220,7 +220,7 @@ class UdpLink(Link):
         )
 
     def retire(self, reason: str) -> None:
-        """End the link; from now on nobody is given its address."""
+        """End the link, and remove it from the table of links."""
         self.reason = self.reason or reason
         self.state = LinkState.CLOSED
         self._leave()
@@ -245,15 +245,15 @@ class UdpLink(Link):
 
 
 class DialledUdpLink(UdpLink):
-    """A link to a host and a port.
+    """A link to a given host and port.
 
     Args:
         host: The name or the IP address.
         port: The port.
-        expose: What the peer may send to.
+        expose: The addresses that the peer may send to.
         options: The limits.
-        open_socket: Gives the socket for a family of addresses, a peer and options.
-        on_closed: Called once with the link when it is over.
+        open_socket: Returns the socket for an address family, a peer and options.
+        on_closed: Called once with the link when it has ended.
     """
 
     def __init__(
@@ -276,17 +276,17 @@ class DialledUdpLink(UdpLink):
 
     @property
     def queued(self) -> int:
-        """Messages kept until it is known where to send them."""
+        """Messages that wait until the peer's address is known."""
         return len(self._backlog)
 
     def on_start(self) -> None:
-        """Begin to look up the host."""
+        """Start the look-up of the host."""
         self._task = self.node.loop.create_task(self._run())
         self._beat(0)
         super().on_start()
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Give up looking."""
+        """Cancel the look-up, and forget the peer."""
         self.reason = self.reason or "the link was closed"
         self._settle(LinkDown(self.peer, self.reason))
         if self._heart is not None:
@@ -296,7 +296,7 @@ class DialledUdpLink(UdpLink):
         return super().on_stop()
 
     async def found(self) -> None:
-        """Wait until it is known where the peer is. Called right after the link was spawned.
+        """Wait until the peer's address is known. Call it right after spawning the link.
 
         Raises:
             LinkDown: There is no such host; the link stops.
@@ -305,12 +305,12 @@ class DialledUdpLink(UdpLink):
         await self._found
 
     async def ended(self) -> None:
-        """Wait until the link, which has been stopped, has given up looking."""
+        """Wait until the stopped link no longer looks up the host."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def keep(self, message: Message) -> Awaitable[None] | None:
-        """Keep a message until it is known where to send it, or send it after those that were."""
+        """Keep a message until the peer's address is known, or send it after the kept ones."""
         if self._socket is not None:
             return self._in_turn(message)
         if self.state is not LinkState.CONNECTING or not self._backlog.keep(message):
@@ -324,10 +324,10 @@ class DialledUdpLink(UdpLink):
             await wait
 
     async def _run(self) -> None:
-        """Find the peer, and send what has been kept for it."""
+        """Look up the peer, and send the kept messages."""
         try:
             await self._find()
-        except (OSError, UnicodeError) as error:  # no such host; not in time; no socket
+        except (OSError, UnicodeError) as error:  # an unknown host, a timeout, or no socket
             reason = str(error) or "the host was not found in time"
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
@@ -369,7 +369,7 @@ class DialledUdpLink(UdpLink):
             found.set_exception(error)
 
     def _beat(self, before: int) -> None:
-        """Send a heartbeat if nothing has been sent since the last look."""
+        """Send a heartbeat if nothing has been sent since the last check."""
         heartbeat = self.options.heartbeat
         if heartbeat is None:
             return
@@ -380,14 +380,14 @@ class DialledUdpLink(UdpLink):
 
 
 def _literal(host: str, port: int) -> tuple[int, Peer] | None:
-    """Return the family and the address of an IP address; it need not be looked up."""
+    """Return the family and the socket address of an IP address, or `None` for a name."""
     try:
         version = ip_address(host).version
     except ValueError:
         return None
     if version == 4:
         return socket.AF_INET, _reported(socket.AF_INET, (host, port))
-    if "%" in host:  # one with a scope is for the system to read
+    if "%" in host:  # the system has to resolve a scope
         return None
     return socket.AF_INET6, _reported(socket.AF_INET6, (host, port, 0, 0))
 
@@ -398,11 +398,11 @@ async def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> tup
 
 
 def _reported(family: int, where: Peer) -> Peer:
-    """Write an address as the system does when a datagram comes from there.
+    """Return an address in the form that the system reports for datagrams from there.
 
-    That is how its answers are known to be of it: there are many ways to write one address of
-    IPv6. What is sent to no address in particular, as a listener at `0.0.0.0` calls itself, goes
-    to this machine, and is answered from where it went.
+    Received datagrams are matched by this form, as an IPv6 address can be written in many ways.
+    Datagrams to the unspecified address, such as a listener's `0.0.0.0`, go to this machine, so
+    the replies come from the loopback address.
     """
     if "%" in where[0]:
         return where

@@ -1,4 +1,4 @@
-"""UDP sockets that others send to, and the worker that owns one."""
+"""UDP listeners, and the worker that owns the socket of one."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ __all__ = ["UdpListener", "UdpListenerStatistics", "UdpListenerWorker"]
 
 @dataclass(frozen=True, slots=True)
 class UdpListenerStatistics:
-    """One UDP listener at one moment."""
+    """The state of one UDP listener at one moment."""
 
     uri: str
-    """Where it listens."""
+    """The URI of the listener."""
 
     links: tuple[LinkStatistics, ...]
-    """The links that are open, oldest first."""
+    """The open links, oldest first."""
 
     accepted: int
-    """Peers that got a link so far."""
+    """Peers that got a link."""
 
     evicted: int
-    """Links closed to make room for another peer's."""
+    """Links closed to make room for another peer."""
 
     turned_away: int
-    """Messages of peers that got none, as there were `max_peers` that have answered us."""
+    """Messages of peers that got no link, because `max_peers` proven peers had one."""
 
     closed: Mapping[str, int]
-    """Links that have ended, by reason."""
+    """Ended links, by reason."""
 
     dropped: Mapping[str, int]
-    """What came and was not given to a link, by reason; see `Assembler.dropped`."""
+    """Datagrams and messages that reached no link, by reason; see `Assembler.dropped`."""
 
     unfinished: int
-    """Messages that have not come whole."""
+    """Incomplete messages."""
 
 
 class UdpListenerWorker(ListeningWorker):
-    """Owns the socket; the links of its peers are its children."""
+    """The worker that owns the socket; its children are the links of its peers."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class UdpListenerWorker(ListeningWorker):
         self._socket: UdpSocket | None = None
         self._over = False
         self._links: dict[UdpLink, None] = {}
-        self._unproven: dict[UdpLink, None] = {}  # who was silent for longest first
+        self._unproven: dict[UdpLink, None] = {}  # the link that was silent for longest first
         self._seldom = SeldomLogger(logger)
         self._accepted = 0
         self._evicted = 0
@@ -78,7 +78,7 @@ class UdpListenerWorker(ListeningWorker):
         """Bind the socket.
 
         Raises:
-            OSError: It cannot be done; the worker has no use then.
+            OSError: The address cannot be listened at.
             NodeStopped: The worker was stopped meanwhile.
         """
         made = UdpSocket(self._options, self.node.loop, self._meet)
@@ -91,7 +91,7 @@ class UdpListenerWorker(ListeningWorker):
         self.uri = f"udp://{format_endpoint(self._where[0], made.where[1])}"
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Close the socket; the links have stopped before."""
+        """Close the socket; the links have been stopped before."""
         self._over = True
         self._on_closed(self.address)
         if self._socket is None:
@@ -100,7 +100,7 @@ class UdpListenerWorker(ListeningWorker):
         return self._socket.closed()
 
     def statistics(self) -> UdpListenerStatistics:
-        """Return what has been counted so far."""
+        """Return the current statistics."""
         udp_socket = self._socket
         return UdpListenerStatistics(
             uri=self.uri,
@@ -114,7 +114,7 @@ class UdpListenerWorker(ListeningWorker):
         )
 
     def _meet(self, udp_socket: UdpSocket, where: Peer) -> UdpLink | None:
-        """Make a link for a peer from which a whole message has come."""
+        """Return a new link for the sender of a complete message, or `None` if there is no room."""
         if self._over or not self._make_room():
             return None
         link = AcceptedUdpLink(self._expose, self._options, self._link_closed, self._heard)
@@ -131,10 +131,10 @@ class UdpListenerWorker(ListeningWorker):
         return link
 
     def _make_room(self) -> bool:
-        """Have room for one more peer.
+        """Make room for one more peer, and return whether there is room.
 
-        Anybody can claim to be anybody, and so fill the table; but who answers what we sent to a
-        peer is that peer. So those who have stay, and among the others the newest.
+        A datagram's source can be forged, so forged ones may fill the table. A peer that answers a
+        message of ours is proven. Proven peers stay, and of the others the most recently active.
         """
         if len(self._links) < self._options.max_peers:
             return True
@@ -161,13 +161,13 @@ class UdpListenerWorker(ListeningWorker):
 
 
 class AcceptedUdpLink(UdpLink):
-    """The link of a peer of a listener.
+    """The link to a peer of a listener.
 
     Args:
-        expose: What the peer may send to.
+        expose: The addresses that the peer may send to.
         options: The limits.
-        on_closed: Called once with the link when it is over.
-        heard: Called with it when something has come.
+        on_closed: Called once with the link when it has ended.
+        heard: Called with the link when a message has come.
     """
 
     def __init__(
@@ -181,14 +181,14 @@ class AcceptedUdpLink(UdpLink):
         self._heard = heard
 
     def receive(self, body: bytes) -> None:
-        """Take a message that has come whole."""
+        """Handle a complete message."""
         super().receive(body)
         self._heard(self)
 
 
 class UdpListener(WorkerListener[UdpListenerWorker]):
-    """A UDP socket that others send to: a `Listener` that counts."""
+    """A UDP socket that receives from any peer: a `Listener` with statistics."""
 
     def statistics(self) -> UdpListenerStatistics:
-        """Return what has been counted so far."""
+        """Return the current statistics."""
         return self._worker.statistics()

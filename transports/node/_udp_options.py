@@ -13,47 +13,47 @@ from ._link import LINK_MAILBOX
 __all__ = ["UdpOptions"]
 
 MAX_BUFFER: Final = 2**31 - 1
-"""Most bytes that a system can be asked to keep."""
+"""The largest receive buffer that a system accepts."""
 
 _DATAGRAMS: Final = DatagramLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class UdpOptions:
-    """What a link or listener of `udp` may use. Sizes are in bytes, times in seconds.
+    """The options of a link or listener of `udp`. Sizes are in bytes, times in seconds.
 
     Attributes:
-        datagrams: How long a message may be, both ways, and what is kept of messages that have not
-            come whole, for all peers of a socket.
-        offsets: Whether to write messages in parts as Ockam's nodes did before December 2024, by
-            offsets; for peers of that age. Both forms are read.
-        max_peers: Peers of a listener at a time, each with a link. A new one takes the place of
-            that which was silent for longest among those that have never answered us; if all have,
-            the new one is turned away, and its message dropped.
-        idle_timeout: A link over which no message has gone for this long, or up to twice as long,
-            is closed; `None`: never. Heartbeats are messages.
-        heartbeat: Time without a message sent after which, or up to twice as long, a link made by
-            `connect` sends an empty one, so that what is on the way goes on to let answers
-            through; `None`: never. Links opened by an address of type 2 send none.
+        datagrams: The maximum length of a message, both ways, and the limits on incomplete messages
+            of all peers of a socket.
+        offsets: Whether to number the parts of a message by offsets, as Ockam's nodes did before
+            December 2024. Both forms are read.
+        max_peers: Peers of a listener at a time, each with a link. A new one replaces the peer
+            that was silent for longest of those that never answered; if all have answered, the
+            message of the new one is dropped.
+        idle_timeout: Time without a message, up to twice as long, after which a link is closed;
+            `None`: never. Heartbeats are messages.
+        heartbeat: Time without a message sent, up to twice as long, after which a link made by
+            `connect` sends an empty one, so that firewalls keep letting replies through;
+            `None`: never. Links opened by an address of type 2 send none.
         resolve_timeout: Time for the name of a host to be looked up.
-        queue: Messages kept while that is done; more become dead letters ("link down").
-        max_queue_bytes: Bytes that they have together, routes included; more become dead letters.
-            One alone may have more.
-        mailbox: The mailbox of the link's worker. It fills while the system takes no datagrams.
-        high_water: Bytes waiting for the system above which links take no message until most are
+        queue: Messages kept during the look-up; more become dead letters ("link down").
+        max_queue_bytes: Bytes of these, routes included; more become dead letters. A single
+            message may have more.
+        mailbox: The mailbox of the link. It fills while the system accepts no datagrams.
+        high_water: Bytes waiting for the system above which links stop sending until most are
             gone.
         arrivals: Messages of a peer kept while a local mailbox is full; more become dead letters
             ("mailbox full"). A peer cannot be slowed down.
-        max_arrival_bytes: Bytes of them, above which no more are kept.
-        stall_timeout: Time a full mailbox may take none of them; then they become dead letters.
-        max_returns: Most addresses of ways back remembered, in each of three tables; see `Gate`.
-        receive_buffer: What the system is asked to keep of what has come and is not read; it may
-            give less.
+        max_arrival_bytes: Bytes of these above which no more are kept.
+        stall_timeout: Time for which a full mailbox may accept none of them; then they become dead
+            letters.
+        max_returns: Addresses in remembered return routes, in each of three tables; see `Gate`.
+        receive_buffer: The receive buffer asked of the system, which may give less.
 
     Raises:
-        ValueError: A number is negative, or 0 where that makes no sense: only what is kept or
-            waits and `stall_timeout` may be 0. Or `receive_buffer` is more than a system takes, or
-            something is of another kind.
+        ValueError: A number is negative, or 0 where that has no meaning: only numbers of what is
+            kept or waits and `stall_timeout` may be 0. Or `receive_buffer` is more than a system
+            accepts, or a value is of the wrong type.
     """
 
     datagrams: DatagramLimits = _DATAGRAMS

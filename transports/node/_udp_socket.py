@@ -1,4 +1,4 @@
-"""One UDP socket, and the links of all its peers."""
+"""A UDP socket, shared by the links of its peers."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["Peer", "UdpSocket"]
 
 Peer: TypeAlias = "tuple[Any, ...]"
-"""The address of a peer, as the system gives it."""
+"""The socket address of a peer."""
 
 
 class UdpSocket(asyncio.DatagramProtocol):
-    """Sends datagrams, and gives the messages that come to the links of those who sent them.
+    """A datagram endpoint that passes each complete message to the link of its sender.
 
     Args:
         options: The limits.
-        loop: The loop it runs on.
-        meet: Makes a link for a peer that has none; `None`: it gets none.
-        dropped: What it counts in; a counter of its own if not given.
+        loop: The event loop.
+        meet: Returns a link for a peer that has none, or `None`.
+        dropped: The counter of drops; one of its own if not given.
 
     Attributes:
-        options: As given.
+        options: The limits.
         links: The links by peer.
-        shared: Whether it outlives its links.
-        dropped: What came and was not given to a link, by reason.
+        shared: Whether the socket outlives its links.
+        dropped: Datagrams and messages that reached no link, by reason.
     """
 
     def __init__(
@@ -61,20 +61,20 @@ class UdpSocket(asyncio.DatagramProtocol):
 
     @property
     def where(self) -> tuple[str, int]:
-        """Where it is bound."""
+        """The address and port of the socket."""
         name = cast(asyncio.DatagramTransport, self._transport).get_extra_info("sockname")
         return name[0], name[1]
 
     @property
     def pending(self) -> int:
         """Bytes that wait for the system."""
-        # Both loops' transports have it; it is only missing in the description of the class.
+        # The transports of asyncio and uvloop have it; only the declaration of the class lacks it.
         transport = cast(Any, self._transport)
         return 0 if transport is None else int(transport.get_write_buffer_size())
 
     @property
     def unfinished(self) -> int:
-        """Messages that have not come whole."""
+        """Incomplete messages."""
         return self._assembler.unfinished
 
     # --- for the links --------------------------------------------------------------------
@@ -83,7 +83,7 @@ class UdpSocket(asyncio.DatagramProtocol):
         """Send datagrams.
 
         Returns:
-            What to await before sending more if too many wait for the system, or `None`.
+            An awaitable to wait for before sending more if too many wait, or `None`.
 
         Raises:
             LinkDown: The socket is closed.
@@ -96,14 +96,14 @@ class UdpSocket(asyncio.DatagramProtocol):
         return None if self._drained is None else asyncio.shield(self._drained)
 
     def close(self) -> None:
-        """Close it; what waits for the system is lost."""
+        """Close the socket; bytes that wait for the system are lost."""
         if self._transport is None:
             self._note_closed()
         else:
             self._transport.abort()
 
     async def closed(self) -> None:
-        """Wait until it is closed, and its port free again."""
+        """Wait until the socket is closed and its port free."""
         await asyncio.shield(self._closed)
 
     def _note_closed(self) -> None:
@@ -113,7 +113,7 @@ class UdpSocket(asyncio.DatagramProtocol):
     # --- for the loop ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the socket."""
+        """Store the transport, and set the buffer sizes."""
         self._transport = made = cast(asyncio.DatagramTransport, transport)
         cast(Any, made).set_write_buffer_limits(high=self.options.high_water)
         sock = made.get_extra_info("socket")
@@ -121,7 +121,7 @@ class UdpSocket(asyncio.DatagramProtocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.options.receive_buffer)
 
     def datagram_received(self, data: bytes, addr: Peer) -> None:
-        """Put it together with what came before, and deliver what is whole."""
+        """Add a datagram to its message, and pass a complete message to the link."""
         assembler = self._assembler
         body = assembler.receive(addr, data, self._loop.time())
         if body is None:
@@ -143,21 +143,21 @@ class UdpSocket(asyncio.DatagramProtocol):
         self._look_later()
 
     def error_received(self, exc: Exception) -> None:
-        """Count what the system could not send, or nobody took."""
+        """Count a datagram that the system could not send, or that had no receiver."""
         self.dropped["refused by the system"] += 1
 
     def pause_writing(self) -> None:
-        """Note that the system is slow; links stop sending."""
+        """Stop the links from sending: the system is slow."""
         self._drained = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """Note that it has caught up."""
+        """Resume sending."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let nobody wait for it."""
+        """Cancel the timer, and wake all waiting tasks."""
         if self._timer is not None:
             self._timer.cancel()
         self.resume_writing()

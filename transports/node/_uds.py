@@ -1,4 +1,4 @@
-"""The `uds` transport: nodes of one machine joined by Unix domain sockets."""
+"""The `uds` transport: links over Unix domain sockets, between nodes of one machine."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from ._stream import StreamTransport
 __all__ = ["UdsOptions", "UdsTransport"]
 
 _PLAIN: Final = "/:@!$&'()*+,;="
-"""What need not be escaped in the path of a URI, besides letters and the like (RFC 3986 3.3)."""
+"""The characters of a URI path that need no escape, besides letters and digits (RFC 3986 3.3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class UdsOptions(StreamOptions):
-    """The options of `uds`: those of all streams, and who may connect.
+    """The options of `uds`: those of all streams, and the permission to connect.
 
     Attributes:
-        mode: The permissions of a listener's file. To connect takes the right to write to it.
-            Default 600 octal: the user the node runs as, and root.
+        mode: The permissions of a listener's file. A client needs the permission to write to it.
+            Default 600 octal: the user of the node's process, and root.
 
     Raises:
-        ValueError: The mode is not of 0 to 777 octal, or another option is wrong.
+        ValueError: The mode is not between 0 and 777 octal, or another option is wrong.
     """
 
     mode: FileMode = 0o600
 
 
 class UnixEndpoint(Endpoint):
-    """The path of a socket's file.
+    """The path of a socket file.
 
     Args:
-        path: The path; one that does not begin with a slash is of the working folder.
+        path: The path; one without a leading slash is relative to the working folder.
         options: The options.
     """
 
@@ -52,7 +52,7 @@ class UnixEndpoint(Endpoint):
         self._file: tuple[int, int] | None = None
 
     async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
-        """Connect."""
+        """Open a connection."""
         return (await loop.create_unix_connection(PendingConnection, self.peer))[1]
 
     async def listen(
@@ -61,7 +61,7 @@ class UnixEndpoint(Endpoint):
         options: StreamOptions,
         protocol_factory: ProtocolFactory,
     ) -> asyncio.Server:
-        """Listen. A file left by a process that is gone is replaced, and nothing else."""
+        """Open a listening socket. A file left by a process that has ended is replaced."""
         made, self._file = await bind(self._path, self._options.mode)
         try:
             return await loop.create_unix_server(protocol_factory, sock=made, start_serving=False)
@@ -71,31 +71,31 @@ class UnixEndpoint(Endpoint):
             raise
 
     def where(self, server: asyncio.Server) -> str:
-        """Return the path, with what a URI cannot have in it escaped."""
+        """Return the path, escaped for a URI."""
         return quote_from_bytes(os.fsencode(self.peer), _PLAIN)
 
     def left(self) -> None:
-        """Remove the file, if it is still ours."""
+        """Remove the file, unless another process has replaced it."""
         file, self._file = self._file, None
         unbind(self._path, file)
 
     def name(self, transport: asyncio.BaseTransport) -> str:
-        """Return the process at the other end, and its user."""
+        """Return the name of the peer's process and user."""
         return peer_name(transport.get_extra_info("socket"))
 
     def source(self, transport: asyncio.BaseTransport) -> str:
-        """Return the user at the other end, where the system tells."""
+        """Return the name of the peer's user, where the system reports it."""
         return user_of(transport.get_extra_info("socket"))
 
 
 class UdsTransport(StreamTransport):
-    """Joins nodes of one machine by Unix domain sockets: `uds:///run/node.sock`.
+    """A transport over Unix domain sockets of one machine: `uds:///run/node.sock`.
 
-    The wire is that of `tcp`. `uds://node.sock` is a path of the working folder; `%` and two
-    digits stand for a byte. An address `5#/run/node.sock` in a route uses the link to that peer, or
-    opens one. There are no abstract names: they have no permissions.
+    The protocol is that of `tcp`. `uds://node.sock` is a path relative to the working folder; `%`
+    and two digits stand for a byte. An address `5#/run/node.sock` in a route uses the link to that
+    peer, or opens one. Abstract names are not supported: they have no permissions.
 
-    With the option `tls`, a side that connects needs `TlsOptions.server_name`.
+    With the option `tls`, the connecting side needs `TlsOptions.server_name`.
 
     The options of `listen` and `connect` are the attributes of `UdsOptions`.
     """
@@ -106,14 +106,14 @@ class UdsTransport(StreamTransport):
     options_class: ClassVar[type[StreamOptions]] = UdsOptions
 
     def endpoint(self, uri: str, scheme: str, options: Any) -> UnixEndpoint:
-        """Read `uds:///path`."""
+        """Return the endpoint of `uds:///path`."""
         path = os.fsdecode(unquote_to_bytes(uri.partition("://")[2]))
         if not path.strip("/.") or any(each in uri for each in "?#") or "\0" in path:
             raise ValueError(f"{uri!r} is not uds:///path")
         return UnixEndpoint(path, options)
 
     def endpoint_of(self, value: str, options: Any) -> UnixEndpoint:
-        """Read a path."""
+        """Return the endpoint of a path."""
         if not value.strip("/.") or "\0" in value:
             raise AddressError(value, "not a path")
         try:

@@ -1,4 +1,4 @@
-"""The `ws` and `wss` transports: nodes joined by WebSockets."""
+"""The `ws` and `wss` transports: links over WebSockets."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 __all__ = ["WsOptions", "WsTransport"]
 
 SUBPROTOCOL: Final = "onward"
-"""The subprotocol that we offer, and agree to where it is offered. None has to be."""
+"""The subprotocol to offer, and to accept when offered. It is not required."""
 
 _WEB: Final = WebSocketOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class WsOptions(StreamOptions):
-    """The options of `ws` and `wss`: those of all streams, and who may connect.
+    """The options of `ws` and `wss`: those of all streams, and of the opening handshake.
 
-    A message of the WebSocket may be of any length, as nothing of it is kept: the limits are those
-    of the frames that are in it.
+    A WebSocket message may have any length, as it is not buffered: the limits apply to the frames
+    within it.
 
     Attributes:
-        websocket: Which pages of browsers may connect to a listener, and how long the opening
-            handshake may be and take.
+        websocket: The browser pages that may connect to a listener, and the limits on size and
+            time of the opening handshake.
     """
 
     websocket: WebSocketOptions = _WEB
@@ -53,8 +53,8 @@ class WebSocketEndpoint(TcpEndpoint):
 
     Args:
         host: The name or the IP address.
-        port: The port; to listen, 0 is any free one.
-        path: What clients have to ask for; "" asks for `/`, and takes any.
+        port: The port; when listening, 0 selects a free port.
+        path: The path to request. With "" a client requests `/`, and a listener accepts any.
         options: The options.
     """
 
@@ -65,7 +65,7 @@ class WebSocketEndpoint(TcpEndpoint):
         self._options = options
 
     async def begin(self, early: PendingConnection, link: Callable[[], WireSocket]) -> WireSocket:
-        """Do the opening handshake."""
+        """Perform the opening handshake."""
         endpoint = format_endpoint(*self._where)
         scheme = "ws" if self._options.tls is None else "wss"
         uri = parse_web_uri(f"{scheme}://{endpoint}{self._path or '/'}")
@@ -75,7 +75,7 @@ class WebSocketEndpoint(TcpEndpoint):
         return _joined(early.transport, link(), rest, client=True)
 
     def entrance(self, host: ConnectionHost, source: str) -> asyncio.Protocol:
-        """Wait for the opening handshake."""
+        """Return the protocol that waits for the opening handshake."""
 
         def admit() -> Opener | None:
             made = host.admit(source)
@@ -100,14 +100,14 @@ class WebSocketEndpoint(TcpEndpoint):
         return handshake
 
     def where(self, server: asyncio.Server) -> str:
-        """Return host, port and path."""
+        """Return host, actual port and path."""
         return super().where(server) + self._path
 
 
 def _joined(
     transport: asyncio.Transport, made: WireSocket, rest: bytes, *, client: bool
 ) -> WireSocket:
-    """Put a WebSocket between a socket and a link's."""
+    """Connect a link's socket to a connection through a WebSocket."""
     stream = WebSocketStream(transport, made, client=client)
     transport.set_protocol(stream)
     made.connection_made(stream)
@@ -117,12 +117,12 @@ def _joined(
 
 
 class WsTransport(StreamTransport):
-    """Joins nodes by WebSockets: `ws://host:port/path`, and `wss://…` with TLS.
+    """A transport over WebSockets: `ws://host:port/path`, and `wss://…` with TLS.
 
-    The wire is that of `tcp`: its stream of bytes is in binary messages, cut anywhere. So what
-    lets WebSockets through lets nodes through, and has to know nothing of them. A path in the URI
-    of a listener is one that has to be asked for; without one, any is taken. An address
-    `3#host:port` or `3#host:port/path` in a route uses the link to that peer, or opens one.
+    The protocol is that of `tcp`: its byte stream is carried in binary messages, with arbitrary
+    boundaries. So a proxy for WebSockets needs to know nothing of it. A listener with a path in its
+    URI accepts only that path; without one it accepts any. An address `3#host:port` or
+    `3#host:port/path` in a route uses the link to that peer, or opens one.
 
     The options of `listen` and `connect` are the attributes of `WsOptions`.
     """
@@ -133,11 +133,11 @@ class WsTransport(StreamTransport):
     options_class: ClassVar[type[StreamOptions]] = WsOptions
 
     def endpoint(self, uri: str, scheme: str, options: Any) -> WebSocketEndpoint:
-        """Read `ws://host:port/path`."""
+        """Return the endpoint of `ws://host:port/path`."""
         return WebSocketEndpoint(*parse_websocket_uri(uri, scheme), options)
 
     def endpoint_of(self, value: str, options: Any) -> WebSocketEndpoint:
-        """Read `host:port/path`."""
+        """Return the endpoint of `host:port/path`."""
         endpoint, slash, path = value.partition("/")
         if any(each in path for each in "?#") or not path.isprintable() or " " in path:
             raise AddressError(value, "not host:port/path")
