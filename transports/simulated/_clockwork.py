@@ -1,4 +1,4 @@
-"""What a simulated network does when: one queue of events, one timer, one history."""
+"""The events of a simulated network: one queue, one timer and one history."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _Due: TypeAlias = "tuple[float, int, Callable[..., object], tuple[Any, ...]]"
 
 
 class Clockwork:
-    """Calls things at their time, those of one time in the order they were asked for.
+    """A scheduler that calls actions at their time, those of one time in the order of scheduling.
 
-    The loop's own timers are not used for each: of two that are due at once it takes either.
+    The loop's timers do not guarantee an order for two that are due at once.
 
     Args:
-        loop: Whose clock.
-        history: Events kept.
+        loop: The loop with the clock.
+        history: The number of events kept.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, history: int) -> None:
@@ -37,12 +37,12 @@ class Clockwork:
         self._stopped = False
 
     def number(self) -> int:
-        """Return the number of one more message."""
+        """Return the number of the next message."""
         self._number += 1
         return self._number
 
     def at(self, when: float, action: Callable[..., object], *arguments: Any) -> None:
-        """Call something at a time of the loop's clock."""
+        """Schedule a call at a time of the loop's clock."""
         if self._stopped:
             return
         self._order += 1
@@ -51,14 +51,14 @@ class Clockwork:
             self._arm(when)
 
     def stop(self) -> None:
-        """Forget everything that is due."""
+        """Cancel all scheduled calls."""
         self._stopped = True
         self._due.clear()
         if self._timer is not None:
             self._timer.cancel()
 
     def note(self, kind: str, source: str, target: str) -> None:
-        """Remember something that is no message."""
+        """Record an event that is not about a message."""
         self.history.append(Event(self.loop.time(), kind, source, target))
 
     def _arm(self, when: float) -> None:

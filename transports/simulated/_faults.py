@@ -1,4 +1,4 @@
-"""What goes wrong between two nodes, how far a simulation may grow, and what is counted."""
+"""The faults of a simulated network, its limits, its events and its counters."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["NO_FAULTS", "Event", "Faults", "SimulationOptions", "Traffic"]
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What happens to messages from one node to another; all of it drawn from the seed.
+    """The faults of messages from one node to another, all drawn from the seed.
 
-    A link keeps messages in order, unless `reorder` says otherwise.
+    A link keeps the order of messages, except for `reorder`.
 
     Attributes:
-        latency: Shortest and longest time on the way, in seconds; evenly distributed.
-        loss: How likely a message is lost: 0 to 1.
-        duplicate: How likely a message comes twice: 0 to 1.
-        reorder: How likely a message may be overtaken by later ones: 0 to 1. It takes up to
+        latency: Shortest and longest time in transit, in seconds; evenly distributed.
+        loss: The probability that a message is lost.
+        duplicate: The probability that a message arrives twice.
+        reorder: The probability that later messages may overtake a message. It takes up to
             `reorder_by` longer.
-        reorder_by: Longest extra time of a message that may be overtaken, in seconds.
+        reorder_by: Longest additional time of such a message, in seconds.
 
     Raises:
-        ValueError: A probability is not one, or a time is negative or without an end.
+        ValueError: A probability is not from 0 to 1, or a time is negative or infinite.
     """
 
     latency: tuple[SecondsOrZero, SecondsOrZero] = (0.001, 0.001)
@@ -42,27 +42,26 @@ class Faults:
 
 
 NO_FAULTS: Final = Faults()
-"""A millisecond each way, and nothing else."""
+"""A latency of one millisecond each way and no other faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationOptions:
-    """How far a simulated network may grow, and the times of its links.
+    """The limits of a simulated network, and the times of its links.
 
     Attributes:
-        window: Messages of a link on the way in one direction, those included that wait for
-            room in a mailbox; at so many the link takes no more from its own mailbox.
-        detection: How long until the other end of a link learns that a node has crashed, or
-            that a link was closed behind a partition, in seconds.
-        connect_timeout: How long connecting through a partition is tried, in seconds; then
-            `LinkDown`.
-        connect_retry: How long from one try to the next, in seconds.
+        window: Messages of a link in transit in one direction, including those that wait for
+            room in a mailbox; at this number the link stops handling its own mailbox.
+        detection: Time until the other end of a link detects that a node has crashed, or that a
+            link was closed behind a partition, in seconds.
+        connect_timeout: Time for connecting through a partition, in seconds; then `LinkDown`.
+        connect_retry: Time between two attempts, in seconds.
         history: Events kept; older ones are forgotten, and still counted.
-        nodes: Nodes by different names. More: `LimitReached`.
-        max_links: Ends of links on one node. More: `LinkDown` for who connects.
+        nodes: Nodes with different names. More: `LimitReached`.
+        max_links: Link ends of one node. More: `LinkDown` for the connecting node.
 
     Raises:
-        ValueError: A number is not positive, or has no end.
+        ValueError: A number is not positive, or infinite.
     """
 
     window: Count = 1000
@@ -78,17 +77,17 @@ class SimulationOptions:
 
 
 class Event(NamedTuple):
-    """Something that happened in a simulated network.
+    """An event in a simulated network.
 
     Attributes:
-        at: When, in seconds of the loop's clock.
-        kind: What: of messages `sent`, `lost`, `cut` (by a partition), `copied`, `arrived`,
-            `overtaken` (arrived behind a later one) and `gone` (nobody was there any more); of
-            links `connected`, `refused`, `closed` and `detected`; of nodes `started` and
-            `crashed`; of the network `partition`, `heal` and `faults`.
-        source: The node it comes from, or those on one side.
-        target: The node it goes to, or those on the other.
-        number: Which message: the number of its sending in the whole network; 0 for all else.
+        at: The time, in seconds of the loop's clock.
+        kind: The kind of event: of messages `sent`, `lost`, `cut` (by a partition), `copied`,
+            `arrived`, `overtaken` (arrived behind a later one) and `gone` (the sender or receiver
+            had ended); of links `connected`, `refused`, `closed` and `detected`; of nodes
+            `started` and `crashed`; of the network `partition`, `heal` and `faults`.
+        source: The node that it comes from, or the nodes on one side.
+        target: The node that it goes to, or the nodes on the other side.
+        number: The number of the message in the whole network; 0 for other events.
         size: Bytes of the payload.
         check: A checksum of both routes and the payload, so that equal histories are equal runs.
     """
@@ -104,17 +103,17 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What became of the messages from one node to another, or of all.
+    """The counters of messages from one node to another, or of all messages.
 
     Attributes:
         sent: Messages that links have sent.
-        copied: Messages that were sent a second time by a fault.
-        arrived: Messages and copies that came to the other end.
+        copied: Messages that a fault has duplicated.
+        arrived: Messages and copies that reached the other end.
         lost: Messages and copies lost by a fault.
         cut: Messages and copies lost by a partition.
-        gone: Messages and copies whose sender or receiver had crashed or closed the link.
-        overtaken: Messages and copies, of those that arrived, that came behind a later one.
-        on_the_way: Messages and copies on the way now.
+        gone: Messages and copies dropped because the sender or receiver had crashed or closed.
+        overtaken: Messages and copies that arrived behind a later one.
+        on_the_way: Messages and copies in transit.
     """
 
     sent: int = 0

@@ -1,4 +1,4 @@
-"""A link of the simulated network, and the listener that the far ends of links belong to."""
+"""Links of the simulated network, and the listener that accepts them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class SimulatedLink(Link):
     """One end of a connection between two simulated nodes.
 
     Args:
-        place: The node it is on.
-        expose: What the other end may send to.
-        faults: What goes wrong on it in each direction; that of the two nodes by default.
+        place: The place of its node.
+        expose: The addresses that the other end may send to.
+        faults: The faults in each direction; those between the two nodes by default.
     """
 
     def __init__(
@@ -50,35 +50,35 @@ class SimulatedLink(Link):
         self._network = place.network
         self._peer: SimulatedLink | None = None
         self._way: Way | None = None  # to the other end
-        self._not_before = 0.0  # when the last message that keeps the order arrives there
-        self._on_the_way = 0  # to the other end, or there and not taken
-        self._latest = 0  # the highest number that has arrived here
+        self._not_before = 0.0  # arrival time of the last message that keeps the order
+        self._on_the_way = 0  # messages in transit, or in the other end's inbox
+        self._latest = 0  # the highest message number that has arrived here
         self._inbox: deque[Message] = deque()  # arrived while a mailbox here was full
         self._held = False
-        self._ended = False  # nothing more goes out or comes in
-        self._end: str | None = None  # why the other end is gone, once the inbox is empty
+        self._ended = False  # no more messages, in either direction
+        self._end: str | None = None  # why the other end has ended, while the inbox is not empty
         self._room: asyncio.Future[None] | None = None
         place.links[self] = None
 
     def join(self, peer: SimulatedLink) -> None:
-        """Connect this end to its other end; done once at each."""
+        """Connect this end to its other end. Called once at each end."""
         self._peer = peer
         self._way = self._network.way(self._place.name, peer._place.name, self._faults)
 
     @property
     def over(self) -> bool:
-        """Whether nothing goes out or comes in any more."""
+        """Whether the link has ended."""
         return self._ended
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The two nodes."""
+        """The names of the two nodes."""
         return self._place.name, "" if self._peer is None else self._peer._place.name
 
     # --- to the other end -----------------------------------------------------------------
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
-        """Put a message on the way; wait while too many are."""
+        """Put a message in transit; return an awaitable while too many are."""
         if self._ended or self._way is None:
             self.undelivered(message, self.down())
             return None
@@ -92,7 +92,7 @@ class SimulatedLink(Link):
         return self._until_room() if self._on_the_way >= self._network.options.window else None
 
     def down(self) -> LinkDown:
-        """Say why nothing can be sent."""
+        """Return the error for messages that cannot be sent."""
         return LinkDown(self.address, "the link was closed")
 
     async def _until_room(self) -> None:
@@ -100,7 +100,7 @@ class SimulatedLink(Link):
         await self._room
 
     def _came(self, number: int, message: Message) -> None:
-        """Have the other end take a message of this one, if it is there."""
+        """Deliver a message of this end to the other end, if that is there."""
         way, peer = self._way, self._peer
         if way is None or peer is None:
             raise AssertionError("unexpected message of a link that is not up")
@@ -137,11 +137,11 @@ class SimulatedLink(Link):
     # --- from the other end ---------------------------------------------------------------
 
     def hold(self) -> None:
-        """Leave in the inbox what the other end sends, as part of its window."""
+        """Leave arriving messages in the inbox, where they count for the other end's window."""
         self._held = True
 
     def release(self) -> None:
-        """Take it again."""
+        """Deliver the messages in the inbox, and arriving ones directly."""
         self._held = False
         while self._peer is not None and self._inbox and not self._held:
             self.arrive((self._inbox.popleft(),))
@@ -152,7 +152,7 @@ class SimulatedLink(Link):
     # --- the end --------------------------------------------------------------------------
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Let what is on the way arrive, then end the other end too."""
+        """Close this end, and the other one once it has received what is in transit."""
         del self._place.links[self]
         if not self._ended:
             self._ended = True
@@ -175,14 +175,14 @@ class SimulatedLink(Link):
             self._network.clockwork.at(when, self._notice_came, way, peer, detected_at)
 
     def _notice_came(self, way: Way, peer: SimulatedLink, detected_at: float) -> None:
-        """Have the other end learn of the end of this one, unless that is lost on the way."""
+        """Notify the other end of the end of this one, unless the notice is lost."""
         if way.cut_off or self._place.crashed:
             peer.will_fall_silent(max(detected_at, self._network.clockwork.loop.time()))
         else:
             peer._learn_of_the_end("the other end closed it")
 
     def will_fall_silent(self, when: float) -> None:
-        """Notice at a time of the loop's clock that the other end is gone."""
+        """Schedule the detection, at a time of the loop's clock, of the loss of the other end."""
         self._network.clockwork.at(when, self._learn_of_the_end, "the other end is silent")
 
     def _learn_of_the_end(self, why: str) -> None:

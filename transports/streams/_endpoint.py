@@ -1,8 +1,8 @@
-"""Where a stream transport listens or connects, and how a socket is had there.
+"""Endpoints of stream transports: where to listen or connect, and how to open the socket.
 
-`tcp`, `uds` and `ws` are one kind of link over different sockets. They differ in their `Endpoint`:
-how a socket is opened and listened on, how it is written in an address, and how a peer is called.
-The rest, TLS included, is common to all.
+`tcp`, `uds` and `ws` use the same links over different sockets. An `Endpoint` is the part that
+differs: opening a socket, listening, its text in a URI and the name of a peer. The rest, TLS
+included, is common to all.
 """
 
 from __future__ import annotations
@@ -22,59 +22,59 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionHost", "Endpoint", "ProtocolFactory", "TurnedAway", "endpoint_of", "ends_of"]
 
 ProtocolFactory: TypeAlias = Callable[[], asyncio.Protocol]
-"""What makes the protocol of a connection that has come."""
+"""The factory of the protocol of an accepted connection."""
 
 
 class ConnectionHost(Protocol):
-    """What a place needs of a listener."""
+    """The interface of a listener towards its endpoint."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of its sockets."""
+        """The event loop of its sockets."""
         ...
 
     def admit(self, source: str) -> WireSocket | None:
-        """Make a link, or return `None`: there can be none more."""
+        """Return the socket of a new link, or `None` if there is no room."""
         ...
 
     def entering(self, entrance: EnteringConnection, source: str) -> None:
-        """Note a connection whose handshake is under way."""
+        """Add a connection with a handshake in progress."""
         ...
 
     def entered(self, entrance: EnteringConnection, refused: str) -> None:
-        """Note that it is no more: what was wrong with it, or "" if all is well."""
+        """Remove a connection after its handshake, with the reason if it failed, or ""."""
         ...
 
 
 class EnteringConnection(Protocol):
-    """A connection whose handshake is under way.
+    """A connection with a handshake in progress.
 
     Attributes:
-        detail: What the log says of a refusal instead of its short name, if anything.
+        detail: The text for the log if the handshake fails, or empty for its short reason.
     """
 
     detail: str
 
     def abort(self, outcome: str) -> None:
-        """Close it at once, if it is not closed for another reason."""
+        """Close the connection at once, unless it is closed for another reason."""
         ...
 
 
 class Endpoint(ABC):
-    """Where to listen or to connect. Made of a URI or of an address."""
+    """An address to listen at or connect to, made from a URI or from an address of a route."""
 
     peer: str
-    """How it is written in an address, and shown."""
+    """The endpoint's text in an address and in logs."""
 
     host: str | None = None
-    """The name that a certificate must be for; `None` if there is none."""
+    """The name that the peer's certificate must have, or `None`."""
 
     @abstractmethod
     async def open(self, loop: asyncio.AbstractEventLoop) -> PendingConnection:
         """Open a socket.
 
         Raises:
-            OSError: It cannot be had.
+            OSError: The connection cannot be opened.
         """
 
     @abstractmethod
@@ -84,60 +84,60 @@ class Endpoint(ABC):
         options: StreamOptions,
         protocol_factory: ProtocolFactory,
     ) -> asyncio.Server:
-        """Listen, without taking anybody in yet.
+        """Open a listening socket that does not accept connections yet.
 
         Raises:
-            OSError: It cannot be done.
+            OSError: The endpoint cannot be listened at.
         """
 
     @abstractmethod
     def where(self, server: asyncio.Server) -> str:
-        """Return how others have to write it, without the scheme."""
+        """Return the text of the endpoint in a URI, without the scheme."""
 
-    def left(self) -> None:  # noqa: B027 - most have nothing to do
-        """Clean up, after a listener has closed."""
+    def left(self) -> None:  # noqa: B027 - most endpoints have nothing to clean up
+        """Clean up after a listener has closed."""
 
     async def begin(self, early: PendingConnection, link: Callable[[], WireSocket]) -> WireSocket:
-        """Make a link's socket of one that is open, and secure if it is to be.
+        """Start a link's socket on an open connection, after the TLS handshake if any.
 
         Raises:
-            OSError: The other side does not take part.
+            OSError: The opening handshake failed.
         """
         made = link()
         early.hand_over(made)
         return made
 
     def entrance(self, host: ConnectionHost, source: str) -> asyncio.Protocol:
-        """Make the protocol of a connection that has come, and is secure if it is to be."""
+        """Return the protocol of an accepted connection, after the TLS handshake if any."""
         return host.admit(source) or TurnedAway()
 
     def source(self, transport: asyncio.BaseTransport) -> str:
-        """Return where a connection that has come is from: see `source_of`."""
+        """Return the source of an accepted connection; see `source_of`."""
         return source_of(transport.get_extra_info("peername"))
 
     def name(self, transport: asyncio.BaseTransport) -> str:
-        """Say who is at the other end of a connection that has come."""
+        """Return the peer's name for an accepted connection."""
         return endpoint_of(transport)
 
 
 class TurnedAway(asyncio.Protocol):
-    """A connection we have no room for."""
+    """A connection that is closed at once, for lack of room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
+        """Close the connection."""
         transport.close()
 
 
 def endpoint_of(transport: asyncio.BaseTransport) -> str:
-    """Return the `host:port` of the other end."""
+    """Return the `host:port` of the peer."""
     name = transport.get_extra_info("peername")
     return format_endpoint(name[0], name[1]) if name else "unknown"
 
 
 def ends_of(transport: asyncio.BaseTransport) -> tuple[str, str]:
-    """Return where a socket is and where its other end: `host:port`, or a path.
+    """Return the addresses of this end and the other: `host:port`, or a path.
 
-    Of a Unix socket the end that connects has no name.
+    The connecting end of a Unix socket has no name.
     """
     near, far = (transport.get_extra_info(name) for name in ("sockname", "peername"))
     return _end(near), _end(far)

@@ -1,4 +1,4 @@
-"""Listening by a worker: how such a worker is started, held, and closed."""
+"""Workers that listen: the table of a transport's listeners, and the start and end of each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Arrival", "Listeners", "ListeningWorker", "WorkerListener", "close_s
 
 
 class ListeningWorker(Worker):
-    """A worker that listens; the links of what it accepts are its children.
+    """A worker that listens; its children are the links of accepted connections.
 
     Args:
-        on_closed: To be called once with its address when it is over.
+        on_closed: Called once with its address when it has ended.
 
     Attributes:
-        uri: Where it listens, once it does.
+        uri: The URI of the listener, once it listens.
     """
 
     def __init__(self, on_closed: Callable[[Address], object]) -> None:
@@ -33,10 +33,10 @@ class ListeningWorker(Worker):
         self._on_closed = on_closed
 
     async def listen(self) -> None:
-        """Listen, unless to be started was all it took.
+        """Start listening. Not overridden if `on_start` does that.
 
         Raises:
-            OSError: It cannot be done; the worker has no use then.
+            OSError: The URI cannot be listened at.
             NodeStopped: The worker was stopped meanwhile.
         """
 
@@ -45,7 +45,7 @@ W = TypeVar("W", bound=ListeningWorker)
 
 
 class WorkerListener(Listener, Generic[W]):
-    """What others hold of a worker that listens."""
+    """A handle on a listening worker."""
 
     def __init__(self, node: Node, worker: W) -> None:
         self._node = node
@@ -53,7 +53,7 @@ class WorkerListener(Listener, Generic[W]):
 
     @property
     def uri(self) -> str:
-        """Where it listens, with the port it really has."""
+        """The URI of the listener, with the actual port."""
         return self._worker.uri
 
     @property
@@ -62,7 +62,7 @@ class WorkerListener(Listener, Generic[W]):
         return self._worker.address
 
     async def close(self) -> None:
-        """Stop listening and close the links that came of it. Idempotent."""
+        """Stop listening and close the accepted links. Idempotent."""
         if self._node.has(self.address):
             await self._node.stop_worker(self.address)
 
@@ -71,11 +71,11 @@ L = TypeVar("L", bound=Listener)
 
 
 class Listeners(Generic[W, L]):
-    """The listeners of one transport.
+    """The table of the listeners of one transport.
 
     Args:
-        node: The node they are on.
-        make: Makes what others hold of a worker.
+        node: The node of the listeners.
+        make: Makes the handle on a worker.
     """
 
     def __init__(self, node: Node, make: Callable[[Node, W], L]) -> None:
@@ -87,11 +87,11 @@ class Listeners(Generic[W, L]):
         return iter(list(self._listeners.values()))
 
     async def start(self, worker: W) -> L:
-        """Start a worker, and have it listen; if it cannot, it is stopped.
+        """Start a worker and its listening, or stop the worker if it cannot listen.
 
         Raises:
-            OSError: It cannot be listened there.
-            NodeStopped: The node was stopped meanwhile.
+            OSError: The URI cannot be listened at.
+            NodeStopped: The node stopped meanwhile.
         """
         node, address = self._node, self._node.random_address()
         try:
@@ -109,27 +109,27 @@ class Listeners(Generic[W, L]):
         return listener
 
     def forget(self, address: Address) -> None:
-        """Let go of a listener whose worker is over."""
+        """Remove a listener after its worker has ended."""
         self._listeners.pop(address, None)
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all listeners."""
         for listener in self:
             await listener.close()
 
 
 async def close_server(server: asyncio.Server) -> None:
-    """Stop listening, and see off who has just been accepted.
+    """Close a server, and any connections that it has just accepted.
 
-    asyncio accepts a connection in one turn of the loop and asks for its protocol in the next. One
-    that is accepted as its server closes fails in between, and its socket stays open: the peer
-    waits, and so does whoever waits for its handshake. So nobody is accepted any more first, and
-    the server is closed a turn later.
+    asyncio accepts a connection in one pass of the loop and calls the protocol factory in the next.
+    If the server closes in between, the connection fails and its socket stays open, so the peer
+    waits, and so does the caller that waits for its handshake. So accepting stops first, and the
+    server is closed one pass later.
     """
     loop = asyncio.get_running_loop()
     for each in server.sockets:
         with contextlib.suppress(NotImplementedError):
-            # The loop of Windows has no readers.
+            # The event loop of Windows has no readers.
             loop.remove_reader(each.fileno())
     try:
         await asyncio.sleep(0)
@@ -138,10 +138,10 @@ async def close_server(server: asyncio.Server) -> None:
 
 
 class Arrival(asyncio.Protocol):
-    """A connection that has just come: it gets its protocol once it is known where from.
+    """An accepted connection, before its protocol is chosen by its source.
 
     Args:
-        admit: Returns what is to have the connection, or `None` to close it.
+        admit: Returns the protocol of the connection, or `None` to close it.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Arrival(asyncio.Protocol):
         self._admit = admit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand the connection over, or close it."""
+        """Hand the connection to its protocol, or close it."""
         protocol = self._admit(transport)
         if protocol is None:
             transport.close()

@@ -1,4 +1,4 @@
-"""The options of stream transports, and how addresses of sockets are written."""
+"""The options of stream transports, and the texts of socket addresses."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before connecting again: exponential, with full jitter.
+    """The waits between connection attempts: exponential, with full jitter.
 
-    The n-th wait is evenly distributed from 0 to `min(longest, first * 2 ** n)`, so that
-    peers cut off together do not come back together.
+    The n-th wait is evenly distributed from 0 to `min(longest, first * 2 ** n)`, so that peers
+    that lose their connections together do not reconnect together.
 
     Attributes:
-        first: Upper end of the first wait, in seconds.
-        longest: Upper end of any wait, in seconds.
-        random: Gives numbers from 0 up to 1; inject it for repeatable waits.
+        first: Upper limit of the first wait, in seconds.
+        longest: Upper limit of every wait, in seconds.
+        random: Returns numbers from 0 up to 1; replace it for repeatable waits.
 
     Raises:
-        ValueError: A time is not more than 0.
+        ValueError: A time is not positive.
     """
 
     first: Seconds = 0.1
@@ -51,8 +51,8 @@ class Backoff:
         check_options(self)
 
     def wait(self, attempt: int) -> float:
-        """Return the wait after this many failed attempts in a row, in seconds."""
-        # 2 ** 64 seconds is long enough; beyond 1023 a float would overflow.
+        """Return the wait after this many consecutive failures, in seconds."""
+        # 2 ** 64 seconds is long enough; beyond 1023 the float would overflow.
         return self.random() * min(self.longest, self.first * 2.0 ** min(attempt, 64))
 
 
@@ -61,73 +61,72 @@ _BACKOFF: Final = Backoff()
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a link or listener of a stream transport may use: `tcp`, `tls`, `uds`, `ws` and `wss`.
+    """The options of a link or listener of `tcp`, `tls`, `uds`, `ws` and `wss`.
 
     Sizes are in bytes, times in seconds.
 
     Attributes:
-        max_frame: Most bytes of a message on the wire, routes included, both ways.
-        max_connections: Connections a listener has at a time, with those whose handshake is
-            under way; more are closed at once.
-        max_connections_per_source: Most of them that come from one source: an address, the /64
-            network for IPv6, the user for a Unix socket. `None`: no more than there are places
-            free, so that one source alone leaves half of them to others. More are closed at once.
+        max_frame: Bytes of a message on the wire, routes included, both ways.
+        max_connections: Connections of a listener at a time, including those with a handshake in
+            progress; more are closed at once.
+        max_connections_per_source: Connections from one source at a time: an address, the /64
+            network for IPv6, the user for a Unix socket; more are closed at once. `None`: as many
+            as there are free places, so that one source alone leaves half of them to others.
         proxies: Networks from which proxies connect to a listener: addresses, or networks like
-            `10.0.0.0/8`; `unix` is all peers of a Unix socket. Each connection from there is a
-            source by itself, so it is for the proxy to bound how many one peer has. Otherwise all
+            `10.0.0.0/8`; `unix` is all peers of a Unix socket. Each connection from there counts as
+            its own source, so the proxy has to limit the connections of one peer. Otherwise all
             peers behind a proxy are one source.
-        preamble_timeout: Time the peer has for its first byte.
-        connect_timeout: Time to connect, with the handshakes of TLS and WebSocket and without
+        preamble_timeout: Time for the peer's first byte.
+        connect_timeout: Time to connect, including the TLS and WebSocket handshakes and without
             the preamble.
-        frame_timeout: Time for a frame from its first byte to its last, however they come; the
-            connection is closed then. Time in which a full mailbox keeps the socket from being
-            read does not count.
+        frame_timeout: Time from the first byte of a frame to its last, after which the
+            connection is closed. Time in which a full mailbox keeps the socket from being read
+            does not count.
         max_unfinished: Bytes of unfinished frames of all the connections of a listener
-            together; one that brings more is closed. So the worst that peers can make a
-            listener hold is this for `frame_timeout`, and one read of each socket.
-        idle_timeout: A link that is connected and over which no message has gone for this long,
-            or up to twice as long, is closed; `None`: never. Heartbeats are messages. A link is
-            kept that is in use: over which a relay or session was registered, or from which ways
-            back go on over another link that is there.
-        heartbeat: Time without a message sent after which, or up to twice as long, a link made
-            by `connect` sends an empty one, so that it is idle at neither end; `None`: never.
-            Links opened by an address of type 1 send none.
-        reconnect: Whether a link made by `connect` is connected again when it is lost, at
-            the same address.
-        backoff: How long to wait before that.
-        queue: Messages kept while a link is not connected; they become dead letters
-            ("link down") when the next attempt fails. More do at once.
-        max_queue_bytes: Bytes that they have together, routes included; more become dead letters
-            at once. One alone may have more.
-        mailbox: The mailbox of the link's worker. It fills while the socket is slow; by default
-            those that pass messages on wait for room then, and 32 MiB of large payloads may wait.
-        high_water: Bytes waiting for the socket above which the worker takes no message
-            until most are written.
+            together; a connection that brings more is closed. So peers can make a listener hold
+            at most this for `frame_timeout`, and one read of each socket.
+        idle_timeout: Time without a message, up to twice as long, after which a connected link is
+            closed; `None`: never. Heartbeats are messages. A link in use stays open: one over
+            which a relay or session is registered, or from which return routes go on over another
+            link.
+        heartbeat: Time without a message sent, up to twice as long, after which a link made by
+            `connect` sends an empty one, so that it is idle at neither end; `None`: never. Links
+            opened by an address of type 1 send none.
+        reconnect: Whether a link made by `connect` connects again after a loss, under the same
+            address.
+        backoff: The waits between connection attempts.
+        queue: Messages kept while a link is not connected; more become dead letters ("link down")
+            at once, and the kept ones when the next attempt fails.
+        max_queue_bytes: Bytes of these, routes included; more become dead letters at once. A
+            single message may have more.
+        mailbox: The mailbox of the link. It fills while the socket is slow; by default senders
+            then wait for room, and 32 MiB of large payloads may wait.
+        high_water: Bytes waiting for the socket above which the link sends no message until most
+            are written.
         max_pending: Bytes waiting for the socket above which the link is closed.
-        drain_timeout: Time a link that is stopped may take to write what was taken, in
-            seconds. Then the socket is closed at once, and what is left is lost.
-        write_timeout: Time in which a socket above `high_water` has to take something; the link is
-            closed if it takes nothing. Also all the time that it has once the peer has closed.
-        arrivals: Messages that have come over the link and are kept while mailboxes are full, of
-            workers or of other links. The socket is not read while there are more than 64
-            of them, or 256 KiB, so these are the rest of a read and what was on its way through
-            other workers; more become dead letters ("mailbox full").
-        max_arrival_bytes: Bytes of those messages, routes included, above which no more are kept.
-            So a peer can make a link hold `max_frame` more than this at worst.
-        stall_timeout: Time a full mailbox may take none of those messages; then they become dead
-            letters ("mailbox full"), and later ones at once until its worker handles something.
-        max_inside: Bytes of the payloads larger than 16 KiB that have come over the link and wait
-            in mailboxes of the node, above which the socket is not read.
-        max_returns: Most addresses of ways back remembered, in each of three tables; see `Gate`.
-        tls: How the connection is encrypted: `TlsOptions`, or an `ssl.SSLContext` of the
-            right side; `None`: it is not, unless the scheme says so (`tls`, `wss`), which then
-            means `TlsOptions()`.
-        tls_timeout: Time for the handshake of TLS; the connection is closed then.
+        drain_timeout: Time for a stopped link to write the accepted messages. Then the socket is
+            closed at once, and the rest is lost.
+        write_timeout: Time without progress after which a link with a socket above `high_water`
+            is closed. Also the time for writing the rest once the peer has closed.
+        arrivals: Messages from the link kept while mailboxes, of workers or of other links, are
+            full; more become dead letters ("mailbox full"). Above 64 of them, or 256 KiB, the
+            socket is not read, so more come only from the last read and from other workers.
+        max_arrival_bytes: Bytes of these, routes included, above which no more are kept. So a peer
+            can make a link hold at most `max_frame` more than this.
+        stall_timeout: Time for which a full mailbox may accept none of these; then they become dead
+            letters ("mailbox full"), and later ones at once until its worker handles a message.
+        max_inside: Bytes above which the socket is not read, of payloads larger than 16 KiB that
+            came over the link and wait in mailboxes of the node.
+        max_returns: Addresses in remembered return routes, in each of three tables; see `Gate`.
+        tls: The encryption: `TlsOptions`, or an `ssl.SSLContext` for this side; `None`: none,
+            unless the scheme requires it (`tls`, `wss`), which then means `TlsOptions()`.
+        tls_timeout: Time for the TLS handshake, after which the connection is closed.
 
     Raises:
-        ValueError: A number is negative, or 0 where that makes no sense: only what is kept or
-            waits, `drain_timeout` and `stall_timeout` may be 0. Or `max_frame` is more than the
-            wire has room for, one of `proxies` is no network, or something is of another kind.
+        ValueError: A number is negative, or 0 where that has no meaning: only numbers of what is
+            kept or waits, `drain_timeout` and `stall_timeout` may be 0. Or `max_frame` is more
+            than the protocol allows, one of `proxies` is not a network, or a value is of the
+            wrong type.
     """
 
     max_frame: Annotated[int, Range(least=1, most=MAX_FRAME)] = MAX_FRAME
@@ -163,7 +162,7 @@ class StreamOptions:
 
     @property
     def wire_limits(self) -> WireLimits:
-        """The limits of the wire."""
+        """The limits of the protocol."""
         return WireLimits(max_frame=self.max_frame)
 
 
@@ -172,10 +171,10 @@ def parse_uri(uri: str, scheme: str) -> tuple[str, int]:
 
     Args:
         uri: The URI; an IPv6 address is written in brackets.
-        scheme: The scheme it must have.
+        scheme: The required scheme.
 
     Raises:
-        ValueError: It is no such URI, or has more in it.
+        ValueError: The URI is not of this form.
     """
     try:
         parts = urlsplit(uri)
@@ -191,14 +190,14 @@ def parse_websocket_uri(uri: str, scheme: str) -> tuple[str, int, str]:
     """Return host, port and path of `scheme://host:port/path`; the path may be "".
 
     Raises:
-        ValueError: It is no such URI, or has more in it.
+        ValueError: The URI is not of this form.
     """
     try:
         parts = urlsplit(uri)
     except ValueError:  # brackets that do not match
         raise ValueError(f"{uri!r} is not {scheme}://host:port/path") from None
     wrong = parts.scheme != scheme or parts.query or parts.fragment or "@" in parts.netloc
-    # A request for a path is a line of words, so it can have neither.
+    # The request line of HTTP separates its parts by spaces.
     if wrong or " " in uri or not uri.isprintable():
         raise ValueError(f"{uri!r} is not {scheme}://host:port/path")
     host, port = parse_endpoint(parts.netloc)
@@ -209,7 +208,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     """Return host and port of `host:port`; an IPv6 address is written in brackets.
 
     Raises:
-        AddressError: It is no such text.
+        AddressError: The text is not of this form.
     """
     host, mark, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -222,5 +221,5 @@ def parse_endpoint(text: str) -> tuple[str, int]:
 
 
 def format_endpoint(host: str, port: int) -> str:
-    """Write host and port: the inverse of `parse_endpoint`."""
+    """Return the text of host and port: the inverse of `parse_endpoint`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

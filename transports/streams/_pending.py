@@ -1,8 +1,8 @@
-"""What comes of a connection before anybody is there to take it, and TLS as a step on the way.
+"""Accepted and opened connections without their final protocol, and the TLS handshake.
 
-A connection is opened plain. `secure` makes it one with TLS, at either side; then it is handed to
-the protocol that is to have it, with all that has come meanwhile. So whoever has a socket that is
-plain has it whole, and what is not written by TLS yet or by the socket below it are both known.
+A connection is opened without TLS. `secure` adds it, on either side; then the connection is handed
+over to its protocol, with the data received meanwhile. So `SecureTransport` knows both transports,
+and counts unwritten bytes above and below TLS.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ._tls import NO_TLS, reason_of
 
 __all__ = ["PendingConnection", "TlsHandshake", "secure"]
 
-# RFC 8446 section 5.1: the content type of what a client says first.
+# RFC 8446 section 5.1: the content type of a client's first record.
 _HANDSHAKE = 0x16
 
 
 class PendingConnection(asyncio.Protocol):
-    """Keeps what comes until it is handed over: the reads of one tick or two of the loop.
+    """A connection that keeps received data until it is handed over, within a tick or two.
 
     Attributes:
-        transport: The connection.
+        transport: The transport of the connection.
     """
 
     def __init__(self) -> None:
@@ -36,45 +36,45 @@ class PendingConnection(asyncio.Protocol):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """The connection."""
+        """The transport of the connection."""
         if self._transport is None:
             raise AssertionError("there is no connection yet")
         return self._transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the connection."""
+        """Store the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep what has come."""
+        """Keep the data."""
         self._came.append(data)
 
     def eof_received(self) -> None:
-        """Keep that nothing more comes."""
+        """Keep the end of the data."""
         self._eof = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Keep that it is over, or say so: the loop may have noted before whom to tell."""
+        """Keep the loss, or forward it if the loop has chosen this protocol before a hand-over."""
         if self._successor is None:
             self._lost = (exc,)
         else:
             (self.transport.get_protocol() or self._successor).connection_lost(exc)
 
     def take(self) -> bytes:
-        """Return what has come so far, and forget it."""
+        """Take the data received so far."""
         came = b"".join(self._came)
         self._came.clear()
         return came
 
     def hand_over(self, protocol: asyncio.Protocol) -> None:
-        """Give the connection, and what has come, to the protocol that is to have it."""
+        """Hand the connection and the kept events over to its protocol."""
         transport = self.transport
         self._successor = protocol
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if came := self.take():
             protocol.data_received(came)
-        # What has come may have made it hand over to another one.
+        # With that data the protocol may have handed over to another one.
         if self._eof:
             cast(asyncio.Protocol, transport.get_protocol()).eof_received()
         if self._lost is not None:
@@ -89,17 +89,17 @@ async def secure(
     server_side: bool = False,
     host: str | None = None,
 ) -> PendingConnection:
-    """Do the handshake of TLS.
+    """Perform the TLS handshake, and return the encrypted connection.
 
     Args:
-        plain: The connection, and what has come.
-        context: What to do it with.
-        timeout: How long it may take, in seconds.
-        server_side: Whether ours is the side that listens.
-        host: The name that the other side's certificate must have.
+        plain: The connection without TLS.
+        context: The TLS context.
+        timeout: The time for the handshake, in seconds.
+        server_side: Whether this is the listening side.
+        host: The name that the peer's certificate must have.
 
     Raises:
-        ConnectionError: It failed, for a reason in words; the connection is closed.
+        ConnectionError: The handshake failed; the connection is closed.
     """
     transport, early = plain.transport, PendingConnection()
     loop = asyncio.get_running_loop()
@@ -114,15 +114,15 @@ async def secure(
         )
     )
     try:
-        # When it has begun, and before it looks at what comes. A server's loop may have read by
-        # then what the client says first; a server says nothing before a client has.
+        # After the start of the handshake, before it receives data. At a server the loop may have
+        # read the client's first record by then; a server sends nothing before a client has.
         await asyncio.sleep(0)
         came = plain.take()
         if came and not server_side:
             raise ConnectionError(NO_TLS)
         _feed(transport.get_protocol(), came)
         secured = await handshake
-        if secured is None:  # pyright: ignore[reportUnnecessaryComparison] - lost at that moment
+        if secured is None:  # pyright: ignore[reportUnnecessaryComparison] - a loss at that moment
             raise ConnectionResetError
     except BaseException as error:
         handshake.cancel()
@@ -135,7 +135,7 @@ async def secure(
 
 
 def _feed(protocol: Any, data: bytes) -> None:
-    """Give bytes to what reads TLS, as the loop does: it is an `asyncio.BufferedProtocol`."""
+    """Pass bytes to the TLS protocol as the loop does: it is an `asyncio.BufferedProtocol`."""
     while data:
         buffer = protocol.get_buffer(len(data))
         size = min(len(buffer), len(data))
@@ -158,11 +158,11 @@ def _too_late(timeout: float) -> str:
 
 
 class SecureTransport(asyncio.Transport):
-    """A connection with TLS that tells of all that waits to be written.
+    """A TLS connection that counts the unwritten bytes above and below TLS.
 
     Args:
-        secured: The connection.
-        plain: What is below it, which has a buffer of its own.
+        secured: The transport of the TLS connection.
+        plain: The transport below it, which has its own buffer.
     """
 
     def __init__(self, secured: asyncio.Transport, plain: asyncio.Transport) -> None:
@@ -170,37 +170,37 @@ class SecureTransport(asyncio.Transport):
         self._secured = secured
         self._plain = plain
         self._protocol = secured.get_protocol()
-        # What each message comes by has no detour.
+        # Called for every message, so without a method in between.
         self.write = secured.write  # type: ignore[method-assign]
         self.is_closing = secured.is_closing  # type: ignore[method-assign]
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait, plain or encrypted."""
+        """Return the number of unwritten bytes, plain and encrypted."""
         return self._secured.get_write_buffer_size() + self._plain.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the bytes waiting to be encrypted above and below which the protocol is told."""
+        """Set the water marks of bytes that wait for encryption."""
         self._secured.set_write_buffer_limits(high, low)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give what comes to another protocol."""
+        """Set the protocol."""
         self._protocol = protocol
         self._secured.set_protocol(protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return who is given what comes, or was: a connection that is closed knows no more."""
+        """Return the protocol. A closed `asyncio` transport no longer knows it."""
         return self._protocol
 
     def pause_reading(self) -> None:
-        """Read nothing more for now."""
+        """Pause reading."""
         self._secured.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         self._secured.resume_reading()
 
     def close(self) -> None:
-        """Close once all is written and the other side has been told."""
+        """Close once everything is written and TLS has been shut down."""
         self._secured.close()
 
     def abort(self) -> None:
@@ -208,22 +208,22 @@ class SecureTransport(asyncio.Transport):
         self._secured.abort()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the connection."""
+        """Return information on the connection."""
         return self._secured.get_extra_info(name, default)
 
 
 class TlsHandshake(PendingConnection):
-    """A connection that has come and is to be secure.
+    """An accepted connection that waits for, or performs, the TLS handshake.
 
     Args:
-        context: What with.
-        timeout: How long it may take to begin, and then the handshake, in seconds.
-        inlet: Makes the protocol of the connection, once it is secure.
-        on_done: Called once, before that, with what went wrong, or "".
+        context: The TLS context.
+        timeout: The time for the client's first bytes, and for the handshake, in seconds.
+        protocol_factory: Makes the protocol of the connection after the handshake.
+        on_done: Called once, before that, with the reason of a failure, or "".
     """
 
     detail = ""
-    """What went wrong is all that there is to say."""
+    """Empty: the log shows the reason."""
 
     def __init__(
         self,
@@ -243,13 +243,13 @@ class TlsHandshake(PendingConnection):
         self._timer = loop.call_later(timeout, self.abort, _too_late(timeout))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the client to begin."""
+        """Wait for the client's first bytes."""
         super().connection_made(transport)
         if self._outcome:
-            self.transport.abort()  # it was over before it began
+            self.transport.abort()  # aborted before it was connected
 
     def data_received(self, data: bytes) -> None:
-        """Begin the handshake, if it is one."""
+        """Start the handshake if the first byte is that of one."""
         super().data_received(data)
         if self._task is not None or self._outcome:
             return
@@ -264,19 +264,19 @@ class TlsHandshake(PendingConnection):
 
     def _ended(self, task: asyncio.Task[PendingConnection]) -> None:
         if task.cancelled():
-            self.transport.abort()  # it may not have begun
+            self.transport.abort()  # the task may not have started
             self._done("stopped")
         elif (error := task.exception()) is not None:
             self._done(str(error))
         elif self._outcome:
-            task.result().transport.abort()  # it was stopped at that moment
+            task.result().transport.abort()  # aborted as the handshake ended
             self._done("")
         else:
             self._done("")
             task.result().hand_over(self._inlet())
 
     def abort(self, outcome: str) -> None:
-        """Close it at once, if it is not closed for another reason."""
+        """Close the connection at once, unless it is closed for another reason."""
         self._outcome = self._outcome or outcome
         if self._task is not None:
             self._task.cancel()
@@ -284,7 +284,7 @@ class TlsHandshake(PendingConnection):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the listener, if the handshake has not begun; otherwise it ends."""
+        """Notify the listener, unless the handshake has started: then its task ends."""
         super().connection_lost(exc)
         if self._task is None:
             self._done("the peer closed the connection")

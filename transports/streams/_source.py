@@ -1,4 +1,4 @@
-"""Where a connection comes from, and how the places of a listener are shared by that."""
+"""The source of a connection, and the sharing of a listener's places among sources."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from ...protocol import counted
 __all__ = ["Places", "Proxies", "check_proxies", "source_of"]
 
 UNIX: Final = "unix"
-"""The network of all peers of a Unix socket, as far as proxies are concerned."""
+"""The name for all peers of a Unix socket in the option `proxies`."""
 
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 """The IPv6 addresses that stand for IPv4 addresses: RFC 4291 section 2.5.5.2."""
 
 _V6_HOST_BITS = 64
-"""Bits of an IPv6 address that its host chooses itself: a network of one customer has a /64."""
+"""The bits of an IPv6 address that a host chooses freely: the network of one customer is a /64."""
 
 
 def source_of(peername: object) -> str:
-    """Return what a peer's connections have in common, to bound what they take together.
+    """Return the source of a connection, the same for all connections of one peer.
 
     Args:
-        peername: What a socket says of its other end.
+        peername: The socket's `peername`.
 
     Returns:
-        An IPv4 address, also where it is mapped into IPv6; the /64 network of an IPv6 address;
-        empty where a socket has no such address.
+        An IPv4 address, also if it is mapped into IPv6; the /64 network of an IPv6 address; empty
+        for a socket without an IP address.
     """
     found = _address(peername)
     if isinstance(found, IPv6Address):
@@ -45,7 +45,7 @@ def source_of(peername: object) -> str:
 
 
 def _address(peername: object) -> IPv4Address | IPv6Address | str:
-    """Return the address in what a socket says of its other end, or a text that is none."""
+    """Return the address in a `peername`, or a text if there is none."""
     if not isinstance(peername, tuple):
         return ""
     host, *_ = cast("tuple[object, ...]", peername)
@@ -58,14 +58,14 @@ def _address(peername: object) -> IPv4Address | IPv6Address | str:
 
 
 class Proxies:
-    """Networks whose addresses stand for many peers, as those of proxies do.
+    """The networks in which each connection is a source of its own, as those of proxies are.
 
     Args:
         networks: Addresses, or networks like `10.0.0.0/8`; `unix` is all peers of a Unix socket.
-            Those of IPv4 may be written as IPv6 has them, like `::ffff:10.0.0.0/104`.
+            IPv4 networks may be mapped into IPv6, like `::ffff:10.0.0.0/104`.
 
     Raises:
-        ValueError: One is neither.
+        ValueError: A text is neither.
     """
 
     def __init__(self, networks: Iterable[str]) -> None:
@@ -75,18 +75,18 @@ class Proxies:
         self._came = 0
 
     def __contains__(self, peername: object) -> bool:
-        """Whether a peer is a proxy, by what a socket says of its other end."""
+        """Whether a peer is a proxy, by the socket's `peername`."""
         if not isinstance(peername, tuple):
             return self._unix
         found = _address(cast("tuple[object, ...]", peername))
         return not isinstance(found, str) and any(found in each for each in self._networks)
 
     def source(self, peername: object, source: str) -> str:
-        """Return what a connection has in common with others: with none, if a proxy made it.
+        """Return the source of a connection, a unique one if a proxy made it.
 
         Args:
-            peername: What its socket says of its other end.
-            source: Where it comes from.
+            peername: The socket's `peername`.
+            source: The source according to `source_of`.
         """
         if peername not in self:
             return source
@@ -95,10 +95,10 @@ class Proxies:
 
 
 def check_proxies(networks: Iterable[str]) -> None:
-    """Check what options say of `proxies`.
+    """Check the option `proxies`.
 
     Raises:
-        ValueError: One is no network.
+        ValueError: A text is not a network.
     """
     try:
         Proxies(networks)
@@ -107,7 +107,7 @@ def check_proxies(networks: Iterable[str]) -> None:
 
 
 def _network(text: str) -> IPv4Network | IPv6Network:
-    """Return a network; one of IPv4 also where it is mapped into IPv6, as peers' addresses are."""
+    """Return a network; one of IPv4 also if it is mapped into IPv6, as with peers' addresses."""
     found = ip_network(text)
     if isinstance(found, IPv6Network) and found.subnet_of(_MAPPED):
         first = IPv4Address(int(found.network_address) & 0xFFFF_FFFF)
@@ -116,16 +116,16 @@ def _network(text: str) -> IPv4Network | IPv6Network:
 
 
 class Places:
-    """The places for connections of a listener, shared among the sources they come from.
+    """A listener's places for connections, shared among sources.
 
-    A source is what all connections of one peer have in common: see `source_of`.
+    A source is common to all connections of one peer; see `source_of`.
 
     Args:
-        most: How many places there are.
-        most_of_one: How many of them one source may have; `None`: no more than are free.
+        most: The number of places.
+        most_of_one: The limit for one source; `None`: as many as are free.
 
     Attributes:
-        taken: How many places are taken.
+        taken: The number of places taken.
     """
 
     def __init__(self, most: int, most_of_one: int | None) -> None:
@@ -135,13 +135,13 @@ class Places:
         self.taken = 0
 
     def refusal(self, source: str) -> str:
-        """Return why there is no place for one more, or an empty text."""
+        """Return why there is no place for one more connection, or ""."""
         if self.taken >= self._most:
             return f"{counted(self.taken, 'connection')} already"
         if not source:
             return ""
         own, most = self._by_source.get(source, 0), self._most_of_one
-        # Those of one source alone leave half of the places to others.
+        # One source alone leaves half of the places to others.
         full = own > self._most - self.taken if most is None else own >= most
         return f"{counted(own, 'connection')} of {source} already" if full else ""
 

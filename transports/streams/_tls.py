@@ -1,4 +1,4 @@
-"""TLS for stream transports: which certificates, and what went wrong, in words."""
+"""TLS for stream transports: options, contexts, certified names and error texts."""
 
 from __future__ import annotations
 
@@ -34,38 +34,38 @@ _OF_NO_TLS: Final = frozenset(
         "WRONG_VERSION_NUMBER",
     }
 )
-"""What OpenSSL says of bytes that are no TLS."""
+"""OpenSSL's error reasons for bytes that are not TLS."""
 
 _IP: Final = "IP Address"
 _KINDS: Final = {"URI": "URI", "DNS": "DNS", _IP: "IP", "email": "email"}
-"""The names of a certificate that are shown, in this order, and what is put before each."""
+"""The kinds of names in a certificate, in the order shown, and the prefix of each."""
 
 NAME_KINDS: Final = (*_KINDS.values(), "CN")
-"""What the names of a certificate begin with, before a colon."""
+"""The prefixes of certified names, before the colon."""
 
 MAX_NAMES: Final = 16
-"""Most names of a peer's certificate that are kept; further ones are not seen."""
+"""The maximum number of names kept of a peer's certificate; further ones are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """Certificates, for one side of a connection. TLS 1.2 is the oldest that is spoken.
+    """The certificates of one side of a connection. The oldest supported version is TLS 1.2.
 
-    A listener needs a certificate. A side that connects has one if the listener asks for it; it
-    checks that the listener's certificate is of an authority it trusts, valid now, and for the
-    name it connects to.
+    A listener needs a certificate. A connecting side needs one if the listener requires it. It
+    checks that the listener's certificate is signed by a trusted authority, valid now, and
+    issued for the name it connects to.
 
     Attributes:
-        certificate: A PEM file with our certificate and those between it and the authority's;
-            `None`: we have none.
-        key: A PEM file with its key, which must not be encrypted; `None`: it is in the file of
-            the certificate.
-        authority: A PEM file with the certificates of the authorities we trust; `None`: those
-            of the system.
-        require_client: Whether a listener turns away who has no certificate of an authority it
-            trusts. It needs `authority`: nearly everybody has one of the system's.
-        server_name: The name that the listener's certificate must have, where that is not the
-            host of the URI; Unix sockets need it.
+        certificate: A PEM file with this side's certificate and the intermediate ones; `None`:
+            no certificate.
+        key: A PEM file with its key, which must not be encrypted; `None`: the key is in the file
+            of the certificate.
+        authority: A PEM file with the certificates of the trusted authorities; `None`: those of
+            the system.
+        require_client: Whether a listener refuses clients without a certificate of a trusted
+            authority. It needs `authority`: the authorities of the system certify any host.
+        server_name: The name that the listener's certificate must have, if it is not the host of
+            the URI; required for Unix sockets.
     """
 
     certificate: str | os.PathLike[str] | None = None
@@ -83,10 +83,10 @@ class TlsOptions:
 
 
 def server_context(tls: TlsOptions | ssl.SSLContext) -> ssl.SSLContext:
-    """Make what a listener needs.
+    """Return the TLS context of a listener.
 
     Raises:
-        ValueError: There is no certificate, or a file has something else in it.
+        ValueError: There is no certificate, or a file has the wrong contents.
         OSError: A file cannot be read.
     """
     if isinstance(tls, ssl.SSLContext):
@@ -103,10 +103,10 @@ def server_context(tls: TlsOptions | ssl.SSLContext) -> ssl.SSLContext:
 
 
 def client_context(tls: TlsOptions | ssl.SSLContext) -> ssl.SSLContext:
-    """Make what a side that connects needs.
+    """Return the TLS context of a connecting side.
 
     Raises:
-        ValueError: A file has something else in it.
+        ValueError: A file has the wrong contents.
         OSError: A file cannot be read.
     """
     if isinstance(tls, ssl.SSLContext):
@@ -128,7 +128,7 @@ def _load(context: ssl.SSLContext, tls: TlsOptions) -> None:
     if tls.certificate is not None:
         certificate = _readable("certificate", tls.certificate)
         key = _readable("key", tls.key or certificate)
-        # Without a password of ours OpenSSL would ask for one on the terminal.
+        # Without a password OpenSSL would ask for one on the terminal.
         _try(
             "certificate or key",
             certificate,
@@ -137,14 +137,14 @@ def _load(context: ssl.SSLContext, tls: TlsOptions) -> None:
 
 
 def _readable(what: str, path: str | os.PathLike[str]) -> str:
-    """Check a file, for an error that names it: OpenSSL's own do not.
+    """Return the path of a readable file; OpenSSL's own errors do not name the file.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     path = os.fspath(path)
     try:
-        with open(path, "rb"):  # noqa: PTH123 - the path is any that the system takes
+        with open(path, "rb"):  # noqa: PTH123 - the path may be of any type
             return path
     except OSError as error:
         text = f"the file of the {what} cannot be read: {os.strerror(error.errno or 0)}"
@@ -160,14 +160,14 @@ def _try(what: str, path: str, load: Callable[[], object]) -> None:
 
 
 def certified_names(certificate: Any) -> tuple[str, ...]:
-    """Return the names in a peer's certificate that was verified: at most `MAX_NAMES`.
+    """Return the names in a peer's verified certificate, at most `MAX_NAMES`.
 
-    Each has its kind before it, so that none is taken for one of another: an authority that hands
-    out names of hosts may not have looked whether one of them reads like a URI. The common name
+    Each has its kind as a prefix, so that a name is not mistaken for one of another kind: an
+    authority that certifies host names may not check whether one reads like a URI. The common name
     counts only if there are no others (RFC 6125 section 6.4.4).
 
     Args:
-        certificate: As `getpeercert` gives it: `None` or empty if there is none.
+        certificate: The result of `getpeercert`: `None` or empty without a certificate.
     """
     return tuple(dict.fromkeys(_names(certificate or {})))[:MAX_NAMES]
 
@@ -184,7 +184,7 @@ def _names(certificate: dict[str, Any]) -> Iterator[str]:
 
 
 def _usual(address: str) -> str:
-    """Write an IP address as everybody does but OpenSSL."""
+    """Return an IP address in its usual form, which differs from OpenSSL's."""
     try:
         return str(ip_address(address.strip()))
     except ValueError:
@@ -192,7 +192,7 @@ def _usual(address: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Say what went wrong with TLS, or with what is below it, in a few words."""
+    """Return a short text for an error of TLS or of the transport below it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         words = getattr(error, "verify_message", "") or "for a reason unknown"
         return f"the peer's certificate is not accepted: {words.rstrip('.')}"

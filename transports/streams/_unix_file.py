@@ -1,7 +1,7 @@
-"""The file of a Unix socket: who owns its name, and whose it was.
+"""The file of a Unix socket: creation, ownership, locking and removal.
 
-A file left by a process that is gone is replaced. That of one that lives is not, nor is anything
-that is no socket.
+A file left by a process that has ended is replaced. The file of a live listener is not, nor is
+any file that is not a socket.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from ...protocol.options import Range
 __all__ = ["MAX_PATH", "FileMode", "bind", "check_path", "clear", "peer_name", "unbind", "user_of"]
 
 FileMode: TypeAlias = Annotated[int, Range(least=0, most=0o777, octal=True)]
-"""The permissions of a file."""
+"""File permissions."""
 
 MAX_PATH: Final = 107
-"""Most bytes of a socket's path, on Linux; less elsewhere."""
+"""The maximum length of a socket's path in bytes, on Linux; less elsewhere."""
 
 LOCK_PATIENCE: Final = 2.0
-"""Seconds to wait for another process that is just starting to listen at the same path."""
+"""Seconds to wait for another process that starts to listen at the same path."""
 LOCK_RETRY: Final = 0.02
-"""Seconds after which is looked again whether it has done so."""
+"""Seconds between two attempts to lock."""
 
 _CREDENTIALS: Final = Struct("3i")
 
 
 async def bind(path: Path, mode: int) -> tuple[socket.socket, tuple[int, int] | None]:
-    """Bind a socket to a path. Nobody can connect before it listens.
+    """Bind a socket to a path. Clients cannot connect before it listens.
 
     Args:
-        path: Where the file is to be.
-        mode: Its permissions: to connect takes the right to write to it.
+        path: The path of the file.
+        mode: Its permissions; a client needs the permission to write.
 
     Returns:
-        The socket, and what tells its file from another at the same path.
+        The socket, and the identity of its file.
 
     Raises:
-        OSError: It cannot be done; nothing is left.
+        OSError: The socket cannot be bound; no file is left.
     """
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     bound: tuple[int, int] | None = None
@@ -65,17 +65,17 @@ async def bind(path: Path, mode: int) -> tuple[socket.socket, tuple[int, int] | 
 
 
 def unbind(path: Path, file: tuple[int, int] | None) -> None:
-    """Remove a socket's file, if it is still the one that was bound."""
+    """Remove a socket's file, unless another file has replaced it."""
     if file is not None and identity(path) == file:
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def check_path(path: str) -> Path:
-    """Return the path of a socket.
+    """Return the path of a socket after checking its length.
 
     Raises:
-        ValueError: It is too long for a socket.
+        ValueError: The path is too long for a socket.
     """
     if len(os.fsencode(path)) > MAX_PATH:
         raise ValueError(f"the path of a Unix socket has at most {MAX_PATH} bytes: {path!r}")
@@ -83,7 +83,7 @@ def check_path(path: str) -> Path:
 
 
 def peer_name(connection: Any) -> str:
-    """Return who is at the other end: the process and its user, where the system tells."""
+    """Return the process and user at the other end, where the system reports them."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return "unix"
@@ -93,12 +93,12 @@ def peer_name(connection: Any) -> str:
 
 
 def user_of(connection: Any) -> str:
-    """Return the user at the other end, where the system tells."""
+    """Return the user at the other end, where the system reports it."""
     return peer_name(connection).rpartition(",")[2]
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another that is put in its place."""
+    """Return the device and inode of a file, or `None` if there is no file."""
     try:
         found = path.lstat()
     except OSError:
@@ -108,22 +108,22 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 @contextlib.asynccontextmanager
 async def alone(path: Path) -> AsyncGenerator[None]:
-    """Let nobody else replace the socket at this path meanwhile.
+    """Keep other processes from replacing the socket at this path meanwhile.
 
-    Two processes that start at once could otherwise each take the other's file for a dead one's.
-    What is locked is a file of its own, `<path>.lock`, for this user alone: who can merely look
-    into the folder cannot stop anybody from starting.
+    Two processes that start together could otherwise each take the other's file for an abandoned
+    one. The lock is a separate file, `<path>.lock`, for this user only: another user with access
+    to the folder cannot block a start.
 
     Raises:
-        OSError: Somebody else has been doing so for `LOCK_PATIENCE`, the lock is another user's,
-            or there is no such folder.
+        OSError: Another process has held the lock for `LOCK_PATIENCE`, the lock belongs to another
+            user, or there is no such folder.
     """
     lock = Path(f"{path}.lock")
     loop = asyncio.get_running_loop()
     until = loop.time() + LOCK_PATIENCE
     while (held := _lock(lock)) is None:
         if loop.time() >= until:
-            text = "somebody else has been starting to listen there for too long"
+            text = "another process has been starting to listen there for too long"
             raise OSError(errno.EADDRINUSE, text, str(lock))
         await asyncio.sleep(LOCK_RETRY)
     try:
@@ -133,12 +133,12 @@ async def alone(path: Path) -> AsyncGenerator[None]:
 
 
 def _lock(lock: Path) -> int | None:
-    """Make and lock a file; return its descriptor, or `None` if somebody else has it.
+    """Make and lock a file; return its descriptor, or `None` if another process holds it.
 
     Raises:
-        OSError: It cannot be made or opened.
+        OSError: The file cannot be made or opened.
     """
-    import fcntl  # not on every system, as Unix sockets are not
+    import fcntl  # only on systems that have Unix sockets
 
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     opened = os.open(lock, flags, 0o600)
@@ -150,22 +150,22 @@ def _lock(lock: Path) -> int | None:
     made = os.fstat(opened)
     if identity(lock) == (made.st_dev, made.st_ino):
         return opened
-    # It was opened just before who had it took it away: others may have locked another by now.
+    # The former holder has just removed this file: another process may lock a new one by now.
     os.close(opened)
     return None
 
 
 def _unlock(lock: Path, held: int) -> None:
-    """Remove a file that is locked, while it still is, so that it is not another's."""
+    """Remove and unlock a file; in this order, so that it is not another process's."""
     lock.unlink(missing_ok=True)
     os.close(held)
 
 
 def clear(path: Path) -> None:
-    """Remove the file of a socket that nobody listens at.
+    """Remove the file of a socket without a listener.
 
     Raises:
-        OSError: Somebody does, or it is no socket.
+        OSError: There is a listener, or the file is not a socket.
     """
     try:
         mode = path.lstat().st_mode
@@ -174,11 +174,11 @@ def clear(path: Path) -> None:
     if not stat.S_ISSOCK(mode):
         raise FileExistsError(errno.EEXIST, "there is a file that is no socket", str(path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        # A live one with many who wait to be accepted would block us: it lives, then.
+        # Non-blocking: a live listener with a full queue would block the probe.
         probe.setblocking(False)
         error = probe.connect_ex(str(path))
     if error in {0, errno.EAGAIN}:
-        raise OSError(errno.EADDRINUSE, "somebody listens there already", str(path))
+        raise OSError(errno.EADDRINUSE, "another listener is there already", str(path))
     if error != errno.ECONNREFUSED:
         raise OSError(error, os.strerror(error), str(path))
     path.unlink()

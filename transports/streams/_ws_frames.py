@@ -1,8 +1,8 @@
-"""The frames of a WebSocket that carries a stream of bytes (RFC 6455, section 5).
+"""The frames of a WebSocket that carries a byte stream (RFC 6455, section 5).
 
-Where one message ends and the next begins means nothing here, so nothing is gathered: what comes
-of a message is passed on as it comes, however long the message is. What is kept is a header that
-is not whole, or a control frame, at most 125 bytes.
+The boundaries of messages have no meaning here, so messages are not buffered: their content is
+passed on as it comes, whatever their length. Only an incomplete header is kept, and a control
+frame of at most 125 bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from websockets.frames import CloseCode, Opcode
 
 try:
     from websockets.speedups import apply_mask
-except ImportError:  # pragma: no cover - where the package was built without its extension
+except ImportError:  # pragma: no cover - the package was built without its extension
     from websockets.utils import apply_mask
 
 __all__ = ["FrameReader", "close_frame", "frame"]
@@ -35,21 +35,21 @@ _pack_64: Final = Struct(">BBQ").pack
 
 _KINDS: Final = frozenset({Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PING, Opcode.PONG})
 _CLOSE_CODES: Final = frozenset({*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)})
-"""Codes that may be in a Close (RFC 6455 section 7.4)."""
+"""The codes allowed in a Close frame (RFC 6455 section 7.4)."""
 
 
 class FrameReader:
-    """Takes frames apart.
+    """A parser of frames.
 
     Args:
-        masked: Whether the frames have to be masked, as those of a client are.
+        masked: Whether the frames must be masked, as those of a client.
 
     Attributes:
-        ping: What was in the last Ping that has not been answered; `None`: there is none.
-        closed: The code of the peer's Close, 1005 if it had none; `None`: none has come.
-        error: What is wrong with what came, as the code to close with and a text, or `None`.
+        ping: The content of the last Ping that has not been answered, or `None`.
+        closed: The code of the peer's Close, 1005 if it had none; `None` before a Close.
+        error: The code to close with and a text, or `None` without an error.
 
-    After a Close or an error nothing more is read.
+    After a Close or an error no more data is parsed.
     """
 
     __slots__ = (
@@ -70,15 +70,15 @@ class FrameReader:
         self.closed: int | None = None
         self.error: tuple[CloseCode, str] | None = None
         self._masked = masked
-        self._head = b""  # of a header that is not whole
-        self._left = 0  # bytes of the frame that are still to come
+        self._head = b""  # an incomplete header
+        self._left = 0  # bytes of the frame that have not come yet
         self._mask = b""
         self._opcode = Opcode.BINARY
-        self._control = b""  # what has come of a control frame
-        self._in_message = False  # whether a message has more frames to come
+        self._control = b""  # the content of a control frame so far
+        self._in_message = False  # whether the message continues in another frame
 
     def read(self, data: bytes) -> bytes:
-        """Take what the socket read; return what of it is the content of messages."""
+        """Parse received data; return the content of messages in it."""
         if self._head:
             data = self._head + data
             self._head = b""
@@ -99,7 +99,7 @@ class FrameReader:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _take(self, chunk: bytes, parts: list[bytes]) -> None:
-        """Take a part of what is in a frame; it may be empty."""
+        """Handle a part of a frame's content, which may be empty."""
         size = len(chunk)
         self._left -= size
         if size and self._mask:
@@ -116,7 +116,7 @@ class FrameReader:
             self._on_control(content)
 
     def _enter(self, data: bytes, at: int) -> int:
-        """Read the header of a frame; return where its content starts, 0 if it is not whole."""
+        """Parse a frame header; return the start of the content, or 0 if it is incomplete."""
         if len(data) - at < 2:
             return 0
         head, second = data[at], data[at + 1]
@@ -142,7 +142,7 @@ class FrameReader:
         return start
 
     def _fits(self, head: int, length: int) -> bool:
-        """Check whether a frame may come now."""
+        """Whether a frame is allowed in the current state; sets the error if not."""
         kind = head & _OPCODE
         if kind == Opcode.TEXT:
             self._fail(CloseCode.UNSUPPORTED_DATA, "messages have to be binary")
@@ -168,16 +168,16 @@ class FrameReader:
 
     def _fail(self, code: CloseCode, text: str) -> int:
         self.error = (code, text)
-        return 1  # the caller looks at the error, not at where it would go on
+        return 1  # ignored: the caller checks the error
 
 
 def frame(opcode: Opcode, content: bytes, mask: bytes = b"") -> bytes:
-    """Write a frame that is a message, or a control frame, by itself.
+    """Return a control frame, or a message of one frame.
 
     Args:
-        opcode: Its kind.
-        content: What is in it.
-        mask: Four bytes nobody can guess, for a client; empty for a server.
+        opcode: The kind of the frame.
+        content: The content.
+        mask: Four unpredictable bytes, for a client; empty for a server.
     """
     size = len(content)
     head, bit = _FIN | opcode, _MASKED if mask else 0
@@ -193,5 +193,5 @@ def frame(opcode: Opcode, content: bytes, mask: bytes = b"") -> bytes:
 
 
 def close_frame(code: int, text: str = "", mask: bytes = b"") -> bytes:
-    """Write a Close; a text that is too long is cut."""
+    """Return a Close frame; a text that is too long is cut."""
     return frame(Opcode.CLOSE, code.to_bytes(2) + text.encode()[: _MOST_OF_CONTROL - 2], mask)

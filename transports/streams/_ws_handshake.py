@@ -1,8 +1,8 @@
-"""The opening handshake of a WebSocket: who may become a connection, and how long it may take.
+"""The opening handshake of a WebSocket listener: its checks and limits.
 
-Nothing of a connection exists before the handshake is done: no worker, no route. So what a
-stranger can make a listener hold is one socket and `max_handshake` bytes for
-`handshake_timeout` seconds, and listeners count that as a connection.
+No worker and no route exists for a connection before its handshake is done. So a client can make a
+listener hold one socket and `max_handshake` bytes for `handshake_timeout` seconds, and listeners
+count that as a connection.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from ._ws_options import WebSocketOptions
 __all__ = ["Handshake", "Opener", "own_names"]
 
 Opener: TypeAlias = Callable[[asyncio.Transport, ServerProtocol, bytes], object]
-"""Takes over a connection that is open: its socket, its state, and what has come already."""
+"""The callback that takes over an open connection: socket, protocol state and data so far."""
 
 _logger = logging.getLogger("onward.transports.handshake")
-# It tells of each connection that opens and closes, as often as peers like to.
+# The library logs every connection that opens and closes, as often as peers like.
 _logger.setLevel(logging.WARNING)
 
 _LONGEST_ORIGIN: Final = 80
-"""Most characters of an origin in a line of the log."""
+"""The maximum number of characters of an origin in the log."""
 _END: Final = b"\r\n\r\n"
 _PORT: Final = re.compile(r":\d+$")
 
 
 def own_names(host: str) -> frozenset[str]:
-    """Return the names that a listener goes by: where it listens, and that of its machine.
+    """Return the names of a listener: of its endpoint, and of its machine.
 
-    The name of the machine is taken with and without its domain. What a DNS would answer for
-    these names is not asked.
+    The machine's name counts with and without its domain. The DNS is not asked for further
+    names.
 
     Args:
-        host: The name or address that it listens at.
+        host: The name or address to listen at.
     """
     machine = socket.gethostname().casefold()
     names = {"localhost", host.casefold(), machine, machine.partition(".")[0]}
@@ -53,20 +53,20 @@ def own_names(host: str) -> frozenset[str]:
 
 
 class Handshake(asyncio.Protocol):
-    """A socket of which nothing is known yet.
+    """An accepted socket before and during the opening handshake.
 
     Attributes:
-        detail: What the log says of a refusal that whoever runs the listener can mend; empty
-            for any other.
+        detail: The text for the log if the handshake is refused for a reason in the listener's
+            configuration; otherwise empty.
 
     Args:
-        loop: The loop of the socket.
-        names: The names of the listener: see `own_names`.
-        subprotocol: What is spoken then, as clients that name subprotocols name it.
-        path: The path that has to be asked for, or "" if any will do.
+        loop: The event loop.
+        names: The names of the listener; see `own_names`.
+        subprotocol: The subprotocol, for clients that offer some.
+        path: The path that clients must request, or "" for any.
         web: The limits of the handshake.
-        admit: Makes room for a connection; `None`: there can be none more.
-        on_done: Called once, with what went wrong, or "" once there is a connection.
+        admit: Returns the callback for a new connection, or `None` if there is no room.
+        on_done: Called once, with the reason of a failure, or "" on success.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class Handshake(asyncio.Protocol):
         """Wait for the request."""
         self._transport = cast(asyncio.Transport, transport)
         if self._outcome:
-            self._transport.abort()  # it was over before it began
+            self._transport.abort()  # aborted before it was connected
 
     def data_received(self, data: bytes) -> None:
-        """Look for the end of the request, and answer it."""
+        """Collect the request, and answer it when it is complete."""
         if self._outcome:
             return
         head = self._head
@@ -113,12 +113,12 @@ class Handshake(asyncio.Protocol):
             self._refuse("too long", self._wire(), 431, f"the request has more than {most} bytes\n")
 
     def _answer(self, head: bytes, rest: bytes) -> None:
-        """Answer the request, and let the connection have the socket if all is well."""
+        """Answer the request, and hand the connection over if it is accepted."""
         wire = self._wire()
         wire.receive_data(head)
         events = wire.events_received()
         if not events:
-            # It has made an answer itself if that makes sense.
+            # The library has made a response itself if one makes sense.
             self._close("not understood", wire)
             return
         request = cast(Request, events[0])
@@ -142,10 +142,10 @@ class Handshake(asyncio.Protocol):
         self._open(wire, response, opener, rest)
 
     def _wire(self) -> ServerProtocol:
-        """Return the state machine of a WebSocket that waits for a request.
+        """Return the protocol state of a WebSocket that waits for a request.
 
-        No compression: a small message could become a very large one. The limits of messages are
-        checked before it gets to see them.
+        Without compression, as a small message could become a very large one. The limits on
+        messages are checked before the library receives them.
         """
         ours = self._subprotocol
 
@@ -155,12 +155,12 @@ class Handshake(asyncio.Protocol):
         return ServerProtocol(select_subprotocol=select, max_size=None, logger=_logger)
 
     def _may_come(self, headers: Headers) -> bool:
-        """Whether the page that connects, if it is one, is of an origin that may.
+        """Whether the request is from a program, or from a page of an allowed origin.
 
-        Some programs, Java's clients among them, name the listener itself as origin, with the
-        scheme that it is reached by. It serves no pages, so no page has that origin, unless the
-        name of the host was made to lead here (DNS rebinding). So an address is believed, and a
-        name only if it is one of the listener's own: a page of another host has another name.
+        Some programs, such as Java clients, send the listener's own URI as the origin, with an HTTP
+        scheme. The listener serves no pages, so no page has that origin, except by DNS rebinding.
+        So an IP address is accepted, and a name only if it is one of the listener's own: a rebound
+        page has another name.
         """
         allowed = self._web.origins
         if "*" in allowed:
@@ -185,7 +185,7 @@ class Handshake(asyncio.Protocol):
         self._done("")
         opener(transport, wire, rest)
 
-    # --- the end of it --------------------------------------------------------------------
+    # --- refusal and end ------------------------------------------------------------------
 
     def _refuse(self, outcome: str, wire: ServerProtocol, status: int, text: str) -> None:
         self._respond(outcome, wire, wire.reject(status, text))
@@ -195,7 +195,7 @@ class Handshake(asyncio.Protocol):
         self._close(outcome, wire)
 
     def _close(self, outcome: str, wire: ServerProtocol) -> None:
-        """Send what there is to say, and close."""
+        """Write the response, and close."""
         transport = self._transport
         if transport is None:
             raise AssertionError("data came before the connection was made")
@@ -208,13 +208,13 @@ class Handshake(asyncio.Protocol):
         self.abort("too late")
 
     def abort(self, outcome: str) -> None:
-        """Close the socket at once, if it is not closed for another reason."""
+        """Close the socket at once, unless it is closed for another reason."""
         self._outcome = self._outcome or outcome
         if self._transport is not None:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the listener."""
+        """Notify the listener."""
         self._done(self._outcome or "given up")
 
     def _done(self, outcome: str) -> None:
@@ -224,7 +224,7 @@ class Handshake(asyncio.Protocol):
 
 
 def _is_own(host: str, names: frozenset[str]) -> bool:
-    """Whether a Host header has an IP address, or one of the names."""
+    """Whether a Host header has an IP address or one of the names."""
     host = _PORT.sub("", host)
     if host.casefold() in names:
         return True
@@ -236,6 +236,6 @@ def _is_own(host: str, names: frozenset[str]) -> bool:
 
 
 def _refused_origin(headers: Headers) -> str:
-    """Return what the log says of a client whose origin may not connect."""
+    """Return the text for the log about a client with a refused origin."""
     told = ", ".join(headers.get_all("Origin"))
     return f"the origin {told[:_LONGEST_ORIGIN]} may not connect unless it is one of origins="

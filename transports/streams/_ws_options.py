@@ -1,4 +1,4 @@
-"""Who may open a WebSocket."""
+"""The options of the opening handshake of WebSockets."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ from ...protocol.options import Count, Seconds, check_options
 __all__ = ["WebSocketOptions"]
 
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
-"""As browsers write it: in small letters, without a slash at the end."""
+"""An origin as browsers send it: in lower case, without a slash at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebSocketOptions:
-    """Who may open a WebSocket, and how long that may take.
+    """The allowed origins and the limits of the opening handshake of a WebSocket.
 
     Attributes:
-        origins: Origins of the pages that may connect, as browsers say them: scheme, host, and
-            port if it is not the usual one (`https://shop.example`). `*`: all pages. Others get
-            403. Browsers always send an origin; whoever sends none is no browser, and may
-            connect. So may who names the listener itself as origin, as programs in Java do:
-            with an IP address, as `localhost`, by the name of the host in its URI or by that of
-            its machine; and with `https` if it has TLS. Any other name that it is reached by,
-            and `https` where TLS ends in front of it, has to be listed.
-        max_handshake: Most bytes of the request that opens a WebSocket, with its headers. Over
-            it: 431, and close.
-        handshake_timeout: How long that request may take to come, in seconds. Then the socket
-            is closed.
+        origins: Origins of the pages that may connect, as browsers send them: scheme, host, and
+            port if it is not the default (`https://shop.example`). `*`: all pages. Others get
+            403. Browsers always send an origin; a program that sends none may connect. So may a
+            client with the listener itself as origin, as programs in Java have: with an IP
+            address, `localhost`, the host of the URI or the name of the machine, and with
+            `https` if the listener has TLS. Any other name of the listener, and `https` where
+            TLS ends in front of it, has to be listed.
+        max_handshake: Bytes of the opening request, with its headers. A longer one gets 431.
+        handshake_timeout: Time for the opening request, in seconds, after which the socket is
+            closed.
 
     Raises:
-        ValueError: A number is not at least 1, or not more than 0; or an origin has something
-            after its port.
+        ValueError: A number is not positive, or an origin is not in the form that browsers send.
     """
 
     origins: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""A stream of bytes over a WebSocket, at either side, once the handshake is done."""
+"""A byte stream over an open WebSocket, and the client's opening handshake."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["ClientHandshake", "WebSocketStream"]
 
 MAX_HANDSHAKE = 16 * 1024
-"""Most bytes of a server's answer to the opening handshake."""
+"""The maximum of bytes of a server's response to the opening handshake."""
 
 _END = b"\r\n\r\n"
 
 
 class WebSocketStream(asyncio.Transport, asyncio.Protocol):
-    """What a link's socket has as its transport, and the real socket as its protocol.
+    """A WebSocket: the transport of a link's socket, and the protocol of the real socket.
 
-    What is written at once is one binary message. The contents of the messages that come are
-    passed on as they come.
+    Each write is sent as one binary message. The content of received messages is passed on as it
+    comes.
 
     Args:
-        transport: The real socket.
-        inner: The link's socket; to be told of this transport by the caller.
-        client: Whether ours is the side that connected.
+        transport: The transport of the real socket.
+        inner: The link's socket. The caller calls its `connection_made`.
+        client: Whether this is the connecting side.
     """
 
     def __init__(self, transport: asyncio.Transport, inner: WireSocket, *, client: bool) -> None:
@@ -42,12 +42,12 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         self._client = client
         self._reader = FrameReader(masked=not client)
         self._paused = False
-        self._closing = False  # our Close has been sent
+        self._closing = False  # whether Close has been sent
 
     # --- from the socket ------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what is in it, and answer what asks for an answer."""
+        """Pass on the content of messages, and answer control frames."""
         if self._over:
             return
         reader = self._reader
@@ -63,11 +63,11 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
 
     @property
     def _over(self) -> bool:
-        """Whether nothing that comes counts any more: it was wrong, or the peer has closed."""
+        """Whether received data is ignored, after an error or the peer's Close."""
         return self._reader.closed is not None or self._reader.error is not None
 
     def _send_pong(self) -> None:
-        """Answer the last ping, if the peer reads what it is sent (RFC 6455 section 5.5.3)."""
+        """Answer the last Ping, unless the peer does not read (RFC 6455 section 5.5.3)."""
         ping = self._reader.ping
         if ping is not None and not self._paused and not self._closing:
             self._reader.ping = None
@@ -85,23 +85,23 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         self._transport.close()
 
     def eof_received(self) -> bool:
-        """Let the socket close: the peer does, without a Close or after one."""
+        """Close the socket: the peer has closed it."""
         if not self._closing:
             self._inner.eof_received()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the link's socket."""
+        """Notify the link's socket."""
         self._closing = True
         self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Tell the link that the peer does not read as fast as it is sent to."""
+        """Stop the link from sending: the peer reads too slowly."""
         self._paused = True
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the link that it does again."""
+        """Resume sending by the link."""
         self._paused = False
         self._inner.resume_writing()
         self._send_pong()
@@ -109,17 +109,17 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
     # --- from the link --------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes as a message."""
+        """Send bytes as one message."""
         if not self._closing:
             self._transport.write(frame(Opcode.BINARY, cast(bytes, data), self._mask()))
 
     def close(self) -> None:
-        """Say Close, and close the socket once the peer has said it too.
+        """Send Close, and close the socket once the peer has sent it too.
 
-        The link cuts it if that takes longer than `drain_timeout`.
+        The link aborts it after `drain_timeout`.
         """
         if not self._closing:
-            # What the peer says now is read, whatever there was no room for before.
+            # Read up to the peer's Close, even if reading was paused for lack of room.
             self._transport.resume_reading()
             self._say_close(CloseCode.NORMAL_CLOSURE)
 
@@ -137,54 +137,54 @@ class WebSocketStream(asyncio.Transport, asyncio.Protocol):
         self._transport.abort()
 
     def is_closing(self) -> bool:
-        """Tell whether it is closed, or about to be."""
+        """Whether the stream is closed or closing."""
         return self._closing or self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """Read nothing more for now."""
+        """Pause reading."""
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
         self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait for the socket."""
+        """Return the number of unwritten bytes."""
         return self._transport.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the bytes waiting above and below which the link is told."""
+        """Set the water marks of unwritten bytes."""
         self._transport.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the socket."""
+        """Return information on the socket."""
         return self._transport.get_extra_info(name, default)
 
 
 class ClientHandshake(asyncio.Protocol):
-    """The opening handshake of the side that connects.
+    """The opening handshake of the connecting side.
 
     Args:
-        uri: Where to.
-        subprotocol: What is to be spoken; a server need not confirm it.
+        uri: The URI to request.
+        subprotocol: The subprotocol to offer; a server need not confirm it.
 
     Attributes:
-        opened: Done when it is over, with what has come after it; an `OSError` if it failed.
+        opened: A future for the data behind the response, or an `OSError` if it fails.
     """
 
     def __init__(self, uri: WebSocketURI, subprotocol: str) -> None:
         self.opened: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        # No extension is offered: what is compressed could grow to anything.
+        # No extension is offered: a small compressed message could become a very large one.
         self._wire = ClientProtocol(uri, subprotocols=[cast(Any, subprotocol)])
         self._head = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask."""
+        """Send the request."""
         self._wire.send_request(self._wire.connect())
         cast(asyncio.Transport, transport).write(b"".join(self._wire.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
-        """Look for the end of the answer."""
+        """Collect the response."""
         self._head += data
         end = self._head.find(_END)
         if end >= 0:
@@ -210,5 +210,5 @@ class ClientHandshake(asyncio.Protocol):
             self.opened.set_exception(kind(f"no WebSocket: {text[:200]}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits."""
+        """Fail the handshake if it is not done."""
         self._fail("the connection was closed in the handshake", ConnectionResetError)

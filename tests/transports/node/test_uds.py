@@ -136,7 +136,7 @@ async def test_anything_else_is_left_alone(nodes: Nodes, path: Path) -> None:
     assert path.read_text() == "important"
     path.unlink()
     listener = await listening(c, path)
-    with pytest.raises(OSError, match="somebody listens there already"):
+    with pytest.raises(OSError, match="another listener is there already"):
         await listening(b, path)
     # Nor is what somebody has put in its place when it closes.
     path.unlink()

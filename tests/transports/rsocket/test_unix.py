@@ -146,10 +146,10 @@ async def test_a_file_left_by_a_dead_broker_is_replaced(path: Path) -> None:
 
 async def test_a_broker_that_lives_is_not_robbed(path: Path) -> None:
     async with listening(path) as (broker, listener):
-        with pytest.raises(OSError, match="somebody listens there"):
+        with pytest.raises(OSError, match="another listener is there"):
             async with listening(path):
                 pass
-        with pytest.raises(OSError, match="somebody listens there"):
+        with pytest.raises(OSError, match="another listener is there"):
             await broker.node.listen(listener.uri, broker=broker)
         # Nothing is left of the attempt, and all goes on.
         assert path.is_socket()
@@ -168,7 +168,7 @@ async def test_one_whose_queue_is_full_lives(path: Path) -> None:
                 one.setblocking(False)
                 waiting.append(one)
                 one.connect_ex(str(path))
-            with pytest.raises(OSError, match="somebody listens there"):
+            with pytest.raises(OSError, match="another listener is there"):
                 clear(path)
         finally:
             for one in waiting:
