@@ -34,7 +34,7 @@ class Owner(Protocol):
         ...
 
     def not_sent(self, messages: Sequence[Message], reason: str) -> None:
-        """Return messages that the closed socket accepted and certainly did not write."""
+        """Handle messages that the closed socket accepted and certainly did not write."""
         ...
 
     def deliver(self, messages: Sequence[Message]) -> None:

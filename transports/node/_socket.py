@@ -491,7 +491,7 @@ class WireSocket(asyncio.Protocol):
         self._owner.socket_closed(self, reason)
 
     def _give_back(self, reason: str) -> None:
-        """Return the accepted messages that were not written."""
+        """Pass the accepted messages that were not written to the owner."""
         data = self.wire.data_to_send()
         self._unsent = self.wire.sent - self._flushed
         if self._unsent:

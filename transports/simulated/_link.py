@@ -206,24 +206,24 @@ class SimulatedLink(Link):
         self.stop()
 
     def crashed(self, detected_at: float) -> None:
-        """Fall silent with the node; the other end learns of it later."""
+        """Stop without notice, as its node has crashed; the other end detects it later."""
         self._ended = True
         if self._peer is not None:
             self._peer.will_fall_silent(detected_at)
 
 
 class DiallingLink(SimulatedLink):
-    """The end of the node that connects. It keeps what it is sent until it is up.
+    """The end of the node that connects. It keeps messages until the link is up.
 
     Args:
-        place: The node it is on.
-        host: Where to, as its listener is called.
-        expose: What the other end may send to.
-        faults: What goes wrong on it in each direction; that of the two nodes by default.
+        place: The place of its node.
+        host: The host name to connect to.
+        expose: The addresses that the other end may send to.
+        faults: The faults in each direction; those between the two nodes by default.
 
     Attributes:
-        host: As given.
-        error: Why it is down, if it never came up.
+        host: The host name to connect to.
+        error: Why the link never came up, if so.
     """
 
     def __init__(
@@ -235,11 +235,11 @@ class DiallingLink(SimulatedLink):
         self._abandoned = asyncio.Event()
 
     def abandon(self) -> None:
-        """Wait no more for a partition to end: nobody wants the link."""
+        """Stop waiting for a partition to end: the caller of `connect` was cancelled."""
         self._abandoned.set()
 
     async def on_start(self) -> None:
-        """Connect. If that fails, what was sent meanwhile fails with `LinkDown`."""
+        """Connect. If that fails, the kept messages fail with `LinkDown`."""
         try:
             await self._connect()
         except LinkDown as error:
@@ -248,7 +248,7 @@ class DiallingLink(SimulatedLink):
             self._give_up()
             self.stop()
         except BaseException:
-            # Stopped meanwhile; then there is no `on_stop`.
+            # Stopped meanwhile, so `on_stop` is not called.
             self._place.links.pop(self, None)
             self._give_up()
             raise
@@ -256,17 +256,17 @@ class DiallingLink(SimulatedLink):
     def _give_up(self) -> None:
         if not self._ended:
             self._ended = True
-            self._tell_the_other_end()  # there may be one, that thinks the link is up
+            self._tell_the_other_end()  # which may exist and be up
 
     def down(self) -> LinkDown:
-        """Say why nothing can be sent."""
+        """Return the error for messages that cannot be sent."""
         return self.error or super().down()
 
     async def _connect(self) -> None:
         network, here = self._network, self._place.name
         listener = network.listener(self.host)
         if listener is None:
-            # What refuses a connection is a message too.
+            # A refusal takes the time of a message in each direction.
             await asyncio.sleep(2 * (self._faults or network.faults).latency[0])
             raise LinkDown(self.host, "there is no listener")
         there = listener.place.name
@@ -282,16 +282,16 @@ class DiallingLink(SimulatedLink):
             raise LinkDown(self.host, str(error)) from error
         self.join(peer)
         while not await _crossed(back):
-            await self._ask(forth, back, deadline)  # again, and is answered again
+            await self._ask(forth, back, deadline)  # the answer was lost, so ask again
         if self._ended or peer._ended:
             raise LinkDown(self.host, "the other end closed it")
         network.clockwork.note("connected", here, there)
 
     async def _ask(self, forth: Way, back: Way, deadline: float) -> None:
-        """Get across to the other end, again and again if that is lost in a partition.
+        """Reach the other end; retry while a partition loses the request.
 
         Raises:
-            LinkDown: It takes too long.
+            LinkDown: The time for connecting is over.
         """
         await self._until_open(forth, back, deadline)
         while not await _crossed(forth):
@@ -311,13 +311,13 @@ class DiallingLink(SimulatedLink):
 
 
 async def _crossed(way: Way) -> bool:
-    """Wait as long as a message takes; tell whether it came."""
+    """Wait for the latency of a message, and return whether it arrived."""
     await asyncio.sleep(way.latency())
     return not way.cut_off
 
 
 class SimulatedListenerWorker(ListeningWorker):
-    """Owns a host name; the far ends of the links made to it are its children."""
+    """The worker that owns a host name; its children are the accepted ends of links."""
 
     def __init__(
         self,
@@ -337,24 +337,24 @@ class SimulatedListenerWorker(ListeningWorker):
         return self.place.network
 
     def on_start(self) -> None:
-        """Take the name.
+        """Claim the host name.
 
         Raises:
-            OSError: Somebody has it.
+            OSError: The name is in use.
         """
         if self._network.hosts.setdefault(self.host, self) is not self:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), self.host)
 
     def on_stop(self) -> None:
-        """Give the name back."""
+        """Release the host name."""
         self._network.hosts.pop(self.host, None)
         self._on_closed(self.address)
 
     def accept(self, peer: SimulatedLink) -> SimulatedLink:
-        """Make the other end of a link.
+        """Make and return the accepting end of a link.
 
         Raises:
-            OnwardError: The listener is stopping, or the node has as much as it may.
+            OnwardError: The listener is stopping, or a limit of the node is reached.
         """
         most = self._network.options.max_links
         if len(self.place.links) >= most:

@@ -1,4 +1,4 @@
-"""The simulated network: nodes by name, and what happens between them, from one seed."""
+"""The simulated network: its nodes, the faults between them, and its history, from one seed."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Place", "SimulatedNetwork", "network_of"]
 
 _OPTIONS: Final = SimulationOptions()
 
-# By the id of the loop, which lives as long as its network does: that refers to it.
+# By the id of the loop. The network refers to the loop, so the id stays unique.
 _networks: Final[WeakValueDictionary[int, SimulatedNetwork]] = WeakValueDictionary()
 
 
 class Place:
-    """Where a node is in a network, from its start to its end.
+    """The membership of a node in a network, for the life of the node.
 
     Attributes:
-        network: Which network.
-        name: Of the node.
+        network: The network.
+        name: The name of the node.
         node: The node.
-        links: Its ends of links, oldest first.
-        crashed: Whether the node has.
+        links: The node's ends of links, oldest first.
+        crashed: Whether the node has crashed.
     """
 
     __slots__ = ("crashed", "links", "name", "network", "node")
@@ -50,7 +50,7 @@ class Place:
 
 
 class SimulatedNetwork:
-    """Nodes on one event loop, and between them what can go wrong between nodes.
+    """A network of nodes on one event loop, with faults between them.
 
     ```python
     async with SimulatedNetwork(seed=7, faults=Faults(loss=0.3)) as network:
@@ -59,24 +59,23 @@ class SimulatedNetwork:
         link = await a.connect("sim://b")
     ```
 
-    On a `VirtualLoop` the same seed is the same run: to the order of events, the times, and the
+    On a `VirtualLoop` the same seed gives the same run: the order of events, the times, and the
     random addresses of the nodes it makes. There is one network for each event loop.
 
     Args:
-        seed: Where all that is random comes from.
-        faults: What goes wrong in each direction between two nodes that have no faults of their
-            own.
-        options: How far it may grow, and its times.
+        seed: The seed of all random numbers.
+        faults: The faults in each direction between two nodes without faults of their own.
+        options: The limits and times.
 
     Attributes:
-        seed: As given.
-        faults: As given.
-        options: As given.
+        seed: The seed.
+        faults: The default faults.
+        options: The limits and times.
         hosts: The listeners by host name.
-        clockwork: What happens when.
+        clockwork: The scheduler of events.
 
     Raises:
-        RuntimeError: There is no event loop running, or it has a network.
+        RuntimeError: No event loop is running, or it has a network already.
     """
 
     def __init__(
@@ -113,17 +112,17 @@ class SimulatedNetwork:
     # --- nodes ----------------------------------------------------------------------------
 
     async def node(self, name: str, **options: Any) -> Node:
-        """Start a node, with the transport `sim`.
+        """Start a node with the transport `sim`.
 
         Its random addresses come from the network's seed.
 
         Args:
-            name: Unique among the nodes that are alive.
-            **options: As for `Node`; a restart uses them again.
+            name: The name, unique among the nodes that are alive.
+            **options: The options of `Node`; a restart uses them again.
 
         Raises:
-            ValueError: A node of the name is alive.
-            LimitReached: There are as many nodes as there may be.
+            ValueError: A node of this name is alive.
+            LimitReached: The maximum number of nodes is reached.
         """
         from ._transport import SimulatedTransport
 
@@ -139,10 +138,10 @@ class SimulatedNetwork:
         return node
 
     def announce(self, *names: str) -> None:
-        """Say that there will be nodes of these names, so that partitions and faults may name them.
+        """Announce names of later nodes, so that partitions and faults may refer to them.
 
         Raises:
-            LimitReached: There are as many names as there may be nodes.
+            LimitReached: There are more names than `SimulationOptions.nodes`.
         """
         most = self.options.nodes
         if len(self._announced.union(names, self._places)) > most:
@@ -151,14 +150,14 @@ class SimulatedNetwork:
 
     @property
     def nodes(self) -> dict[str, Node]:
-        """The nodes by name, those that have stopped or crashed included."""
+        """The nodes by name, including those that have stopped or crashed."""
         return {name: place.node for name, place in self._places.items()}
 
     def place(self, node: Node) -> Place:
-        """Return where a node is; one that was made elsewhere joins the network.
+        """Return the place of a node; a node that was made elsewhere joins the network.
 
         Raises:
-            ValueError: Another node of the name is alive.
+            ValueError: Another node of this name is alive.
         """
         place = self._places.get(node.name)
         if place is not None and place.node is node:
@@ -190,8 +189,8 @@ class SimulatedNetwork:
     async def crash(self, name: str) -> None:
         """End a node as `kill -9` does; see `onward.actors.testing.crash`.
 
-        What is in its mailboxes and on the way to and from it is lost. Nobody is told: the other
-        ends of its links are lost after `SimulationOptions.detection`.
+        Messages in its mailboxes and in transit to and from it are lost. No notice is sent: the
+        other ends detect the loss of its links after `SimulationOptions.detection`.
 
         Raises:
             KeyError: There is no such node.
@@ -207,38 +206,38 @@ class SimulatedNetwork:
             for link in place.links:
                 link.crashed(detected_at)
             place.links.clear()
-        # What was cut off has to run into the end of it.
+        # The tasks of the node notice the crash in this tick.
         await asyncio.sleep(0)
 
     async def restart(self, name: str) -> Node:
-        """Start a node again that has crashed or stopped: a new one, with nothing on it.
+        """Start a node again that has crashed or stopped: a new one, without workers.
 
         Raises:
             KeyError: There is no such node, or it was made elsewhere.
-            ValueError: It is alive.
+            ValueError: The node is alive.
         """
         return await self.node(name, **self._node_options[name])
 
     async def close(self) -> None:
-        """Stop every node the network has made, the last first, and forget what is due."""
+        """Stop every node that the network has made, the last first, and cancel all events."""
         for name in reversed(list(self._node_options)):
             await self._places[name].node.stop()
         self.clockwork.stop()
         _networks.pop(id(self.clockwork.loop), None)
 
     def listener(self, host: str) -> SimulatedListenerWorker | None:
-        """Return who has a host name."""
+        """Return the listener of a host name, or `None`."""
         return self.hosts.get(host)
 
     # --- faults ---------------------------------------------------------------------------
 
     def way(self, source: str, target: str, own: Faults | None = None) -> Way:
-        """Return the way from one node to another.
+        """Return the `Way` from one node to another.
 
         Args:
-            source: The name of a node.
-            target: The name of another.
-            own: The faults of a link that has its own: those with equal ones share a way.
+            source: The name of the sending node.
+            target: The name of the receiving node.
+            own: The faults of a link with faults of its own; links with equal ones share a `Way`.
         """
         way = self._ways.get((source, target, own))
         if way is None:
@@ -250,18 +249,18 @@ class SimulatedNetwork:
         return way
 
     def set_faults(self, one: str, other: str, faults: Faults, *, both: bool = True) -> None:
-        """Have other faults from now on between two nodes.
+        """Replace the faults between two nodes from now on.
 
-        Links that were connected with faults of their own keep those.
+        Links that were connected with faults of their own keep these.
 
         Args:
             one: The name of a node.
-            other: The name of another.
-            faults: What goes wrong.
-            both: In both directions, or only from `one` to `other`.
+            other: The name of another node.
+            faults: The new faults.
+            both: Whether in both directions, or only from `one` to `other`.
 
         Raises:
-            ValueError: No node of a name has been there yet or was announced.
+            ValueError: A name is neither that of a node nor announced.
         """
         self._check_known(one, other)
         for source, target in _directions((one,), (other,), both):
@@ -269,9 +268,9 @@ class SimulatedNetwork:
             self.clockwork.note("faults", source, target)
 
     def set_all_faults(self, faults: Faults) -> None:
-        """Have other faults from now on everywhere, also between nodes yet to come.
+        """Replace the faults everywhere from now on, also between later nodes.
 
-        Links that were connected with faults of their own keep those.
+        Links that were connected with faults of their own keep these.
         """
         self.faults = faults
         for (_, _, own), way in self._ways.items():
@@ -280,18 +279,18 @@ class SimulatedNetwork:
         self.clockwork.note("faults", "*", "*")
 
     def partition(self, one: Iterable[str], other: Iterable[str], *, both: bool = True) -> None:
-        """Let nothing get across between the nodes of two groups, until `heal`.
+        """Lose all messages between the nodes of two groups, until `heal`.
 
-        Messages over the cut are lost, those that are on the way included. Links stay, as
-        nobody is told; connecting fails when it has been tried for long enough.
+        Messages in transit are lost too. Links stay, as no notice is sent; connecting fails after
+        `SimulationOptions.connect_timeout`.
 
         Args:
             one: Names of nodes.
             other: Names of other nodes.
-            both: In both directions, or only from `one` to `other`.
+            both: Whether in both directions, or only from `one` to `other`.
 
         Raises:
-            ValueError: A node is in both groups, or no node of a name has been there yet or was
+            ValueError: A node is in both groups, or a name is neither that of a node nor
                 announced.
         """
         here, there = sorted(set(one)), sorted(set(other))
@@ -300,7 +299,7 @@ class SimulatedNetwork:
             raise ValueError(f"on both sides of a partition: {', '.join(shared)}")
         cut = dict.fromkeys(_directions(here, there, both))
         for source, target in cut:
-            self.way(source, target).cut_off = True  # as those of links yet to come will be
+            self.way(source, target).cut_off = True  # as for later links
         for (source, target, own), way in self._ways.items():
             if own is not None and (source, target) in cut:
                 way.cut_off = True
@@ -316,15 +315,15 @@ class SimulatedNetwork:
 
     @property
     def history(self) -> tuple[Event, ...]:
-        """The last events, oldest first; `SimulationOptions.history` says how many are kept."""
+        """The last events, oldest first, at most `SimulationOptions.history`."""
         return tuple(self.clockwork.history)
 
     def traffic(self, source: str | None = None, target: str | None = None) -> Traffic:
-        """Return what became of the messages between nodes.
+        """Return the counters of the messages between nodes.
 
         Args:
-            source: From this node; from all by default.
-            target: To this node; to all by default.
+            source: The sending node; all by default.
+            target: The receiving node; all by default.
         """
         total = Traffic()
         for (begin, end, _), way in self._ways.items():
@@ -334,7 +333,7 @@ class SimulatedNetwork:
 
 
 def network_of(loop: asyncio.AbstractEventLoop) -> SimulatedNetwork:
-    """Return the network of the running loop; one without faults is made if there is none."""
+    """Return the network of the running loop; make one without faults if there is none."""
     found = _networks.get(id(loop))
     return SimulatedNetwork() if found is None else found
 
@@ -345,8 +344,8 @@ def _directions(one: Iterable[str], other: Iterable[str], both: bool) -> list[tu
 
 
 def _addresses(seed: str) -> Callable[[], Address]:
-    """Make addresses as nodes do, but from a seed."""
-    bits = Random(seed).getrandbits  # noqa: S311 - it has to repeat
+    """Return a function that makes random addresses as nodes do, but from a seed."""
+    bits = Random(seed).getrandbits  # noqa: S311 - has to be repeatable
 
     def take() -> Address:
         return Address(LOCAL, b"%032x" % bits(128))

@@ -1,4 +1,4 @@
-"""Runs of a scenario on a simulated network, each repeated exactly by its seed."""
+"""Runs of a scenario on a simulated network, exactly repeatable by their seed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ __all__ = ["MAX_SIMULATED_TIME", "Scenario", "simulate", "simulate_many"]
 T = TypeVar("T")
 
 Scenario: TypeAlias = Callable[[SimulatedNetwork], Coroutine[Any, Any, T]]
-"""What is to happen: a coroutine function of a network."""
+"""A coroutine function of a network."""
 
 MAX_SIMULATED_TIME: Final = 100_000.0
-"""Longest that a simulated run takes unless it is told otherwise, in virtual seconds; then it
-raises `Deadlock`."""
+"""The default limit on the virtual seconds of a simulated run, which then raises `Deadlock`."""
 
 _OPTIONS: Final = SimulationOptions()
 
@@ -34,18 +33,18 @@ def simulate(
     """Run a scenario on a new network and a new virtual loop; then stop all nodes.
 
     Args:
-        scenario: What is to happen.
-        seed: Where all that is random comes from; draw your own from `random.Random(seed)`.
-        faults: What goes wrong between nodes.
-        options: How far the network may grow, and its times.
-        max_time: Longest that it may take, in virtual seconds.
+        scenario: The scenario.
+        seed: The seed of all random numbers; draw your own from `random.Random(seed)`.
+        faults: The faults between nodes.
+        options: The limits and times of the network.
+        max_time: The limit on the run, in virtual seconds.
 
     Returns:
-        What the scenario returns.
+        The result of the scenario.
 
     Raises:
-        Deadlock: It waits for what cannot happen, or for longer than it may.
-        BaseException: What the scenario raises, with a note that says how to repeat the run.
+        Deadlock: The scenario waits for something that cannot happen, or beyond `max_time`.
+        BaseException: The scenario raised it; a note has the call that repeats the run.
     """
 
     async def run() -> T:
@@ -71,20 +70,20 @@ def simulate_many(
     options: SimulationOptions = _OPTIONS,
     max_time: float = MAX_SIMULATED_TIME,
 ) -> list[T]:
-    """Run a scenario with one seed after the other, up to the first that fails.
+    """Run a scenario with one seed after another, up to the first failure.
 
     Args:
-        scenario: What is to happen.
+        scenario: The scenario.
         seeds: The seeds.
-        faults: What goes wrong between nodes.
-        options: How far each network may grow, and its times.
-        max_time: Longest that one run may take, in virtual seconds.
+        faults: The faults between nodes.
+        options: The limits and times of each network.
+        max_time: The limit on each run, in virtual seconds.
 
     Returns:
-        What each run returned.
+        The results of the runs.
 
     Raises:
-        BaseException: What a run raises; see `simulate`.
+        BaseException: A run raised it; see `simulate`.
     """
     return [
         simulate(scenario, seed=seed, faults=faults, options=options, max_time=max_time)

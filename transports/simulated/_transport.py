@@ -1,4 +1,4 @@
-"""The `sim` transport: what joins a node to the simulated network of its event loop."""
+"""The `sim` transport: links over the simulated network of the event loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["SIMULATED", "SimulatedListener", "SimulatedTransport"]
 
 SIMULATED: Final = 240
-"""The type of addresses of the simulated network: `240#b` is the host `b`."""
+"""The address type of the simulated network: `240#b` is the host `b`."""
 
 
 class SimulatedListener(WorkerListener[SimulatedListenerWorker]):
@@ -39,10 +39,10 @@ class SimulatedListener(WorkerListener[SimulatedListenerWorker]):
 
 
 class SimulatedTransport(Transport):
-    """Joins simulated nodes: `node.listen("sim://b")`, `node.connect("sim://b")`, `240#b`.
+    """A transport between simulated nodes: `node.listen("sim://b")`, `node.connect("sim://b")`.
 
-    The network is that of the node's event loop. If there is none yet, one without faults is
-    made, with the seed 0.
+    An address `240#b` in a route uses the link to host `b`, or opens one. The network is that of
+    the node's event loop; if there is none, one without faults and with seed 0 is made.
     """
 
     scheme: ClassVar[str] = "sim"
@@ -58,11 +58,11 @@ class SimulatedTransport(Transport):
     async def listen(
         self, uri: str, *, expose: frozenset[Address] = frozenset(), **options: Any
     ) -> SimulatedListener:
-        """Let other nodes connect to a host name, which is anybody's to choose.
+        """Accept connections to a host name, which may be any text.
 
         Raises:
             OSError: The name is in use in this network.
-            NodeStopped: The node was stopped meanwhile.
+            NodeStopped: The node stopped meanwhile.
             ValueError: The URI is not `sim://host`.
             TypeError: There is no such option.
         """
@@ -79,21 +79,21 @@ class SimulatedTransport(Transport):
         faults: Faults | None = None,
         **options: Any,
     ) -> Address:
-        """Connect to a host name; it takes the latency there and back.
+        """Connect to a host name, which takes the latency in both directions.
 
         Args:
-            uri: Where: `sim://host`.
-            expose: What the other end may send to.
-            faults: What goes wrong on this link, in each direction. By default what the network
-                has for the two nodes.
-            **options: None more.
+            uri: The URI to connect to: `sim://host`.
+            expose: The addresses that the other end may send to.
+            faults: The faults of this link in each direction; by default those of the network
+                between the two nodes.
+            **options: Must be empty.
 
         Raises:
-            LinkDown: Nobody listens there, or a partition is between.
+            LinkDown: There is no listener, or a partition is in between.
             ValueError: The URI is not `sim://host`.
-            TypeError: There is no such option, or `faults` are none.
+            TypeError: There is no such option, or `faults` has the wrong type.
         """
-        # Callers need not be typed.
+        # Not all callers check their types.
         if not isinstance(faults, Faults | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{faults!r} are no Faults")
         link = self._new_link(_host(uri, options), expose, faults)
@@ -103,24 +103,24 @@ class SimulatedTransport(Transport):
         except WorkerStopped:
             raise NodeStopped(self.node.name) from None
         except OnwardError:
-            self._place.links.pop(link, None)  # as when the node stops: it is no link
+            self._place.links.pop(link, None)  # not started, as when the node stops
             raise
         except asyncio.CancelledError:
-            link.abandon()  # nobody would know that it is there
+            link.abandon()  # its address would be lost
             if self.node.has(address):
                 await self.node.stop_worker(address)
             raise
         if link.error is not None:
-            with suppress(UnknownAddress):  # it may have stopped already
+            with suppress(UnknownAddress):  # already stopped
                 await self.node.stop_worker(address)
             raise link.error
         return address
 
     def resolve(self, message: Message) -> Message:
-        """Replace `240#b` by the link to the host `b`, which is opened if there is none.
+        """Replace `240#b` by the address of the link to host `b`, opened if necessary.
 
         Raises:
-            AddressError: It is no host name.
+            AddressError: The value is not a host name.
             LinkDown: There are too many links.
         """
         try:
@@ -134,7 +134,7 @@ class SimulatedTransport(Transport):
             try:
                 self.node.spawn(lambda: made)
             except OnwardError:
-                self._place.links.pop(made, None)  # as when the node stops: it is no link
+                self._place.links.pop(made, None)  # not started, as when the node stops
                 raise
             self._resolved[host] = link
         return message.redirect(link.address)

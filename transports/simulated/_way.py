@@ -1,4 +1,4 @@
-"""The way from one node to another: its faults, its random numbers, and what it counts."""
+"""One direction between two nodes: its faults, random numbers and counters."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["Arrived", "Way"]
 
 Arrived: TypeAlias = Callable[[int, Message], object]
-"""Called with a message and its number when it has come."""
+"""The callback for a message that arrives, with its number."""
 
 
 class Way:
-    """One direction between two nodes. It outlives links, and nodes that start again.
+    """One direction between two nodes. It outlives links and restarts of nodes.
 
-    The random numbers are its own, so that what happens on one way depends on no other.
+    It has its own random numbers, so it does not depend on other traffic.
 
     Args:
-        clockwork: The network's.
-        source: Where it begins: the name of a node.
-        target: Where it ends.
-        seed: Of the network.
-        faults: What goes wrong on it.
-        own: Whether it is of links that have faults of their own, and so random numbers too.
+        clockwork: The scheduler of the network.
+        source: The name of the sending node.
+        target: The name of the receiving node.
+        seed: The seed of the network.
+        faults: The faults.
+        own: Whether it belongs to links with faults of their own, and so has its own seed.
     """
 
     __slots__ = (
@@ -63,9 +63,9 @@ class Way:
         self.source = source
         self.target = target
         self.faults = faults
-        # A text, not a tuple: the hash of a tuple of texts differs from process to process.
+        # A text, not a tuple: the hash of a tuple of texts differs between processes.
         which = f"/{faults}" if own else ""
-        repeatable = Random(f"{seed}/{source}/{target}{which}")  # noqa: S311 - it has to repeat
+        repeatable = Random(f"{seed}/{source}/{target}{which}")  # noqa: S311 - has to be repeatable
         self.random = repeatable.random
         self.cut_off = False
         self.sent = 0
@@ -77,21 +77,21 @@ class Way:
         self.overtaken = 0
 
     def latency(self) -> float:
-        """Draw the time of one message, in seconds."""
+        """Return the random latency of one message, in seconds."""
         shortest, longest = self.faults.latency
         return shortest + (longest - shortest) * self.random()
 
     def send(self, message: Message, not_before: float, arrived: Arrived) -> tuple[float, int]:
-        """Put a message on the way.
+        """Put a message in transit.
 
         Args:
-            message: What.
-            not_before: When what was sent before it comes, in seconds.
-            arrived: What to call then.
+            message: The message.
+            not_before: The arrival time of the previous message, in seconds.
+            arrived: Called when the message arrives.
 
         Returns:
-            When what is sent after it may come at the earliest, and how many, of the message
-            and its copy, are on the way now.
+            The earliest arrival time of the next message, and how many of the message and its copy
+            are in transit.
         """
         self.sent += 1
         number = self.clockwork.number()
@@ -119,7 +119,7 @@ class Way:
             return not_before, 0
         when = self.clockwork.loop.time() + self.latency()
         if faults.reorder and self.random() < faults.reorder:
-            # Those behind it are not held back by it, which is what lets them overtake.
+            # Later messages are not held back, so they may overtake it.
             when = max(when, not_before) + faults.reorder_by * self.random()
         else:
             not_before = when = max(when, not_before)
@@ -127,7 +127,7 @@ class Way:
         return not_before, 1
 
     def note(self, kind: str, number: int, message: Message) -> None:
-        """Remember what happened to a message."""
+        """Record an event of a message."""
         onward, back, payload, _, _ = message
         steps = onward + back
         check = crc32(b"/".join([value for _, value in steps]), crc32(payload))
@@ -137,7 +137,7 @@ class Way:
         history.append(Event(at, kind, self.source, self.target, number, len(payload), check))
 
     def traffic(self) -> Traffic:
-        """Return what is counted."""
+        """Return the counters."""
         ended = self.arrived + self.lost + self.cut_short + self.gone
         return Traffic(
             sent=self.sent,

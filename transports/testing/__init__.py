@@ -1,4 +1,4 @@
-"""One conformance suite for every transport, yours included.
+"""A conformance suite for transports of this package and your own.
 
 From a test file, for pytest:
 

@@ -19,7 +19,7 @@ _YES_OR_NO = tuple(field.name for field in fields(Claims) if field.type == "bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite; return 0 if everything held that is claimed, 1 if not."""
+    """Run the suite; return 0 if every claimed case passed, else 1."""
     given = _parser().parse_args(arguments)
     claims = known_claims(given.uri)
     changes: dict[str, Any] = dict.fromkeys(given.claims, True) | dict.fromkeys(given.not_, False)

@@ -1,4 +1,4 @@
-"""A case of the suite: a name, a claim in one line, and what shows that it holds."""
+"""The cases of the suite: a name, an expectation in one line, and a check."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _Scene: TypeAlias = "Callable[[Stage], Awaitable[None]]"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing that is expected of a transport.
+    """One expectation of a transport.
 
     Attributes:
         name: A few words with `_` between them.
-        claim: What is expected, in one line.
-        needs: The claims, by the names of their attributes, without which it is not expected.
-        scene: What shows it; raises `AssertionError` if it does not hold.
+        claim: The expectation, in one line.
+        needs: The names of the claims without which the case is skipped.
+        scene: The check; raises `AssertionError` if the expectation does not hold.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Case:
     scene: _Scene
 
     def unclaimed(self, claims: Claims) -> str:
-        """Return the first claim that is missing, or nothing."""
+        """Return the first claim that is missing, or ""."""
         for need in self.needs:
             claimed = getattr(claims, need)
             if claimed is None or claimed is False:
@@ -42,7 +42,7 @@ class Case:
 
 
 def case(cases: list[Case], *needs: str) -> Callable[[_Scene], _Scene]:
-    """Add a function to a list of cases: its name and the first line of its docstring."""
+    """Add a function to a list of cases, with its name and the first line of its docstring."""
 
     def add(scene: _Scene) -> _Scene:
         claim = (scene.__doc__ or "").strip().split("\n")[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""What a transport claims to do, and so which cases of the suite it has to pass."""
+"""The claims of a transport, which select the cases that it has to pass."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final, TypeAlias
 __all__ = ["Claims", "Raw"]
 
 Raw: TypeAlias = Callable[[str, bytes], Awaitable[None]]
-"""Writes bytes to where the listener of a URI takes them, as a stranger could, and goes away.
+"""Writes bytes to the listener of a URI, as a hostile client could, and disconnects.
 
-If there are handshakes it does that instead of each, and after it."""
+If there are handshakes it does so instead of each of them, and after it."""
 
 
 def _no_options() -> Mapping[str, Any]:
@@ -20,29 +20,29 @@ def _no_options() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a transport claims. What it does not claim is not asked of it.
+    """The claims of a transport. Cases without their claims are skipped.
 
     Attributes:
         ordered: The messages of a link arrive in the order they were sent.
-        reliable: Nothing is lost while a link is up, however much is sent at a time.
-        connected: Both ends know whether the other is there: connecting to nobody fails, and the
-            end of one end is the end of the other.
-        backpressure: A receiver that takes nothing stops the sender, and nothing is lost by it.
-        reconnects: A link made by `connect` is connected again, at the same address.
-        ephemeral: The URI stands for any free place, as port 0 does; the listener's is the real
-            one.
-        many: A listener takes several links at a time.
+        reliable: No message is lost while a link is up, however many are sent at a time.
+        connected: Both ends know whether the other is there: connecting without a listener fails,
+            and when one end stops, the other stops.
+        backpressure: A receiver that accepts nothing stops the sender, without a loss.
+        reconnects: A link made by `connect` reconnects, under the same address.
+        ephemeral: The URI stands for any free place, as port 0 does; the listener's URI is the
+            actual one.
+        many: A listener accepts several links at a time.
         threads: The nodes may be on event loops of different threads.
         traces: The tracing text of a message's context crosses.
-        virtual: It runs on a virtual clock, and so is tested on one.
-        address_type: The type of address it resolves: what is behind `://` in a URI is what is
-            behind `#` in an address. `None`: it resolves none.
-        max_payload: Size of a payload that certainly gets across, in bytes.
+        virtual: It runs on a virtual clock, and is tested on one.
+        address_type: The type of address it resolves, with the part behind `://` of a URI as
+            value. `None`: it resolves none.
+        max_payload: Size of a payload that crosses in every case, in bytes.
         too_large: Size of a payload that is refused, in bytes; `None`: none is.
         listen_options: Options for `listen`.
         connect_options: Options for `connect`.
-        raw: How hostile bytes get to a listener; `None`: there is no such way, or none known.
-        patience: How long anything may take that has to happen, in seconds.
+        raw: Sends hostile bytes to a listener; `None`: not possible.
+        patience: Time limit for every expected event, in seconds.
     """
 
     ordered: bool = True

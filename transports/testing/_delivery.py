@@ -1,4 +1,4 @@
-"""Cases: messages get across, with their routes, in order, whole, and many at a time."""
+"""Cases: messages arrive with their routes, in order, whole, and many at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANY: Final = 500
 
 @case(DELIVERY)
 async def routes_of_a_message(stage: Stage) -> None:
-    """A message crosses without the link's address, and comes with the other end's on its way back.
+    """A message loses the near link's address, and gains the far one's on its return route.
 
     See the specification, Session Establishment, messages 2 to 4.
     """
@@ -40,7 +40,7 @@ async def routes_of_a_message(stage: Stage) -> None:
 
 @case(DELIVERY)
 async def answers_come_back(stage: Stage) -> None:
-    """An answer finds its way back over the same link, to a request and to a worker."""
+    """A reply returns over the same link, to a request and to a worker."""
     await stage.c.start(Echo, address="echo")
     asker = await stage.probe(stage.a, "asker")
     link = await stage.link("echo")
@@ -55,7 +55,7 @@ async def answers_come_back(stage: Stage) -> None:
 
 @case(DELIVERY)
 async def both_ends_may_ask(stage: Stage) -> None:
-    """The end that was connected to can ask the other, over the same connection."""
+    """The end that was connected to can send requests to the other, over the same connection."""
     await stage.a.start(Echo, address="echo-a")
     target = await stage.probe(stage.c, "c1")
     listener = await stage.listen(stage.c, "c1")
@@ -92,12 +92,12 @@ async def a_node_and_itself(stage: Stage) -> None:
 
 @case(DELIVERY)
 async def payloads_of_all_sizes(stage: Stage) -> None:
-    """Every payload arrives whole: none at all, every byte there is, up to the size claimed."""
+    """Every payload arrives whole: an empty one, every byte, up to the size claimed."""
     await stage.c.start(Echo, address="echo")
     target = await stage.probe(stage.c, "c1")
     link = await stage.link("echo", "c1")
     most = stage.claims.max_payload
-    random = Random(most)  # noqa: S311 - the same each time
+    random = Random(most)  # noqa: S311 - has to be repeatable
     around = (each + more for each in (256, 1024, 16_384, 65_536) for more in (-1, 0, 1))
     for size in sorted({0, 1, 23, 24, most - 1, most, *around}):
         if size > most:
@@ -120,7 +120,7 @@ def _same(came: object, sent: bytes, where: str) -> None:
 
 @case(DELIVERY, "too_large")
 async def a_payload_that_is_too_large(stage: Stage) -> None:
-    """A payload that is too large is an error for who asks, and does the link no harm."""
+    """A payload that is too large is an error for the requester, and does not harm the link."""
     await stage.c.start(Echo, address="echo")
     link = await stage.link("echo")
     size = stage.claims.too_large or 0
@@ -152,7 +152,7 @@ async def addresses_of_all_kinds(stage: Stage) -> None:
 
 @case(DELIVERY)
 async def what_stays_in_the_node(stage: Stage) -> None:
-    """Of a message's context nothing crosses but its tracing text."""
+    """Of a message's context only the tracing text crosses."""
     target = await stage.probe(stage.c, "c1")
     link = await stage.link("c1")
     stage.a.send([link, "c1"], b"", context=Context(deadline=1e9, meta="here"))
@@ -174,7 +174,7 @@ async def the_tracing_text(stage: Stage) -> None:
 
 @case(DELIVERY, "ordered", "reliable")
 async def order_is_kept(stage: Stage) -> None:
-    """What one link is sent arrives in that order, each message once."""
+    """The messages of one link arrive in the order they were sent, each once."""
     target = await stage.probe(stage.c, "c1")
     link = await stage.link("c1")
     sent = [b"%d" % number for number in range(_MANY)]
@@ -185,7 +185,7 @@ async def order_is_kept(stage: Stage) -> None:
 
 @case(DELIVERY, "ordered", "reliable")
 async def order_of_all_sizes(stage: Stage) -> None:
-    """A small message does not overtake a large one, on either way."""
+    """A small message does not overtake a large one, in either direction."""
     here, there = await stage.probe(stage.a, "here"), await stage.probe(stage.c, "there")
     listener = await stage.listen(stage.c, "there")
     near = await stage.connect(stage.a, listener.uri, "here")
@@ -203,7 +203,7 @@ async def order_of_all_sizes(stage: Stage) -> None:
 
 @case(DELIVERY, "reliable")
 async def many_requests_at_a_time(stage: Stage) -> None:
-    """Each of many requests at a time gets its own answer."""
+    """Each of many requests at a time gets its own response."""
     await stage.c.start(Echo, address="echo")
     link = await stage.link("echo")
 
@@ -217,7 +217,7 @@ async def many_requests_at_a_time(stage: Stage) -> None:
 
 @case(DELIVERY, "reliable")
 async def both_directions_at_a_time(stage: Stage) -> None:
-    """Both ends may send as much as they can at a time."""
+    """Both ends may send as much as they can at the same time."""
     here, there = await stage.probe(stage.a, "here"), await stage.probe(stage.c, "there")
     listener = await stage.listen(stage.c, "there")
     near = await stage.connect(stage.a, listener.uri, "here")
@@ -233,7 +233,7 @@ async def both_directions_at_a_time(stage: Stage) -> None:
 
 @case(DELIVERY, "many")
 async def many_links_to_one_listener(stage: Stage) -> None:
-    """A listener has many links at a time, and each answer takes the right one."""
+    """A listener has many links at a time, and each reply uses the right one."""
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "echo")
     nodes = [stage.a, stage.b] * 5

@@ -1,4 +1,4 @@
-"""Cases: links and listeners end as they should, and leave nothing behind."""
+"""Cases: links and listeners end as they should, and release all resources."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ ENDS: Final[list[Case]] = []
 
 _LAST: Final = 30
 _LARGE: Final = 1024 * 1024
-"""Messages sent before a link is stopped, and their size: more bytes than a system keeps."""
+"""The messages sent before a link is stopped, and their size: more bytes than a system buffers."""
 
 _TIMES: Final = 10
-_TO_NOBODY: Final = 3000  # messages to nobody: more than a mailbox and a queue of a link hold
+_TO_NOBODY: Final = 3000  # messages without a receiver: more than a mailbox and a link's queue hold
 _LATER: Final = 1_000_000
 _numbers: Final = count(_LATER)
 
 
 async def _asked(stage: Stage, link: Address, stuck: Stuck) -> asyncio.Task[object]:
-    """Have a request be in the hands of a worker that does not answer."""
+    """Return a request that a worker is handling and does not answer."""
     request = stage.a.request([link, "stuck"], b"", timeout=10 * stage.claims.patience)
     asked: asyncio.Task[object] = asyncio.create_task(request)
     await stage.until(lambda: stuck.in_hand, "the request did not come")
@@ -38,7 +38,7 @@ async def _asked(stage: Stage, link: Address, stuck: Stuck) -> asyncio.Task[obje
 
 
 async def _in_doubt(stage: Stage, asked: asyncio.Task[object]) -> None:
-    """Expect a request that was handed over to end, as one that may have been handled."""
+    """Check that a request that was delivered ends with `InDoubt`."""
     done, _ = await asyncio.wait([asked], timeout=stage.claims.patience)
     if not done:
         asked.cancel()
@@ -50,7 +50,7 @@ async def _in_doubt(stage: Stage, asked: asyncio.Task[object]) -> None:
 
 @case(ENDS, "connected")
 async def nobody_listens(stage: Stage) -> None:
-    """To connect where nobody listens fails, and certainly nothing was delivered."""
+    """Connecting without a listener fails with `NotDelivered`."""
     listener = await stage.listen(stage.c)
     await listener.close()
     try:
@@ -58,13 +58,13 @@ async def nobody_listens(stage: Stage) -> None:
     except NotDelivered:
         return
     except TimeoutError:
-        raise AssertionError("connecting to nobody takes for ever") from None
-    raise AssertionError("a link to nobody came up")
+        raise AssertionError("connecting without a listener takes for ever") from None
+    raise AssertionError("a link without a listener came up")
 
 
 @case(ENDS)
 async def a_place_that_is_taken(stage: Stage) -> None:
-    """Where somebody listens nobody else can: that is an `OSError`."""
+    """A second listener at the same place is an `OSError`."""
     stage.may_fail = True  # the listener that does not start
     listener = await stage.listen(stage.c)
     try:
@@ -76,7 +76,7 @@ async def a_place_that_is_taken(stage: Stage) -> None:
 
 @case(ENDS)
 async def a_place_that_is_free_again(stage: Stage) -> None:
-    """A listener can be closed again and again, and then another can have its place."""
+    """A listener can be closed repeatedly, and then its place is free for another."""
     listener = await stage.listen(stage.c)
     await listener.close()
     await listener.close()
@@ -90,7 +90,7 @@ async def a_place_that_is_free_again(stage: Stage) -> None:
 
 @case(ENDS, "connected")
 async def a_listener_that_closes(stage: Stage) -> None:
-    """A listener takes its links with it; a request that was handed over ends, in doubt."""
+    """A listener that closes ends its links; a request that was delivered ends, in doubt."""
     stuck = await stage.stuck(stage.c)
     listener = await stage.listen(stage.c, "stuck")
     link = await stage.connect(stage.a, listener.uri)
@@ -103,11 +103,11 @@ async def a_listener_that_closes(stage: Stage) -> None:
 
 @case(ENDS, "connected")
 async def a_node_that_stops(stage: Stage) -> None:
-    """A node that stops ends its links; a request that was handed over ends, in doubt."""
+    """A node that stops ends its links; a request that was delivered ends, in doubt."""
     stuck = await stage.stuck(stage.c)
     link = await stage.link("stuck")
     asked = await _asked(stage, link, stuck)
-    stuck.go_on.set()  # or the node would wait for it; it answers nothing
+    stuck.go_on.set()  # else the node would wait for it; it answers nothing
     await stage.c.stop()
     await _in_doubt(stage, asked)
     if not stage.claims.reconnects:
@@ -116,7 +116,7 @@ async def a_node_that_stops(stage: Stage) -> None:
 
 @case(ENDS)
 async def a_link_that_stops(stage: Stage) -> None:
-    """A link can be stopped; who asks over it then is told that nothing was delivered."""
+    """A link can be stopped; a later request over it ends with `NotDelivered`."""
     await stage.c.start(Echo, address="echo")
     link = await stage.link("echo")
     await stage.ask(stage.a, [link, "echo"], b"")
@@ -133,7 +133,7 @@ async def a_link_that_stops(stage: Stage) -> None:
 
 @case(ENDS, "connected", "reliable")
 async def the_last_message(stage: Stage) -> None:
-    """What was sent over a link before it was stopped arrives; then the other end stops too."""
+    """Messages sent over a link before it was stopped arrive; then the other end stops too."""
     target = await stage.probe(stage.c, "c1")
     link = await stage.link("c1")
     stage.a.send([link, "c1"], b"first")
@@ -144,7 +144,7 @@ async def the_last_message(stage: Stage) -> None:
 
 @case(ENDS, "connected", "reliable")
 async def the_last_message_back(stage: Stage) -> None:
-    """What was sent over the end that was connected to, before it was stopped, arrives too."""
+    """Messages sent over the accepting end before it was stopped arrive too."""
     door, target = await stage.probe(stage.c, "door"), await stage.probe(stage.a, "a1")
     listener = await stage.listen(stage.c, "door")
     link = await stage.connect(stage.a, listener.uri, "a1")
@@ -156,7 +156,7 @@ async def the_last_message_back(stage: Stage) -> None:
 
 
 async def _all_arrives(stage: Stage, node: Node, link: Address, target: Probe) -> None:
-    """Send more than a system keeps, stop the link at once, and expect all of it."""
+    """Send more than a system buffers, stop the link at once, and check that all arrives."""
     size = min(_LARGE, stage.claims.max_payload)
     for number in range(_LAST):
         node.send([link, *target.addresses], (b"%d" % number).ljust(size))
@@ -167,7 +167,7 @@ async def _all_arrives(stage: Stage, node: Node, link: Address, target: Probe) -
 
 @case(ENDS)
 async def nothing_comes_after_the_end(stage: Stage) -> None:
-    """Once a listener has been closed, nothing more comes by its links."""
+    """After a listener has closed, no more messages come over its links."""
     target = await stage.probe(stage.c, "c1")
     listener = await stage.listen(stage.c, "c1")
     link = await stage.connect(stage.a, listener.uri)
@@ -175,19 +175,19 @@ async def nothing_comes_after_the_end(stage: Stage) -> None:
     await stage.next(target)
     await listener.close()
     for _ in range(10):
-        with suppress(DeliveryError):  # it may have learnt of it
+        with suppress(DeliveryError):  # the close may be known already
             stage.a.send([link, "c1"], b"after")
     if stage.a.has(link):
-        await stage.a.stop_worker(link)  # once it has sent them
+        await stage.a.stop_worker(link)  # after it has sent them
     await stage.c.start(Echo, address="echo")
     again = await stage.connect(stage.a, (await stage.listen(stage.c, "echo")).uri)
-    await stage.ask(stage.a, [again, "echo"], b"")  # as long as a message takes
+    await stage.ask(stage.a, [again, "echo"], b"")  # takes as long as a message
     expect(len(target.messages) == 1, "a message came by a link of a listener that was closed")
 
 
 @case(ENDS, "connected")
 async def links_that_come_and_go(stage: Stage) -> None:
-    """A link that was stopped leaves nothing behind, though its nodes go on."""
+    """A link that was stopped releases all resources, while its nodes go on."""
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "echo")
 
@@ -201,7 +201,7 @@ async def links_that_come_and_go(stage: Stage) -> None:
 
 @case(ENDS, "connected")
 async def connections_that_fail(stage: Stage) -> None:
-    """A connection that cannot be made leaves nothing behind."""
+    """A failed connection attempt releases all resources."""
     listener = await stage.listen(stage.c)
     await listener.close()
 
@@ -213,7 +213,7 @@ async def connections_that_fail(stage: Stage) -> None:
 
 
 async def _leaves_nothing(stage: Stage, act: Callable[[], Awaitable[None]]) -> None:
-    """Do something many times; expect no more of anything than after the first time."""
+    """Repeat an action; check that no resources accumulate after the first time."""
 
     def workers() -> int:
         return sum(node.statistics(workers=False).worker_count for node in (stage.a, stage.c))
@@ -235,7 +235,7 @@ async def _leaves_nothing(stage: Stage, act: Callable[[], Awaitable[None]]) -> N
 
 @case(ENDS, "connected", "reconnects")
 async def a_link_that_comes_back(stage: Stage) -> None:
-    """A link to a listener that went away and came back works again, at the same address."""
+    """A link reconnects to a listener that was away, and keeps its address."""
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "echo")
     link = await stage.connect(stage.a, listener.uri)
@@ -257,7 +257,7 @@ async def a_link_that_comes_back(stage: Stage) -> None:
 
 @case(ENDS, "connected", "reconnects")
 async def what_is_sent_to_nobody(stage: Stage) -> None:
-    """What a link is sent while the other end is away, and does not come back, is a dead letter."""
+    """A message sent while the other end is away, and does not come back, is a dead letter."""
     stuck = await stage.stuck(stage.c)
     listener = await stage.listen(stage.c, "stuck")
     link = await stage.connect(stage.a, listener.uri)
@@ -274,12 +274,12 @@ async def what_is_sent_to_nobody(stage: Stage) -> None:
             await asyncio.sleep(0)
     await stage.a.stop()
     lost = _TO_NOBODY - refused - stage.a.dead_letters.total
-    expect(not lost, f"of {_TO_NOBODY} messages to nobody {lost} vanished")
+    expect(not lost, f"of {_TO_NOBODY} messages without a receiver {lost} vanished")
 
 
 @case(ENDS, "connected", "reconnects", "reliable")
 async def nothing_comes_twice(stage: Stage) -> None:
-    """What is sent while a connection is lost and made again comes once, or not at all."""
+    """A message sent during a reconnect arrives once or not at all."""
     target = await stage.probe(stage.c, "c1")
     listener = await stage.listen(stage.c, "c1")
     link = await stage.connect(stage.a, listener.uri)
@@ -300,7 +300,7 @@ async def nothing_comes_twice(stage: Stage) -> None:
 
 
 def _last(stage: Stage, link: Address, target: Probe) -> bool:
-    """Send messages until one has come over a link that was made again."""
+    """Send messages until one has arrived over the new connection."""
     with suppress(DeliveryError):
         stage.a.send([link, *target.addresses], b"%d" % next(_numbers))
     return int(target.messages[-1].payload) >= _LATER
@@ -308,8 +308,8 @@ def _last(stage: Stage, link: Address, target: Probe) -> bool:
 
 @case(ENDS)
 async def nothing_is_left(stage: Stage) -> None:
-    """When its nodes have stopped there is no task, no timer and no socket left of a transport."""
-    # That is looked at after every case. Here there is more to leave than usual.
+    """After its nodes have stopped, a transport has no task, timer or socket left."""
+    # This is checked after every case. Here more could be left than usual.
     await stage.c.start(Echo, address="echo")
     listeners = [await stage.listen(stage.c, "echo") for _ in range(_copies(stage))]
     for listener in listeners:
@@ -318,9 +318,9 @@ async def nothing_is_left(stage: Stage) -> None:
     connecting = asyncio.create_task(stage.connect(stage.b, listeners[-1].uri))
     await asyncio.sleep(0)
     await stage.stop()
-    await asyncio.gather(connecting, return_exceptions=True)  # it may have come up, or not
+    await asyncio.gather(connecting, return_exceptions=True)  # up, or failed
 
 
 def _copies(stage: Stage) -> int:
-    """Return how many places there are to listen at: one, if each URI is the same."""
+    """Return the number of places to listen at: one, if each URI is the same."""
     return 3 if stage.claims.ephemeral or stage.place() != stage.place() else 1

@@ -1,4 +1,4 @@
-"""Cases: nothing is reachable from outside but what is exposed, and the ways back."""
+"""Cases: only exposed addresses and return routes are reachable from outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GATES: Final[list[Case]] = []
 
 @case(GATES)
 async def nothing_is_exposed(stage: Stage) -> None:
-    """Nothing can be reached that is not exposed; who tries is counted, and keeps the link."""
+    """An address that is not exposed is unreachable; attempts are counted, and the link stays."""
     a, c = stage.a, stage.c
     inner, outer = await stage.probe(c, "inner"), await stage.probe(c, "outer")
     listener = await stage.listen(c, "outer")
@@ -32,7 +32,7 @@ async def nothing_is_exposed(stage: Stage) -> None:
 
 @case(GATES)
 async def what_connects_exposes_nothing(stage: Stage) -> None:
-    """The end that connects exposes what it is told to, and that is nothing by default."""
+    """The connecting end exposes nothing by default."""
     a, c = stage.a, stage.c
     inner, target = await stage.probe(a, "inner"), await stage.probe(c, "c1")
     link = await stage.link("c1")
@@ -45,7 +45,7 @@ async def what_connects_exposes_nothing(stage: Stage) -> None:
 
 @case(GATES)
 async def what_is_allowed_behind(stage: Stage) -> None:
-    """What came over a link may go on to what is allowed there or exposed, at both ends."""
+    """A message from a link may go on to addresses allowed there or exposed, at both ends."""
     a, c = stage.a, stage.c
     allowed: list[Probe] = []
     for node in (a, c):
@@ -66,7 +66,7 @@ async def what_is_allowed_behind(stage: Stage) -> None:
 
 @case(GATES)
 async def two_listeners_of_a_node(stage: Stage) -> None:
-    """Each listener exposes what it was told to, and goes on when another is closed."""
+    """Each listener exposes its own addresses, and goes on when another is closed."""
     one, two = await stage.probe(stage.c, "one"), await stage.probe(stage.c, "two")
     listeners = [await stage.listen(stage.c, each) for each in ("one", "two")]
     to_one, to_two = [await stage.connect(stage.a, each.uri) for each in listeners]
@@ -84,7 +84,7 @@ async def two_listeners_of_a_node(stage: Stage) -> None:
 
 @case(GATES, "many")
 async def two_links_of_a_node(stage: Stage) -> None:
-    """Each link exposes what it was told to, and no more as there is another."""
+    """Each link exposes its own addresses only, whatever another exposes."""
     one, two = await stage.probe(stage.a, "one"), await stage.probe(stage.a, "two")
     door = await stage.probe(stage.c, "door")
     listener = await stage.listen(stage.c, "door")
@@ -103,7 +103,7 @@ async def two_links_of_a_node(stage: Stage) -> None:
 
 @case(GATES)
 async def an_exposed_address_nobody_has(stage: Stage) -> None:
-    """A message to an address that is exposed, and that nobody has, is a dead letter."""
+    """A message to an exposed address without a worker is a dead letter."""
     link = await stage.link("gone")
     stage.a.send([link, "gone"], b"")
     await stage.refused(stage.c, 1, "no such worker")
@@ -111,7 +111,7 @@ async def an_exposed_address_nobody_has(stage: Stage) -> None:
 
 @case(GATES)
 async def the_way_back_is_open(stage: Stage) -> None:
-    """Whoever sent something out can be answered, again and again."""
+    """The sender of a message can be answered, repeatedly."""
     a, c = stage.a, stage.c
     asker, target = await stage.probe(a, "asker"), await stage.probe(c, "c1")
     link = await stage.link("c1")
@@ -124,7 +124,7 @@ async def the_way_back_is_open(stage: Stage) -> None:
 
 @case(GATES)
 async def the_way_back_leads_no_further(stage: Stage) -> None:
-    """The way back is the whole return route: a relay on it can be used for nothing else."""
+    """Only the whole return route is open: a relay on it cannot be used for other routes."""
     a, c = stage.a, stage.c
     asker, secret = await stage.probe(a, "asker"), await stage.probe(a, "secret")
     await a.start(Relay, address="relay")
@@ -143,7 +143,7 @@ async def the_way_back_leads_no_further(stage: Stage) -> None:
 
 @case(GATES)
 async def a_request_takes_one_answer(stage: Stage) -> None:
-    """A request is answered once; what comes after that is refused."""
+    """A request is answered once; later messages are refused."""
 
     class Twice(Worker):
         def handle_message(self, message: Message) -> None:
@@ -159,7 +159,7 @@ async def a_request_takes_one_answer(stage: Stage) -> None:
 
 @case(GATES)
 async def error_replies(stage: Stage) -> None:
-    """An error reply crosses where the listener lets it, and nowhere else."""
+    """An error reply crosses where the listener allows it, and nowhere else."""
     open_handed = await stage.node("open-handed", error_replies=True)
     listeners = [
         await stage.listen(open_handed, "gone", error_replies=lets) for lets in (True, False)
@@ -182,7 +182,7 @@ async def error_replies(stage: Stage) -> None:
 
 @case(GATES)
 async def routes_that_grew_too_long(stage: Stage) -> None:
-    """A message whose return route is too long with one address more is a dead letter there."""
+    """A message with a return route that is too long with one more address is a dead letter."""
     target = await stage.probe(stage.c, "c1")
     link = await stage.link("c1")
     stage.a.send([link, "c1"], b"", return_route=["x"] * MAX_ROUTE_LENGTH)

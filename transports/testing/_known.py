@@ -1,4 +1,4 @@
-"""What the transports of this package claim."""
+"""The claims of the transports of this package."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _KNOWN: Final[dict[str, Claims]] = {
 
 
 def known_claims(uri: str) -> Claims:
-    """Return what a transport of this package claims; for others, what is usual.
+    """Return the claims of a transport of this package, or the default claims.
 
-    Of those with TLS it says nothing about certificates: they are options.
+    For those with TLS, the certificates still have to be given as options.
     """
     return _KNOWN.get(uri.partition("://")[0], DEFAULT)

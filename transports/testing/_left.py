@@ -1,4 +1,4 @@
-"""What a case leaves behind: descriptors, tasks, timers, and what was dropped without a close."""
+"""The resources left by a case: descriptors, tasks, timers and unclosed objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 __all__ = ["Resources", "descriptors", "more_open", "unclosed"]
 
 _FOLDERS: Final = ("/proc/self/fd", "/dev/fd")
-"""Where a system lists the descriptors of a process; Windows does not."""
+"""The folders in which systems list the descriptors of a process; Windows has none."""
 
 _KINDS: Final = {
     stat.S_IFSOCK: "socket",
@@ -27,7 +27,7 @@ _KINDS: Final = {
 
 
 class Resources:
-    """The descriptors, tasks and timers there are at one moment."""
+    """The descriptors, tasks and timers at one moment."""
 
     def __init__(self) -> None:
         self.descriptors = descriptors()
@@ -35,11 +35,11 @@ class Resources:
         self.timers = _timers()
 
     def more_than(self, before: Resources, *, alone: bool = False) -> str:
-        """Return what there is more of than before, or nothing.
+        """Return a text about the resources added since an earlier moment, or "".
 
         Args:
             before: An earlier moment.
-            alone: Whether nothing else goes on: each task and timer has to be one of before.
+            alone: Whether nothing else runs: then each task and timer must be one of `before`.
                 The descriptors are left to `more_open`, as a loop keeps some until its end.
         """
         said: list[str] = []
@@ -52,7 +52,7 @@ class Resources:
 
 
 def more_open(now: Counter[str], before: Counter[str]) -> str:
-    """Return which descriptors there are more of than before, or nothing."""
+    """Return a text about the descriptors added, or ""."""
     if sum(now.values()) <= sum(before.values()):
         return ""
     more = sorted((now - before).items())
@@ -60,7 +60,7 @@ def more_open(now: Counter[str], before: Counter[str]) -> str:
 
 
 def descriptors() -> Counter[str]:
-    """Count the descriptors this process has open, by kind and name, where the system tells."""
+    """Count the open descriptors of this process, by kind and name, where the system lists them."""
     found: Counter[str] = Counter()
     folder = next((each for each in _FOLDERS if os.path.isdir(each)), None)  # noqa: PTH112 - no symlinks to resolve
     for number in os.listdir(folder) if folder else ():  # noqa: PTH208 - names, many times
@@ -75,18 +75,18 @@ def descriptors() -> Counter[str]:
 
 def _name(path: str) -> str:
     try:
-        return os.readlink(path)  # noqa: PTH115 - may be no path
-    except OSError:  # as on systems that have no links there
+        return os.readlink(path)  # noqa: PTH115 - may not be a path
+    except OSError:  # on systems without links there
         return ""
 
 
 def _tasks() -> set[asyncio.Task[Any]]:
-    """Return the tasks of the running loop, but the one that asks."""
+    """Return the tasks of the running loop, except the current one."""
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 def _timers() -> set[asyncio.TimerHandle]:
-    """Return the timers of the running loop, where it tells; asyncio's own does."""
+    """Return the timers of the running loop, if it is one of asyncio's own."""
     scheduled: list[asyncio.TimerHandle] = getattr(asyncio.get_running_loop(), "_scheduled", [])
     return {timer for timer in scheduled if not timer.cancelled()}
 
@@ -97,15 +97,15 @@ def _some(things: set[Any]) -> str:
 
 @contextmanager
 def unclosed() -> Generator[list[str]]:
-    """Note the resources that were dropped without having been closed.
+    """Collect warnings about objects that were dropped without being closed.
 
     Yields:
-        What was noted, once the block has ended. Objects from before it do not count.
+        The warnings, complete after the block. Objects from before it do not count.
     """
     noted: list[str] = []
     freezes = not gc.get_freeze_count()
     if freezes:
-        gc.freeze()  # what is older is not collected meanwhile, which takes long too
+        gc.freeze()  # excludes older objects, which would also take long
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ResourceWarning)

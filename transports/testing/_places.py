@@ -1,4 +1,4 @@
-"""Cases: URIs, options, addresses that are resolved, threads, and bytes from strangers."""
+"""Cases: URIs, options, resolved addresses, threads and hostile bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACES: Final[list[Case]] = []
 
 @case(PLACES)
 async def uris_that_are_none(stage: Stage) -> None:
-    """A URI that names no place is a `ValueError`, for `listen` and for `connect`."""
+    """A URI without a place is a `ValueError`, for `listen` and for `connect`."""
     for method in (stage.c.listen, stage.a.connect):
         try:
             await method(f"{stage.scheme}://")
@@ -29,7 +29,7 @@ async def uris_that_are_none(stage: Stage) -> None:
 
 @case(PLACES)
 async def options_that_are_none(stage: Stage) -> None:
-    """An option that there is not is a `TypeError`, for `listen` and for `connect`."""
+    """An unknown option is a `TypeError`, for `listen` and for `connect`."""
     unknown: dict[str, Any] = {"no_such_option": 1}
     listener = await stage.listen(stage.c)
     for method, uri in ((stage.b.listen, stage.place()), (stage.a.connect, listener.uri)):
@@ -42,7 +42,7 @@ async def options_that_are_none(stage: Stage) -> None:
 
 @case(PLACES, "ephemeral")
 async def any_free_place(stage: Stage) -> None:
-    """Who listens at any free place is told which, and two get two."""
+    """A listener at any free place has its actual URI, and two have different ones."""
     await stage.c.start(Echo, address="echo")
     listeners = [await stage.listen(stage.c, "echo") for _ in range(2)]
     expect(listeners[0].uri != listeners[1].uri, f"both listen at {listeners[0].uri}")
@@ -53,7 +53,7 @@ async def any_free_place(stage: Stage) -> None:
 
 @case(PLACES, "address_type")
 async def addresses_are_resolved(stage: Stage) -> None:
-    """An address of the transport's type opens a link, and what is sent meanwhile is kept."""
+    """An address of the transport's type opens a link, which keeps messages until it is up."""
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "echo")
     there = _address_of(stage, listener.uri)
@@ -66,7 +66,7 @@ async def addresses_are_resolved(stage: Stage) -> None:
 
 @case(PLACES, "address_type", "connected")
 async def addresses_where_nobody_listens(stage: Stage) -> None:
-    """A request to an address where nobody listens ends, and certainly nothing was delivered."""
+    """A request to an address without a listener ends with `NotDelivered`."""
     listener = await stage.listen(stage.c)
     await listener.close()
     try:
@@ -111,14 +111,14 @@ async def nodes_of_different_threads(stage: Stage) -> None:
 
 @case(PLACES, "raw")
 async def bytes_of_strangers(stage: Stage) -> None:
-    """Bytes that are no messages harm nobody: the listener goes on, and no worker fails."""
+    """Hostile bytes do no harm: the listener goes on, and no worker fails."""
     raw = stage.claims.raw
     if raw is None:
         raise AssertionError("unexpected case")
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "echo")
     link = await stage.connect(stage.a, listener.uri)
-    random = Random(4)  # noqa: S311 - the same each time
+    random = Random(4)  # noqa: S311 - has to be repeatable
     hostile = [b"", b"\x00", b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", bytes(100_000)]
     hostile += [random.randbytes(random.randrange(1, 2000)) for _ in range(20)]
     for data in hostile:

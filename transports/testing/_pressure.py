@@ -1,4 +1,4 @@
-"""Cases: a receiver that takes nothing stops its sender, and no other; nothing is lost by it."""
+"""Cases: a receiver that accepts nothing stops its sender only, without a loss."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["PRESSURE"]
 
 PRESSURE: Final[list[Case]] = []
 
-_ROOM: Final = 100  # messages in the mailbox of a receiver that takes none
+_ROOM: Final = 100  # messages in the mailbox of a receiver that accepts none
 _KIBI: Final = 1024
 _PAYLOAD: Final = 16 * _KIBI
 _MOST: Final = 64 * _KIBI * _KIBI
-"""Bytes that may be between a sender and a receiver that takes nothing."""
+"""The bytes that may be between a sender and a receiver that accepts nothing."""
 
 _SMALL: Final = 15_000
-"""Small messages sent to a receiver that takes none: more than a link keeps that reads on."""
+"""The small messages for a receiver that accepts none: more than a link keeps while it reads."""
 
 _QUIET: Final = 0.25
 _LOOKS: Final = 50
-"""A way is full when nothing has been taken for so many seconds, and so many looks."""
+"""The seconds, and attempts, without a message accepted after which a path counts as full."""
 
 _LONGEST: Final = 4.0
-"""Seconds after which no more is sent, full or not: below any time after which a link gives a
-receiver up."""
+"""The seconds after which sending ends, full or not: less than any time after which a link gives
+up a receiver."""
 
 
 _Give: TypeAlias = Callable[[bytes], Awaitable[object]]
@@ -41,7 +41,7 @@ _Give: TypeAlias = Callable[[bytes], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A way to a receiver that takes nothing."""
+    """A path from a sender to a receiver that accepts nothing."""
 
     sender: Node
     receiver: Node
@@ -55,7 +55,7 @@ class _Way:
         self.sender.send(self.route, payload)
 
     async def all_comes(self, stage: Stage, sent: list[bytes]) -> None:
-        """Let the receiver go on; expect what was sent, once and in order."""
+        """Release the receiver; check that all messages arrive, once and in order."""
         self.stuck.go_on.set()
         came = [_number(payload) for payload in await stage.come(self.stuck, len(sent))]
         lost, more = len(set(sent) - set(came)), len(came) - len(set(came))
@@ -66,7 +66,7 @@ class _Way:
 
 
 async def _there(stage: Stage) -> _Way:
-    """Make a way from the end that connected."""
+    """Return a path from the connecting end."""
     stuck = await stage.stuck(stage.c, _ROOM)
     listener = await stage.listen(stage.c, "stuck")
     link = await stage.connect(stage.a, listener.uri)
@@ -74,7 +74,7 @@ async def _there(stage: Stage) -> _Way:
 
 
 async def _back(stage: Stage) -> _Way:
-    """Make a way from the end that was connected to."""
+    """Return a path from the accepting end."""
     stuck = await stage.stuck(stage.a, _ROOM)
     door = await stage.probe(stage.c, "door")
     listener = await stage.listen(stage.c, "door")
@@ -86,10 +86,10 @@ async def _back(stage: Stage) -> _Way:
 
 
 async def _fill(give: _Give, size: int, most: int) -> list[bytes]:
-    """Send numbered payloads of a size until no more are taken, or so many are; return the numbers.
+    """Send numbered payloads until the path is full or `most` are sent; return the numbers.
 
-    Being told once that a mailbox is full shows only that the sender is faster than the link. The
-    way is full when there is room no more.
+    A single `MailboxFull` shows only that the sender is faster than the link. The path is full
+    when there is no room any more.
     """
     sent: list[bytes] = []
     loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ async def _requests_that_wait(stage: Stage, way: _Way) -> None:
             raise MailboxFull(mailbox().address)  # a request might wait for room
         request = way.sender.request(way.route, payload, timeout=10 * stage.claims.patience)
         task = asyncio.create_task(request)
-        await asyncio.sleep(0)  # it is sent now, or was refused
+        await asyncio.sleep(0)  # the request is sent or refused now
         if task.done():
             await task
         asked.append(task)
@@ -166,43 +166,43 @@ async def _requests_that_wait(stage: Stage, way: _Way) -> None:
 
 @case(PRESSURE, "backpressure")
 async def a_receiver_that_is_slow_for_a_while(stage: Stage) -> None:
-    """A mailbox that is full holds its senders up, and nothing is lost or out of order."""
+    """A full mailbox holds its senders up, without loss or disorder."""
     await _slow_for_a_while(stage, await _there(stage))
 
 
 @case(PRESSURE, "backpressure")
 async def a_receiver_that_connected_and_is_slow(stage: Stage) -> None:
-    """A mailbox that is full at the end that connected holds its senders up, and loses nothing."""
+    """A full mailbox at the connecting end holds its senders up, without a loss."""
     await _slow_for_a_while(stage, await _back(stage))
 
 
 @case(PRESSURE, "backpressure")
 async def a_receiver_that_takes_nothing(stage: Stage) -> None:
-    """A sender is stopped before 64 MiB are on the way to a receiver that takes nothing."""
+    """A sender is stopped before 64 MiB are in transit to a receiver that accepts nothing."""
     await _takes_nothing(stage, await _there(stage))
 
 
 @case(PRESSURE, "backpressure")
 async def a_receiver_that_connected_and_takes_nothing(stage: Stage) -> None:
-    """A sender is stopped in time by the end that connected too."""
+    """A sender at the accepting end is stopped in time too."""
     await _takes_nothing(stage, await _back(stage))
 
 
 @case(PRESSURE, "backpressure", "connected")
 async def requests_behind_a_full_way(stage: Stage) -> None:
-    """When the link goes each request ends, and what had not been sent is told and counted."""
+    """When the link ends each request ends, and unsent ones are reported and counted."""
     await _requests_that_wait(stage, await _there(stage))
 
 
 @case(PRESSURE, "backpressure", "connected")
 async def requests_behind_a_full_way_back(stage: Stage) -> None:
-    """When the end that connected goes each request to it ends, and is told and counted."""
+    """When the connecting end stops each request to it ends, and unsent ones are reported."""
     await _requests_that_wait(stage, await _back(stage))
 
 
 @case(PRESSURE, "backpressure", "many")
 async def others_are_not_held_up(stage: Stage) -> None:
-    """A link whose receiver takes nothing holds up no other link."""
+    """A link to a receiver that accepts nothing holds up no other link."""
     await stage.stuck(stage.c, _ROOM)
     await stage.c.start(Echo, address="echo")
     listener = await stage.listen(stage.c, "stuck", "echo")

@@ -1,4 +1,4 @@
-"""Run the suite, from a program, from a test or from the command line."""
+"""The runner of the suite, for programs, tests and the command line."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "LoopFactory", "Outcome", "Report", "conformance", "run_case", "run_suite"]
 
 LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
-"""What makes the event loop of a case, as `uvloop.new_event_loop`."""
+"""The factory of the event loop of a case, such as `uvloop.new_event_loop`."""
 
 CASES: Final[tuple[Case, ...]] = (*DELIVERY, *GATES, *PRESSURE, *ENDS, *PLACES)
 """All cases, in the order they are run."""
 
 _LONGEST: Final = 10
-"""How many times the patience of the claims one case may take."""
+"""The time limit of a case, in multiples of the claimed patience."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one case.
+    """The outcome of one case.
 
     Attributes:
-        case: Which.
-        failure: What did not hold; empty if all did.
-        unclaimed: The claim that it needs and that is missing; empty if it was run.
-        seconds: How long it took.
+        case: The case.
+        failure: Why it failed; empty if it did not.
+        unclaimed: The missing claim if the case was skipped; else empty.
+        seconds: The duration.
     """
 
     case: Case
@@ -62,11 +62,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of all cases.
+    """The outcomes of all cases.
 
     Attributes:
-        uri: What was tested.
-        outcomes: One for each case.
+        uri: The URI tested.
+        outcomes: The outcome of each case.
     """
 
     uri: str
@@ -74,7 +74,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether everything held that is claimed."""
+        """Whether every claimed case passed."""
         return not any(outcome.failure for outcome in self.outcomes)
 
     def __str__(self) -> str:
@@ -99,19 +99,19 @@ def run_case(
     transport: type[Transport] | None = None,
     loop_factory: LoopFactory | None = None,
 ) -> None:
-    """Run one case, on an event loop and a thread of its own.
+    """Run one case, on its own event loop and thread.
 
     Args:
         case: One of `CASES`.
-        uri: Where to listen; see `run_suite`.
-        claims: What the transport claims.
-        transport: Its class, if it has no entry point.
-        loop_factory: What makes the event loop; by default it is asyncio's, or a virtual one for
-            a transport that claims to run on that.
+        uri: The URI to listen at; see `run_suite`.
+        claims: The claims of the transport.
+        transport: The class of the transport, if it has no entry point.
+        loop_factory: The factory of the event loop; by default asyncio's, or a virtual loop for a
+            transport that claims to run on one.
 
     Raises:
-        AssertionError: The claim does not hold.
-        BaseException: What the transport raised.
+        AssertionError: The expectation does not hold.
+        BaseException: The transport raised it.
     """
     known = known_claims(uri) if claims is None else claims
 
@@ -133,13 +133,13 @@ def run_case(
         run_watched(play, loop_factory or usual, known.patience)
     listed = ", ".join(dropped)
     expect(not dropped, f"dropped without having been closed: {listed}")
-    more = more_open(descriptors(), before)  # when the loop has closed its own
+    more = more_open(descriptors(), before)  # after the loop has closed its own
     expect(not more, more)
 
 
 @functools.cache
 def _warm_up() -> None:
-    """Open what a process opens once and keeps, as uvloop's pipe for signals: that is no leak."""
+    """Open descriptors that a process keeps for good, such as uvloop's signal pipe: not a leak."""
     with Node.in_background("warm-up"):
         pass
 
@@ -152,19 +152,19 @@ def run_suite(
     loop_factory: LoopFactory | None = None,
     cases: Iterable[Case] = CASES,
 ) -> Report:
-    """Run every case that is claimed.
+    """Run every case that the claims select.
 
     Args:
-        uri: Where to listen. `{n}` in it stands for a number that is new each time, `{tmp}` for
-            a folder that is there for one case.
-        claims: What the transport claims; by default what is known of those of this package, and
-            for others what is usual.
-        transport: Its class, if it has no entry point.
+        uri: The URI to listen at. `{n}` in it stands for a new number each time, `{tmp}` for a
+            folder that exists during one case.
+        claims: The claims of the transport; by default the known ones for transports of this
+            package, and the default claims for others.
+        transport: The class of the transport, if it has no entry point.
         loop_factory: As for `run_case`.
-        cases: Which cases; all by default.
+        cases: The cases; all by default.
 
     Returns:
-        What came of each; what the transport raises is the failure of a case.
+        The outcome of each case; an exception of the transport is a failure of its case.
     """
     known = known_claims(uri) if claims is None else claims
     outcomes: list[Outcome] = []
@@ -179,7 +179,7 @@ def run_suite(
             run_case(case, uri, known, transport=transport, loop_factory=loop_factory)
         except AssertionError as error:
             failure = str(error) or "it does not hold"
-        except Exception as error:  # noqa: BLE001 - whatever a transport raises
+        except Exception as error:  # noqa: BLE001 - a transport may raise any exception
             failure = repr(error)
         outcomes.append(Outcome(case, failure, seconds=time.perf_counter() - began))
     return Report(uri, tuple(outcomes))
@@ -192,7 +192,7 @@ def conformance(
     transport: type[Transport] | None = None,
     loop_factory: LoopFactory | None = None,
 ) -> Callable[[Case], None]:
-    """Make a test for pytest of the suite: one line in a test file.
+    """Return a pytest test that runs the suite: one line in a test file.
 
     ```python
     test_mine = conformance("mine://{tmp}/{n}", transport=MineTransport)
@@ -205,7 +205,7 @@ def conformance(
         loop_factory: As for `run_case`.
 
     Returns:
-        A test with a parameter: each case that is claimed.
+        A test, parametrized by the cases that the claims select.
     """
     import pytest
 

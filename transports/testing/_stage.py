@@ -1,4 +1,4 @@
-"""Where a case is played: nodes with the transport on them, and a look at what they leave."""
+"""The environment of a case: nodes with the transport, and a check of what they leave."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ __all__ = ["Echo", "Relay", "Stage", "Stuck", "expect"]
 
 _numbers: Final = count(1)
 
-_UNCAUGHT: Final = 5  # errors that nobody caught, in the text of a failure
+_UNCAUGHT: Final = 5  # uncaught errors in the text of a failure
 
 
 def expect(condition: object, text: str) -> None:
-    """Raise `AssertionError` with a text unless something is true."""
+    """Raise `AssertionError` with a text unless a condition is true."""
     if not condition:
         raise AssertionError(text)
 
 
 class Echo(Worker):
-    """Answers with the payload it got."""
+    """A worker that replies with the payload it received."""
 
     def handle_message(self, message: Message) -> None:
-        """Answer."""
+        """Reply with the payload."""
         self.reply(message, message.payload)
 
 
 class Relay(Worker):
-    """Forwards."""
+    """A worker that forwards each message."""
 
     def handle_message(self, message: Message) -> None:
-        """Forward."""
+        """Forward the message."""
         self.forward(message)
 
 
 class Stuck(Probe):
-    """Handles no message until `go_on` is set."""
+    """A probe that handles no message until `go_on` is set."""
 
     def __init__(self) -> None:
         super().__init__(limit=1_000_000)
@@ -56,8 +56,8 @@ class Stuck(Probe):
         self.in_hand = False
 
     def handle_message(self, message: Message) -> Any:
-        """Keep a message when it may go on."""
-        if self.go_on.is_set():  # many may have waited
+        """Keep the message, once `go_on` is set."""
+        if self.go_on.is_set():  # without a task, for the many messages that waited
             return super().handle_message(message)
         return self._later(message)
 
@@ -68,16 +68,16 @@ class Stuck(Probe):
 
 
 class Stage:
-    """Three nodes, and what cases need of them.
+    """Three nodes, and helpers for cases.
 
     Args:
-        uri: Of the transport; `{n}` in it stands for a number that is new each time, `{tmp}`
-            for a folder that is there for one case.
-        claims: What the transport claims.
-        transport: Its class, if it has no entry point.
+        uri: A URI of the transport; `{n}` in it stands for a new number each time, `{tmp}` for a
+            folder that exists during one case.
+        claims: The claims of the transport.
+        transport: The class of the transport, if it has no entry point.
 
     Attributes:
-        claims: As given.
+        claims: The claims of the transport.
         a: A node, which connects.
         b: A node, between the others.
         c: A node, which listens.
@@ -117,7 +117,7 @@ class Stage:
                         f"{number} times a worker of node {name} failed",
                     )
                 uncaught = ", ".join(self._uncaught)
-                expect(not uncaught, f"nobody caught what was raised: {uncaught}")
+                expect(not uncaught, f"there were uncaught exceptions: {uncaught}")
         finally:
             self._folder.cleanup()
 
@@ -127,16 +127,16 @@ class Stage:
     async def stop(self) -> None:
         """Stop the nodes, the last first. Idempotent."""
         for each in self._stuck:
-            each.go_on.set()  # or its node would wait for it
+            each.go_on.set()  # else its node would wait for it
         for node in reversed(self._nodes):
             await node.stop()
 
     async def settle(self, before: Resources, *, alone: bool = False) -> None:
-        """Wait until there is no more of anything than there was before.
+        """Wait until there are no more resources than before.
 
         Args:
             before: An earlier moment.
-            alone: Whether each task and timer has to be one of then.
+            alone: Whether each task and timer must be one of `before`.
         """
 
         def more() -> str:
@@ -151,11 +151,11 @@ class Stage:
         return self._uri.partition("://")[0]
 
     def place(self) -> str:
-        """Return a URI where nobody listens yet."""
+        """Return a URI without a listener."""
         return self._uri.replace("{n}", str(next(_numbers))).replace("{tmp}", self._folder.name)
 
     async def node(self, name: str, **options: Any) -> Node:
-        """Start one more node; it stops with the others."""
+        """Start another node; it stops with the others."""
         node = Node(f"{name}-{next(_numbers)}", **options)
         self.equip(node)
         await node.__aenter__()
@@ -163,47 +163,47 @@ class Stage:
         return node
 
     def equip(self, node: Node) -> None:
-        """Give a node the transport, if it does not find it by itself."""
+        """Add the transport to a node, if it has no entry point."""
         if self._transport is not None:
             node.add_transport(self._transport)
 
     async def listen(self, node: Node, *expose: AddressLike, at: str = "", **more: Any) -> Listener:
-        """Listen, at a place of its own unless one is given."""
+        """Listen at a given URI, or at a new one."""
         options = {**self.claims.listen_options, **more}
         return await node.listen(at or self.place(), expose=expose, **options)
 
     async def connect(
         self, node: Node, uri: str, *expose: AddressLike, allow: Iterable[AddressLike] = ()
     ) -> Address:
-        """Connect; it may take as long as anything."""
+        """Connect, within the claimed patience."""
         options = self.claims.connect_options
         async with asyncio.timeout(self.claims.patience):
             return await node.connect(uri, expose=expose, allow=allow, **options)
 
     async def link(self, *expose: AddressLike) -> Address:
-        """Have `c` listen and `a` connect."""
+        """Return a link from `a` to a new listener of `c`."""
         return await self.connect(self.a, (await self.listen(self.c, *expose)).uri)
 
     async def probe(self, node: Node, address: str) -> Probe:
-        """Start a probe that keeps much."""
+        """Start a probe with a large limit."""
         return await Probe.on(node, address, limit=1_000_000)
 
     async def stuck(self, node: Node, limit: int = 1000) -> Stuck:
-        """Start a worker `stuck` on a node, with so large a mailbox."""
+        """Start a worker `stuck` on a node, with a mailbox of the given size."""
         stuck = Stuck()
         self._stuck.append(stuck)
         await node.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=limit))
         return stuck
 
     async def next(self, probe: Probe) -> Message:
-        """Wait for the next message of a probe."""
+        """Wait for the next message of a probe, and return it."""
         try:
             return await probe.next(timeout=self.claims.patience)
         except TimeoutError as error:
             raise AssertionError(str(error)) from None
 
     async def come(self, probe: Probe, number: int) -> list[bytes]:
-        """Wait until so many messages have come to a probe, and return their payloads."""
+        """Wait until a probe has received so many messages, and return their payloads."""
         try:
             messages = await probe.count(number, timeout=self.claims.patience)
         except TimeoutError as error:
@@ -211,19 +211,19 @@ class Stage:
         return [message.payload for message in messages]
 
     async def ask(self, node: Node, route: list[AddressLike], payload: bytes) -> Message:
-        """Send a request and wait for the answer."""
+        """Send a request, and return the response."""
         return await node.request(route, payload, timeout=self.claims.patience)
 
     async def until(self, condition: Callable[[], object], text: str | Callable[[], str]) -> None:
-        """Wait until something is true.
+        """Wait until a condition is true.
 
         Args:
-            condition: What.
-            text: What is wrong if it does not come true in time.
+            condition: The condition.
+            text: The text of the failure if it does not become true in time.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self.claims.patience
-        while not condition():  # conditions have no event
+        while not condition():  # polled, as conditions have no event
             said = text if isinstance(text, str) else text()
             expect(loop.time() < end, f"{said}, after {self.claims.patience:g} s")
             await asyncio.sleep(0.002)

@@ -1,7 +1,7 @@
-"""What strangers send to listeners: bytes that are no messages, at every layer there is.
+"""Hostile bytes for listeners, at every layer of a protocol.
 
-Who writes them only instead of a handshake tests the handshake. So each layer is opened as it
-should be, TLS, the WebSocket and the first byte of the wire, and the bytes come above it.
+Bytes in place of a handshake test only that handshake. So each layer, TLS, the WebSocket and the
+preamble, is also opened correctly, and the bytes are sent above it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..streams._options import parse_endpoint, parse_uri
 __all__ = ["to_datagrams", "to_stream"]
 
 _DATAGRAM: Final = 60_000
-_GOODBYE: Final = 1.0  # seconds for the other side to close too
+_GOODBYE: Final = 1.0  # seconds for the peer to close too
 
 _REQUEST: Final = (
     "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -30,7 +30,7 @@ _REQUEST: Final = (
 
 
 async def to_stream(uri: str, data: bytes) -> None:
-    """Connect as a stranger would, write at one layer and go away; once for each layer."""
+    """Connect, write the bytes at one layer and disconnect; once for each layer."""
     scheme = uri.partition("://")[0]
     web = scheme in {"ws", "wss"}
     if scheme in {"tls", "wss"}:
@@ -44,23 +44,23 @@ async def to_stream(uri: str, data: bytes) -> None:
 
 
 def _on_the_wire(data: bytes) -> Iterator[bytes]:
-    """Put bytes in the place of the first byte, of a frame, and of a message."""
+    """Yield bytes in place of the preamble, of a frame, and of a message."""
     yield data
     yield PREAMBLE + data
     yield PREAMBLE + pack(">I", len(data)) + data
 
 
 def _binary(content: bytes) -> bytes:
-    """Make a binary message of a WebSocket, with a mask that changes nothing."""
+    """Return a binary message of a WebSocket, with a mask that changes nothing."""
     return b"\x82\xff" + pack(">Q", len(content)) + bytes(4) + content
 
 
 async def _write(uri: str, data: bytes, *, secure: bool, web: bool) -> None:
-    """Write once the layers asked for are open; whoever is turned away there gives up.
+    """Write bytes above the layers asked for; stop if the listener refuses the connection.
 
     Raises:
-        AssertionError: The answer to an opening handshake is another than it should be.
-        OSError: Nobody listens.
+        AssertionError: The response to an opening handshake is wrong.
+        OSError: There is no listener.
     """
     try:
         reader, writer = await _open(uri, secure=secure)
@@ -72,7 +72,7 @@ async def _write(uri: str, data: bytes, *, secure: bool, web: bool) -> None:
                 await _shake_hands(uri, reader, writer)
             writer.write(data)
             await writer.drain()
-            if writer.can_write_eof():  # who is gone when the other side writes is not read
+            if writer.can_write_eof():  # wait, as a listener may not read from a peer that has gone
                 writer.write_eof()
                 async with asyncio.timeout(_GOODBYE):
                     await reader.read()
@@ -90,7 +90,7 @@ async def _open(uri: str, *, secure: bool) -> tuple[asyncio.StreamReader, asynci
         return await asyncio.open_connection(host, port)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # a stranger does not care whom it harms
+    context.verify_mode = ssl.CERT_NONE  # a hostile client checks no certificate
     return await asyncio.open_connection(host, port, ssl=context, ssl_shutdown_timeout=_GOODBYE)
 
 
@@ -105,7 +105,7 @@ async def _shake_hands(
 
 
 async def to_datagrams(uri: str, data: bytes) -> None:
-    """Send what fits into a datagram as one, and as a message in parts."""
+    """Send the bytes as one datagram, as far as they fit, and as a message in parts."""
     where = parse_uri(uri, "udp")
     loop = asyncio.get_running_loop()
     sender, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=where)

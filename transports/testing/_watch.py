@@ -1,4 +1,4 @@
-"""A case runs on a thread of its own, and another looks whether its event loop goes on."""
+"""A case on a thread of its own, and a watch for a blocked event loop."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ._stage import expect
 __all__ = ["MAX_BLOCKED", "run_watched"]
 
 MAX_BLOCKED: Final = 1.0
-"""Longest that one step of an event loop may take, in seconds."""
+"""The maximum duration of one step of an event loop, in seconds."""
 
-_LOOK: Final = 0.05  # seconds from one look to the next
-_LATE: Final = 2 * _LOOK  # a look that took longer says nothing: the machine is busy
+_LOOK: Final = 0.05  # seconds between two checks
+_LATE: Final = 2 * _LOOK  # a later check is ignored: the machine is busy
 _STANDARD: Final = tuple(sysconfig.get_path(each) for each in ("stdlib", "platstdlib"))
 
 
@@ -29,17 +29,16 @@ def run_watched(
     loop_factory: Callable[[], asyncio.AbstractEventLoop],
     patience: float,
 ) -> None:
-    """Run a coroutine on an event loop of its own, and expect that nothing blocks that.
+    """Run a coroutine on its own event loop, and check that nothing blocks the loop.
 
     Args:
-        main: What to run.
-        loop_factory: What makes the event loop.
-        patience: How long to wait for a blocked loop to go on, in seconds; after that its thread
-            is left behind.
+        main: The coroutine function.
+        loop_factory: The factory of the event loop.
+        patience: The seconds to wait for a blocked loop, after which its thread is abandoned.
 
     Raises:
-        AssertionError: One step took longer than `MAX_BLOCKED`; it says where.
-        BaseException: What the coroutine raised.
+        AssertionError: A step took longer than `MAX_BLOCKED`; the text names the place.
+        BaseException: The coroutine raised it.
     """
     run = _Run(main, loop_factory)
     thread = threading.Thread(target=run.run, name="conformance", daemon=True)
@@ -58,7 +57,7 @@ def run_watched(
 
 
 class _Run:
-    """What goes on on the thread."""
+    """The run of a coroutine on the thread."""
 
     def __init__(
         self,
@@ -69,17 +68,17 @@ class _Run:
         self._loop_factory = loop_factory
         self._loop: asyncio.AbstractEventLoop | None = None
         self._answered = True
-        self.missed = 0  # looks since the loop was asked and has not answered
+        self.missed = 0  # checks since the loop was asked and has not answered
         self.over = threading.Event()
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Run the coroutine, and keep what it raises."""
+        """Run the coroutine, and store its exception."""
         try:
             with asyncio.Runner(loop_factory=self._loop_factory) as runner:
                 self._loop = runner.get_loop()
                 runner.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             self.error = error
         finally:
             self.over.set()
@@ -90,7 +89,7 @@ class _Run:
         if self._answered and loop is not None:
             self.missed = 0
             self._answered = False
-            with suppress(RuntimeError):  # it was closed meanwhile
+            with suppress(RuntimeError):  # closed meanwhile
                 loop.call_soon_threadsafe(self._answer)
         else:
             self.missed += 1
@@ -100,7 +99,7 @@ class _Run:
 
 
 def _look(run: _Run, thread: threading.Thread) -> str:
-    """Wait for the next look; return where the loop is blocked, if it is."""
+    """Wait for the next check; return the place where the loop is blocked, or ""."""
     began = time.monotonic()
     if run.over.wait(_LOOK) or time.monotonic() - began > _LATE:
         return ""

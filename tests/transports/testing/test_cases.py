@@ -209,14 +209,14 @@ def test_one_that_connects_to_nobody(monkeypatch: Patch) -> None:
             return await transport.node.start(lambda: MemoryLink(expose=frozenset()))
 
     monkeypatch.setattr(MemoryTransport, "connect", connect)
-    fails("nobody_listens", "a link to nobody came up")
+    fails("nobody_listens", "a link without a listener came up")
 
     async def hang(transport: MemoryTransport, uri: str, **options: Any) -> Address:
         await asyncio.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(MemoryTransport, "connect", hang)
-    fails("nobody_listens", "connecting to nobody takes for ever")
+    fails("nobody_listens", "connecting without a listener takes for ever")
 
 
 def test_one_where_two_listen_at_one_place(monkeypatch: Patch) -> None:

@@ -12,7 +12,8 @@ from onward.transports.testing.__main__ import main
 def test_a_table_and_a_status(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["memory://cli-{n}", "--case", "order_is_kept", "the_tracing_text"]) == 0
     assert capsys.readouterr().out == (
-        "ok      order_is_kept     What one link is sent arrives in that order, each message once\n"
+        "ok      order_is_kept     The messages of one link arrive in the order they were sent, "
+        "each once\n"
         "ok      the_tracing_text  The tracing text crosses\n"
         "memory://cli-{n}: 2 ok, 0 failed, 0 not claimed\n"
     )

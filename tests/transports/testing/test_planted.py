@@ -350,7 +350,7 @@ class Swallows(PlainTransport):
 
 
 def test_one_that_swallows_a_failure_to_connect() -> None:
-    named("nobody_listens", "a link to nobody came up", Swallows)
+    named("nobody_listens", "a link without a listener came up", Swallows)
 
 
 class TakesAfterItsEnd(PlainLink):
@@ -592,5 +592,5 @@ def test_one_that_sends_again_what_may_have_arrived() -> None:
 
 
 def test_one_that_drops_while_nobody_is_there() -> None:
-    text = "of 3000 messages to nobody [0-9]+ vanished"
+    text = "of 3000 messages without a receiver [0-9]+ vanished"
     named("what_is_sent_to_nobody", text, reconnecting(KeepsQuiet), TCP, PLACE)
