@@ -69,7 +69,7 @@ class LinkStatistics:
     are not known, and not counted."""
 
     held: int
-    """Messages that wait for room in a local mailbox; while there are any, nothing is read."""
+    """Messages that wait for room in a local mailbox; above a limit the socket is not read."""
 
     connects: int
     """Connections on which the peer's greeting has been received."""

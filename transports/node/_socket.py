@@ -461,7 +461,7 @@ class WireSocket(asyncio.Protocol):
             self._note_unfinished(unfinished, len(data))
 
     def eof_received(self) -> None:
-        """Close the connection: one that is half open carries no replies."""
+        """Close the connection: a half-closed one carries no replies."""
         self.flush()  # before the loop closes it
         self._after_rest(self._on_eof)
 

@@ -214,7 +214,7 @@ async def test_no_such_folder(path: Path) -> None:
 
 async def test_two_that_begin_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_unix_file, "LOCK_PATIENCE", 0.0)
-    with locked(path), pytest.raises(OSError, match=r"somebody else .*s\.lock"):
+    with locked(path), pytest.raises(OSError, match=r"another process .*s\.lock"):
         async with listening(path):
             pass
     async with listening(path):
