@@ -1,4 +1,4 @@
-"""The broker's workers: tag index, routes, forwarder, and the broker that holds them."""
+"""The broker: tag index, routes, forwarders, local services and management."""
 
 from ._broker import Broker, Registration
 from ._exchange import Exchange, MergeRules, Merging, exchange_of

@@ -1,4 +1,4 @@
-"""The broker: the parts put together, and what a program asks of them."""
+"""The broker: a worker that holds the tag index and registers destinations."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ __all__ = ["Broker", "Registration"]
 DEFAULT_ADDRESS: Final = "broker"
 
 RESERVED_SERVICES: Final = "onward."
-"""Service names that begin so are for workers of the broker's node."""
+"""The prefix of service names that only workers of the broker's node may use."""
 
 
 def _checked(service: str, route_id: UUID | None) -> UUID:
-    """Return the route id, or a new one, if a ROUTE_SETUP could say it and the name."""
+    """Return the route id, or a new one, if a ROUTE_SETUP can carry it and the name."""
     identity = route_id or uuid.uuid4()
     RouteSetup(identity.bytes, service).serialize(Dialect.SPECIFICATION)
     return identity
 
 
 class Registration:
-    """A destination in the table, and the way to take it out again."""
+    """A handle for a destination in the table, which withdraws it."""
 
     __slots__ = ("_broker", "_entry")
 
@@ -79,37 +79,37 @@ class Registration:
 
     @property
     def address(self) -> Address:
-        """The worker that takes its requests."""
+        """The address of the worker that takes its requests."""
         return self._entry.target.to
 
     @property
     def current(self) -> bool:
-        """Whether it is still in the table, and not replaced."""
+        """Whether it is still in the table and has not been replaced."""
         return self._broker.index.table.get(self._entry.route_id) is self._entry
 
     def on_leave(self, callback: Callable[[], None]) -> None:
-        """Call a function when the destination leaves the table; one at most."""
+        """Set the one function that is called when the destination leaves the table."""
         self._entry.target.unwatch = callback
 
     def withdraw(self, reason: str = WITHDRAWN) -> bool:
-        """Take the destination out of the table at once.
+        """Remove the destination from the table at once.
 
         Args:
             reason: Why, in a few words, for the event log.
 
         Returns:
-            Whether it was still in it. One that another has replaced is not, and what
-            replaced it stays.
+            Whether it was still in the table. A destination that has been replaced was not;
+            its replacement stays.
         """
         return self._broker.index.leave(self._entry, reason)
 
 
 class Broker(Worker):
-    """Route requests to destinations by tags.
+    """A worker that routes requests to destinations by tags.
 
-    Attach one to a node; then workers of the node can register as destinations and send to
-    addresses of type 32, and listeners given the broker bring in destinations and
-    requesters from outside:
+    Attach one to a node. Workers of the node can then register as destinations and send to
+    addresses of type 32. Listeners with this broker add connections as destinations and
+    requesters:
 
         async with Node("edge") as node:
             broker = await Broker.attach(node)
@@ -119,8 +119,8 @@ class Broker(Worker):
     Attributes:
         broker_id: The identity of this broker.
         index: The worker that holds the routing table.
-        events: What happens in it: `events.subscribe()` tells of destinations that join and
-            leave, and of requests that are rejected or lost.
+        events: The broker's events: `events.subscribe()` yields destinations that join and
+            leave, and requests that are rejected or lost.
     """
 
     def __init__(self, options: BrokerOptions = BrokerOptions()) -> None:  # noqa: B008 - frozen
@@ -153,7 +153,7 @@ class Broker(Worker):
         return broker
 
     async def on_start(self) -> None:
-        """Start the parts."""
+        """Start the tag index and the management service."""
         own = self.address.value
         self._unsubscribe = self.node.dead_letters.subscribe(self._on_dead_letter)
         try:
@@ -169,7 +169,7 @@ class Broker(Worker):
             self.serve(management(self), service=MANAGEMENT_SERVICE)
 
     def on_stop(self) -> None:
-        """Stop turning dead letters into answers."""
+        """Stop answering requests that become dead letters."""
         if self._unsubscribe is not None:
             self._unsubscribe()
 
@@ -186,14 +186,14 @@ class Broker(Worker):
         """Make a worker of this node a destination. Call it on the node's loop.
 
         The worker gets each request's data as the payload of a message and answers along
-        the return route. When it stops it is taken out of the table. A request that it
-        fails on, or is stopped with, is answered CANCELED.
+        the return route. When it stops it leaves the table. A request that it fails on or
+        that it has when it stops is answered CANCELED.
 
         Args:
             worker: The worker that takes the requests.
             service: Its service name, 1 to 255 bytes.
-            tags: More tags; keys are names such as `region`, or any text.
-            route_id: Its identity; a new one by default.
+            tags: More tags; keys are well-known names such as `region`, or any text.
+            route_id: Its route id; a new one by default.
 
         Raises:
             UnknownAddress: There is no such worker.
@@ -225,11 +225,11 @@ class Broker(Worker):
     ) -> Registration:
         """Make handlers a destination, for all interactions. Call it on the node's loop.
 
-        A worker is started for them; it stops when the registration is withdrawn, or
-        replaced. What is in hand then is CANCELED.
+        A worker is started for them. It stops when the registration is withdrawn or
+        replaced; its unfinished requests are CANCELED then.
 
         Args:
-            handlers: What they do with requests; may serve several times.
+            handlers: The handlers; they may serve several destinations.
             service: As in `register`.
             tags: As in `register`.
             route_id: As in `register`.
@@ -267,9 +267,9 @@ class Broker(Worker):
         Args:
             setup: The frame.
             worker: The connection's worker.
-            peer: Where it is, for people to read.
+            peer: The peer's network address as text.
             evict: Called with a reason when another connection takes over the route id.
-            busy: Says whether it cannot keep up just now.
+            busy: Whether the connection is overloaded now.
 
         Raises:
             NotDelivered: The table is full, the route id is that of a worker of this node,
@@ -294,22 +294,22 @@ class Broker(Worker):
         return self._add(identity, setup.service_name, setup.tags, destination)
 
     def expect(self, routes: Iterable[SnapshotRoute]) -> int:
-        """Expect destinations that were there before. Call it on the node's loop.
+        """Expect destinations that were registered before. Call it on the node's loop.
 
-        They are indexed, and found by nobody until they register. Requests that only they could
-        take wait for `max_wait`, if they do not say how long. What has not come in
-        `expected_seconds` from the last call on is forgotten. It takes some 10 microseconds for
-        each: call it before the broker listens.
+        They are indexed, and get no requests until they register. Requests that only they could
+        take wait for `max_wait`, unless they ask for another time. Destinations that have not
+        registered `expected_seconds` after the last call are forgotten. A call takes some 10
+        microseconds for each destination: make it before the broker listens.
 
         Args:
             routes: `list(read_snapshot(data).checked())`, or any others.
 
         Returns:
-            How many are expected that were not, and are not there.
+            How many destinations are newly expected.
 
         Raises:
             LimitReached: There are more than `max_routes`; those before are expected.
-            SnapshotError: What they are read from is damaged; those before are expected.
+            SnapshotError: The source of the routes is damaged; those before are expected.
         """
         return self.index.expectations.expect(routes)
 
@@ -323,10 +323,10 @@ class Broker(Worker):
 
         return Registration(self, self.index.join(route_id.bytes, service, tags, make))
 
-    # --- what did not get through -------------------------------------------------------------
+    # --- undeliverable requests ---------------------------------------------------------------
 
     def _on_dead_letter(self, letter: DeadLetter) -> None:
-        """Tell the requester, if a request from a connection ended up as a dead letter."""
+        """Send an error to the requester of an exchange that has become a dead letter."""
         exchange = exchange_of(letter.message)
         if exchange is None:
             return
@@ -341,8 +341,8 @@ class Broker(Worker):
         way_back = exchange.handed
         error: DeliveryError = NotDelivered("the destination", letter.reason)
         if way_back is not None:
-            # A worker of this node was given the request. What else it sends may carry the
-            # same context; only what goes on with the request leads back to the requester.
+            # A worker of this node has the request. Its other messages may carry the same
+            # context; only the return route of the request leads to the requester.
             message = letter.message
             if message.return_route[-len(way_back) :] != way_back:
                 return
@@ -360,48 +360,47 @@ class Broker(Worker):
             )
         exchange.fail(error)
 
-    # --- looking at it ------------------------------------------------------------------------
+    # --- inspection ---------------------------------------------------------------------------
 
     def routes(self) -> tuple[RouteStatistics, ...]:
-        """Return the table, in the order the routes joined."""
+        """Return the rows of the table, in the order the destinations joined."""
         return self.index.rows()
 
     def expected(self) -> tuple[RouteStatistics, ...]:
-        """Return the destinations that are expected, those first that have been for longest."""
+        """Return the expected destinations, oldest expectation first."""
         return tuple(self.index.expectations.rows())
 
     def saved(self) -> Iterator[SnapshotRoute]:
-        """Yield the table for a snapshot: who is there, and who is expected, marked so.
+        """Yield the rows of the table for a snapshot, expected destinations marked as such.
 
-        Without the services of this node whose names are reserved: they make themselves anew.
-        The table at the moment of the first one is what is yielded.
+        Reserved services of this node are left out: they register by themselves. The rows are
+        those at the moment of the first one.
         """
         saved = self.index.saved()
         return (each for each in saved if not each.service.startswith(RESERVED_SERVICES))
 
     def resolve(self, asked: str, *, limit: int = 100) -> Resolution:
-        """Say where a request would go now, and why nowhere else; nothing is sent.
+        """Return where a request would go now, and why not elsewhere; nothing is sent.
 
         Args:
-            asked: What it asks for, as in an address of type 32:
-                `@shard=user service=orders user=42`.
-            limit: Most destinations that match, and most that do not, that are named.
+            asked: The query, as in an address of type 32: `@shard=user service=orders user=42`.
+            limit: Most destinations in the result that match, and most that do not.
 
         Raises:
-            AddressError: It cannot be read.
+            AddressError: The query cannot be read.
         """
         return explain(self.index, self.index.asked(Address(TAGS, asked.encode())), limit)
 
     def report(self, name: str, figures: Figures) -> Callable[[], None]:
-        """Let a part of the program tell about itself, as listeners do.
+        """Add a part of the program, such as a listener, to the broker's reports.
 
         Args:
-            name: What it is; a listener's URI.
-            figures: Returns its figures, by name, as JSON can say them. Called on the node's
-                loop each time somebody asks.
+            name: Its name; a listener's URI.
+            figures: Returns its figures by name, as values that JSON can represent. Called on the
+                node's loop for each query of the reports.
 
         Returns:
-            What ends it.
+            The function that removes the report.
 
         Raises:
             LimitReached: There are `max_reports` already.
@@ -409,11 +408,11 @@ class Broker(Worker):
         return self._reports.add(name, figures)
 
     def reports(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Return name and figures of each part that tells about itself, the first one first."""
+        """Return name and figures of each report, in the order they were added."""
         return self._reports.read()
 
     def statistics(self) -> BrokerStatistics:
-        """Return the broker's figures at this moment."""
+        """Return the broker's current figures."""
         index = self.index
         waiting = index.waiting()
         return BrokerStatistics(

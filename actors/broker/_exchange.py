@@ -1,4 +1,4 @@
-"""A request on its way through the broker, and what those who handle it may ask of it."""
+"""The interface of an exchange: a request in progress through the broker."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 ALL_BUSY: Final = "all are busy"
-"""Why a request was refused that somebody could have taken who had no room."""
+"""The reason for refusing a request when every matching destination is busy."""
 
 REQUESTER_GONE: Final = "its requester has gone"
-"""Why a request was refused that nobody waits for any more."""
+"""The reason for refusing a request that its requester no longer waits for."""
 
-# Outcomes as plain numbers: to take one of an enumeration costs more than to count it.
+# Outcomes as plain numbers: access to an enumeration member costs more than the count.
 DELIVER: Final = int(Outcome.DELIVER)
 UNROUTABLE: Final = int(Outcome.UNROUTABLE)
 REJECTED: Final = int(Outcome.REJECTED)
@@ -56,30 +56,30 @@ DROP: Final = int(Outcome.DROP)
 CANCELED: Final = int(Outcome.CANCELED)
 FAILED: Final = int(Outcome.FAILED)
 RELAYED: Final = 0x100 + DELIVER
-"""`DELIVER`, of a request that is `relayed`: that it was handed over is counted as well."""
+"""`DELIVER` for a `relayed` request, with the count of its forwarding included."""
 
 
 @dataclass(slots=True)
 class MergeRules:
-    """How the answers of several destinations become one, and what became of those.
+    """The limits for merging the responses to multicasts, and the counters of all multicasts.
 
     Attributes:
-        window: Most elements that each destination may be ahead of the requester, and the
-            requester of the slowest destination in a channel.
-        max_held: Most bytes of answers held for one request because of that; then it is
-            CANCELED. And most bytes of the requester's elements; then the destination that
-            most of them wait for counts as gone.
-        max_total: Most bytes held for all requests together. The one that would exceed it is
+        window: Most elements that a destination may be ahead of the requester, and, in a
+            channel, the requester of the slowest destination.
+        max_held: Most bytes of responses held for one request; beyond it the request is
+            CANCELED. Also most bytes of the requester's elements held; beyond it the
+            destination that most of them wait for counts as gone.
+        max_total: Most bytes held for all requests together. A request that would exceed it is
             CANCELED.
-        patience: How long a destination may hold up a channel for the others, or not read
-            what is held for it, in seconds; then it counts as gone.
-        fail_on_leave: Whether a destination that is gone ends the request with an error.
+        patience: How long a destination may hold up a channel or leave held elements unread,
+            in seconds; then it counts as gone.
+        fail_on_leave: Whether the loss of a destination ends the request with an error.
         skipped: Destinations that could not take a request they were chosen for, so far.
-        left: Destinations that were gone before they had answered in full, so far.
-        overflowed: Requests that were ended because too much would have been held, so far.
-        held: Bytes held for all requests together now.
-        set_aside: Bytes of them in copies that destinations have not begun to read.
-        copies: Bytes of them in copies that destinations have not read, by the requester's source.
+        left: Destinations that left before they had answered in full, so far.
+        overflowed: Requests ended because they would have held too much, so far.
+        held: Bytes held for all requests now.
+        set_aside: Bytes of these in copies that destinations have not begun to read.
+        copies: Bytes of these in unread copies, by the requester's source.
     """
 
     window: int = 32
@@ -96,35 +96,35 @@ class MergeRules:
 
 
 class Merging(Protocol):
-    """A request on its way to several destinations."""
+    """A multicast exchange while its legs are created."""
 
     def branch(self) -> Exchange:
-        """Return what one more destination is to take in place of the request."""
+        """Return the exchange for one more leg."""
         ...
 
     def begin(self) -> None:
-        """Note that there will be no more branches."""
+        """Begin merging: no more legs follow."""
 
 
 class Exchange:
-    """One request that came in as frames, from its first frame to its last.
+    """A request that arrived in frames, from its first frame to its last.
 
-    It travels as `message.context.meta`, so that the workers on the way can see it without
-    the payload being touched. The connection that read the request makes it and owns it.
-    Not an abstract base class: `isinstance` of one costs as much as a hop.
+    It travels as `message.context.meta`, so that workers can see it without reading the
+    payload. The connection that read the request makes it and owns it. It is no abstract
+    base class: `isinstance` with one costs as much as a hop.
 
     Attributes:
         size: Bytes held while the request waits for a route.
-        ended: True once the requester has gone, cancelled, or been answered in full.
-        began: When it was read, or handed over if it has waited for a route, in seconds of the
-            loop's clock.
-        withdraw: Called at the end: takes the request back from where it waits, or from
-            those who serve it.
-        route: The route that took the request, once one has; its count of outstanding
-            requests goes down by one at `end`.
-        handed: The way back that a worker of this node was given with the request, once
-            one was; from then on it is in doubt what has become of it.
-        log: What it is counted on, if the node has an event log; until it has ended.
+        ended: True once the requester has gone, has cancelled or has its full answer.
+        began: When the request was read, or, if it waited for a route, forwarded; in seconds
+            of the loop's clock.
+        withdraw: Called at the end; removes the request from the waiting requests or stops
+            its handler.
+        route: The route entry of the chosen destination; `end` reduces its count of
+            outstanding requests.
+        handed: The return route that a worker of this node got with the request. Once it is
+            set, the outcome of the request is in doubt.
+        log: The request's counters in the event log, if the node has one, until the end.
     """
 
     __slots__ = ("began", "ended", "handed", "log", "route", "size", "withdraw")
@@ -138,11 +138,11 @@ class Exchange:
     log: RequestCounting | None
 
     def wait(self) -> None:
-        """Prepare to wait for a route: keep no more than the request itself."""
+        """Prepare to wait for a route: release all but the request itself."""
         raise NotImplementedError
 
     def fail(self, error: OnwardError) -> None:
-        """Tell the requester; the error says whether to try again. Nothing once ended."""
+        """Send an error to the requester, unless the exchange has ended."""
         raise NotImplementedError
 
     def data(self) -> bytes:
@@ -150,11 +150,11 @@ class Exchange:
         raise NotImplementedError
 
     def return_route(self) -> WayBack:
-        """Return the way back for an answer from a worker of this node."""
+        """Return the return route for a reply from a worker of this node."""
         raise NotImplementedError
 
     def answered_once(self) -> bool:
-        """Say whether the request takes at most one answer.
+        """Whether the request has at most one answer.
 
         True for request/response, fire-and-forget and metadata push. A worker of this node
         can be the destination of such a request.
@@ -162,11 +162,11 @@ class Exchange:
         raise NotImplementedError
 
     def whole(self, then: Callable[[], object]) -> bool:
-        """Say whether the payload is complete; if not, call `then` once it is."""
+        """Whether the payload is complete; if not, call `then` once it is."""
         raise NotImplementedError
 
     def request(self) -> Request:
-        """Return the request as handlers see it; only once it is `whole`.
+        """Return the `whole` request for a handler.
 
         Raises:
             ProtocolError: Its metadata cannot be read.
@@ -174,7 +174,7 @@ class Exchange:
         raise NotImplementedError
 
     def serve(self, handlers: Handlers) -> Handling:
-        """Join a `whole` request to the handler for it, which this starts.
+        """Start the handler of a `whole` request and connect the two.
 
         Raises:
             ProtocolError: Its metadata cannot be read.
@@ -182,46 +182,46 @@ class Exchange:
         raise NotImplementedError
 
     def merge(self, rules: MergeRules) -> Merging:
-        """Begin to hand the request to several destinations, whose answers become one."""
+        """Begin a multicast of the request."""
         raise NotImplementedError
 
     @property
     def relayed(self) -> bool:
-        """Whether a connection has taken the request, and the event log hears of it at its end.
+        """Whether a connection has taken the request and the event log counts it at its end.
 
-        That is so for requests that do not last; `forwarded` is not called for those.
+        This holds for short requests; `forwarded` is not called for them.
         """
         return False
 
     @property
     def source(self) -> str:
-        """Where it comes from: what all connections of one peer have in common; may be empty."""
+        """The common name of all connections of the requesting peer; empty if unknown."""
         return ""
 
     @property
     def account(self) -> RequestCounting | None:
-        """What it is counted on, or what it is a copy of."""
+        """The request's counters in the event log; for a leg, those of the request."""
         return self.log
 
     def forwarded(self) -> None:
-        """Note for the event log that the route has been given the request."""
+        """Count in the event log that the destination has the request."""
         if self.log is not None:
             self.log.forward(self)
 
     def end(self, now: float = 0.0, outcome: int = DELIVER) -> None:
-        """Note that the request is over: nobody waits for it, and its route is free of it.
+        """End the exchange and release its destination.
 
         Args:
-            now: When it was answered, on the loop's clock; 0 if it says nothing about how
-                fast its destination is.
-            outcome: How it ended, for the event log: see `Outcome`. The first time counts.
+            now: When it was answered, on the loop's clock; 0 if the time says nothing about the
+                destination's latency.
+            outcome: How it ended, for the event log; see `Outcome`. The first call counts.
         """
         self.ended = True
         route = self.route
         log = self.log
         if log is not None:
             self.log = None
-            # What most requests come to is counted here: to call for it would cost as much.
+            # The usual outcome is counted here: a call would cost as much as the count.
             cell = log.done.get(route) if outcome == RELAYED else None
             if cell is not None and cell.frames:
                 cell.frames += 1
@@ -240,7 +240,7 @@ class Exchange:
 
 
 def outcome_of(error: Exception) -> int:
-    """Return how a request ended that an error ended, for the event log."""
+    """Return the outcome that an error gives a request, for the event log."""
     if isinstance(error, NoRoute):
         if error.detail == REQUESTER_GONE:
             return CANCELED
@@ -253,7 +253,7 @@ def outcome_of(error: Exception) -> int:
 
 
 def exchange_of(message: Message) -> Exchange | None:
-    """Return the exchange a message carries, if any."""
+    """Return the exchange that a message carries, if any."""
     context = message[4]
     if context is None:
         return None

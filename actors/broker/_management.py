@@ -1,4 +1,4 @@
-"""What a broker tells about itself, as a service like any other."""
+"""The management service: the broker's state for any requester."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
 __all__ = ["MANAGEMENT_SERVICE", "management"]
 
 MANAGEMENT_SERVICE = "onward.management"
-"""The service name under which a broker answers questions about itself."""
+"""The name of the broker's management service."""
 
 MAX_ROWS: Final = 100
-"""Most destinations of each kind that `resolve` names."""
+"""Most destinations of each kind in an answer to `resolve`."""
 
 CHUNK: Final = 64 * 1024
-"""Characters of a table that are sent in one element, about."""
+"""Approximate number of characters of a table in one element."""
 
 _WHAT: Final = "ask for 'routes', 'statistics' or 'resolve', or watch 'watch' or 'table'"
 
 
 def management(broker: Broker) -> Handlers:
-    """Make the handlers of the management service; they answer with JSON in UTF-8.
+    """Make the handlers of the management service, which answer with JSON in UTF-8.
 
-    What is asked is the route of `message/x.rsocket.routing.v0`, or, if there is none, the
-    first word of the data:
+    The question is the route in `message/x.rsocket.routing.v0` or, without one, the first word
+    of the data:
 
-    - `routes`: the table, those that are expected last.
-    - `statistics`: the figures of the broker, those of each of its `listeners`, and how many
-      `streams` the connections of all of them have; the question's own is one. If the node has
-      an event log, its figures: `EventLogStatistics` as `event_log`.
-    - `resolve`: where a request would go, and why nowhere else; the rest of the data is what
-      it asks for, as in an address of type 32: `@shard=user service=orders user=42`.
+    - `routes`: the table, with the expected destinations last.
+    - `statistics`: the figures of the broker and of each of its `listeners`, and the number of
+      `streams` of all their connections, the one of the question included. With an event log,
+      its figures: `EventLogStatistics` as `event_log`.
+    - `resolve`: where a request would go, and why not elsewhere. The rest of the data is the
+      query, as in an address of type 32: `@shard=user service=orders user=42`.
     - `watch`, as a stream: each element is an event, as it happens.
-    - `table`, as a stream: each element is some lines, one for each destination, with all that
-      another broker needs to expect them; what they say is in `protocol.broker.parse_routes`.
+    - `table`, as a stream: each element is a number of lines, one for each destination, with all
+      that another broker needs to expect it. `protocol.broker.parse_routes` reads them.
 
-    What cannot be read is answered with an object whose `error` says why.
+    The answer to an invalid question is an object with an `error`.
 
-    What is long is made in slices, and one thing at a time, whoever asks: the loop is for requests.
+    Long answers are made in slices, one answer at a time, to leave the loop to requests.
     """
     table = TableText(broker)
     one_at_a_time = asyncio.Lock()
@@ -89,7 +89,7 @@ def management(broker: Broker) -> Handlers:
 
 
 def _question(request: Request) -> tuple[str, str]:
-    """Return what is asked, and the rest of the data."""
+    """Return the question and the rest of the data."""
     text = request.data.decode(errors="replace").strip()
     if request.route:
         return request.route, text
@@ -98,7 +98,7 @@ def _question(request: Request) -> tuple[str, str]:
 
 
 async def _next(chunks: Iterator[bytes], one_at_a_time: asyncio.Lock) -> bytes:
-    """Return the next part of a table, once all who were before have theirs; empty at the end."""
+    """Return the next part of a table, in turn with the other streams; empty at the end."""
     async with one_at_a_time:
         chunk = next(chunks, b"")
         await asyncio.sleep(0)

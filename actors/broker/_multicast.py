@@ -1,4 +1,4 @@
-"""The multicast forwarder: every destination that carries the tags."""
+"""The forwarder for multicast requests."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Multicast"]
 
 
 class Multicast(Worker):
-    """Send a message to each of the destinations that carry the tags, by rewriting its route.
+    """A forwarder to every destination that carries the tags.
 
-    A message arrives with this worker first and the tag query second on its onward route;
-    both give way to the route of a destination, for each of them. The return route stays as
-    it is: all answer to the same address. A request that came in frames is split into
-    branches, and their answers are merged.
+    A message arrives with this worker first and the tag query second on its onward route.
+    Each destination gets a copy in which its address replaces both. The return route is
+    unchanged: all destinations reply to the same address. An exchange is split into legs,
+    and their responses are merged.
 
     Args:
-        index: Where destinations are found.
-        rules: How answers are merged. What is counted for all requests is counted there.
+        index: The tag index.
+        rules: The rules for merging, with the counters of all multicasts.
     """
 
     def __init__(self, index: TagIndexWorker, rules: MergeRules) -> None:
@@ -33,7 +33,7 @@ class Multicast(Worker):
         self.rules = rules
 
     def handle_message(self, message: Message) -> None:
-        """Replace the query by each destination."""
+        """Send the message to each destination."""
         onward, back, payload, source, context = message
         exchange = exchange_of(message)
         if exchange is not None and exchange.ended:
@@ -45,7 +45,7 @@ class Multicast(Worker):
         if len(found) == 1:
             to = (found[0].target.choose(exchange), *onward[2:])
             self.node.carry_or_bury(Message(to, back, payload, source, context))
-        elif not found:  # the last destination left in the meantime; wait for the next
+        elif not found:  # the last destination has left; the message waits for the next
             self.node.carry_or_bury(message.step())
         elif exchange is None:
             for entry in found:

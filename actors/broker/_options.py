@@ -1,4 +1,4 @@
-"""The broker's limits, each with a name, a unit and a default."""
+"""The broker's options, each with a name, a unit and a default."""
 
 from __future__ import annotations
 
@@ -18,82 +18,80 @@ def _none() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """How a broker behaves where the specification leaves a choice.
+    """Limits and choices of a broker that the specification leaves open.
 
     Attributes:
-        no_route_timeout: How long a request waits for a destination that carries its tags,
-            in seconds; then it is REJECTED. 0 rejects at once; `None` waits for `max_wait`. A
-            request may say otherwise.
-        max_wait: Most seconds that any request waits for a destination, whatever it or
-            `no_route_timeout` says; then it is REJECTED.
-        max_waiters: Most requests that may wait for a route; one more is REJECTED at once. So is
-            one from a source (the address of a peer, the /64 network for IPv6, the user of a Unix
-            socket) of which more wait than there are places free, and one for tags that more wait
-            for than that, unless its source has less than its part of what is free: either alone
-            gets half of the places.
-        max_waiting_bytes: Most bytes the waiting requests may hold together, with fragments that
-            come while they wait; a request that would exceed it is REJECTED at once. So is one
-            whose source would hold more than is free.
-        max_waiters_per_peer: Most of them that come from one connection; one more is REJECTED at
-            once. When a connection ends, those that no answer is due for are REJECTED as well.
-        max_waiting_bytes_per_peer: Most bytes that those of one connection may hold together; a
-            request that would exceed it is REJECTED at once.
-        max_routes: Most routes in the table, those that are expected included; a registration over
-            it is refused, unless there is one that is only expected: that is forgotten.
-        expected_seconds: How long destinations that were there before are expected, in seconds;
-            then they are forgotten. While one that carries its tags is expected, a request waits
-            for `max_wait` and not for `no_route_timeout`.
-        max_queries: Most tag queries whose candidates and position are remembered. The
-            oldest is forgotten; its round robin starts again. Queries of over 1024 bytes
-            are not remembered; they share one position.
+        no_route_timeout: How long a request waits for a destination that carries its tags, in
+            seconds; then it is REJECTED. 0 rejects at once; `None` waits for `max_wait`. A request
+            may ask for another time.
+        max_wait: Most seconds that any request waits for a destination; then it is REJECTED.
+        max_waiters: Most requests that may wait for a route; one more is REJECTED at once. A source
+            (the address of a peer, the /64 network for IPv6, the user of a Unix socket) may have no
+            more waiting requests than there are free places. Nor may a query, except for sources
+            with less than their part of the free places. So one source or one query alone gets half
+            of the places.
+        max_waiting_bytes: Most bytes that the waiting requests may hold together, with fragments
+            that arrive while they wait; a request that would exceed it is REJECTED at once. So is a
+            request with which its source would hold more than is free.
+        max_waiters_per_peer: Most waiting requests of one connection; one more is REJECTED at once.
+            When a connection ends, its waiting requests without an answer are REJECTED as well.
+        max_waiting_bytes_per_peer: Most bytes that the waiting requests of one connection may hold
+            together; a request that would exceed it is REJECTED at once.
+        max_routes: Most routes in the table, expected ones included. A registration beyond it is
+            refused, or takes the place of an expected destination.
+        expected_seconds: How long destinations loaded from a table are expected, in seconds; then
+            they are forgotten. While one that carries its tags is expected, a request waits for
+            `max_wait` and not for `no_route_timeout`.
+        max_queries: Most tag queries with remembered candidates and position. The oldest is
+            forgotten; its round robin starts again. Queries of over 1024 bytes are not remembered;
+            they share one position.
         max_mailbox: Most messages waiting for one route; one more is REJECTED.
-        tombstone_seconds: How long a removed route is remembered, so that a late update
+        tombstone_seconds: How long a removed route is remembered, in seconds, so that a late update
             cannot revive it.
-        method: What chooses among several destinations for a unicast request that names no
-            method, or one that nobody knows: `round-robin`, `random`, `least-outstanding`,
-            `peak-ewma`, `weighted`, or a plug-in.
-        shard_method: The same for a shard request: `rendezvous`, `jump`, `bounded-ring`,
-            `modulo`, or a plug-in.
-        balancers: Methods for unicast of your own, by name: what makes one for each query.
-        shard_methods: Methods for shard of your own, by name.
-        max_sticky: Keys of sticky requests for which a destination is remembered, all together.
-            At the limit those of the query not asked for longest are forgotten; or, if there
-            is but one query, the key not used for longest.
-        max_placed: Destinations in what is prepared for shard queries and kept, all together.
-            At the limit that of the query not asked for longest is prepared anew when it is.
-        multicast_on_leave: What becomes of a multicast when a destination leaves before it has
-            answered in full: `quiet` goes on with the others, `error` ends it CANCELED.
+        method: The method for unicast requests that name no method, or an unknown one:
+            `round-robin`, `random`, `least-outstanding`, `peak-ewma`, `weighted`, or a plug-in.
+        shard_method: The same for shard requests: `rendezvous`, `jump`, `bounded-ring`, `modulo`,
+            or a plug-in.
+        balancers: Your own methods for unicast, by name: functions that make a method for each
+            query.
+        shard_methods: Your own methods for shard, by name.
+        max_sticky: Most sticky keys with a remembered destination. At the limit the keys of the
+            query least recently used are forgotten; with a single query, the key least recently
+            used.
+        max_placed: Most destinations in all placements kept for shard queries. At the limit the
+            placement least recently used is forgotten, and prepared anew on its next use.
+        multicast_on_leave: The effect of a destination that leaves before it has answered a
+            multicast in full: `quiet` goes on with the others, `error` ends the multicast CANCELED.
         multicast_window: Most elements that a destination of a multicast may be ahead of the
-            requester, and the requester of the slowest destination in a channel.
-        max_held: Most bytes of answers held for one multicast because of that; then it is
-            CANCELED. Each destination is given credit for its share of them, by the largest
-            element it has sent, and for one element at least: so as many elements as there are
-            destinations must fit. And most bytes of the requester's elements held for slow
-            destinations; then the slowest counts as gone. And most bytes of copies of large
-            frames that destinations have not read; the next copies wait. Those of which nothing
-            has been read for 0.2 s no longer count here.
-        max_held_total: Most bytes held for all multicasts together. The one that would exceed
-            it is CANCELED; copies of large frames wait. No source of requesters may have more of
-            it in such copies than is free.
+            requester, and, in a channel, the requester of the slowest destination.
+        max_held: Most bytes of responses held for one multicast; then it is CANCELED. Each
+            destination gets credit for its share, by the size of its largest element so far, and
+            for one element at least: one element of each destination must fit. Also most bytes of
+            the requester's elements held for slow destinations; then the slowest counts as gone.
+            Also most bytes of unread copies of large frames; further copies wait. Copies not read
+            at all for 0.2 s no longer count here.
+        max_held_total: Most bytes held for all multicasts together. A multicast that would exceed
+            it is CANCELED; copies of large frames wait. The copies for one source of requesters may
+            not take more than is free.
         multicast_patience: How long, in seconds, a destination of a multicast may hold up the
-            others, or not read what is held for it; then it counts as gone.
-        latency_decay: After how many seconds without a slower answer an old latency counts no
-            more than a third.
-        weight_tag: The key of the tag that says a destination's weight, as people write keys.
-            The weight is a decimal number of 0 or more; what is none counts as 1.
+            others or leave held elements unread; then it counts as gone.
+        latency_decay: Seconds without a slower answer after which an old latency counts no more
+            than a third.
+        weight_tag: The key, in text form, of the tag with a destination's weight. The weight is a
+            decimal number of 0 or more; any other value counts as 1.
         max_watchers: Most subscriptions to the broker's events at a time; one more is refused.
-            One connection may have half as many, and 8, in hand of the management service.
-        max_events: Events kept for a subscription that does not keep up; then the oldest is
-            lost, and the next one says how many were.
-        max_reports: Most listeners, and others, that tell the broker about themselves at a time;
-            one more is refused, and so cannot listen.
-        management: Whether the broker answers questions about itself, as the service
-            `onward.management`. Whoever can send a request can ask it, and learns the
-            services, tags and network addresses of all destinations.
+            Through the management service one connection may have half as many, plus 8.
+        max_events: Most events kept for a slow subscription; then the oldest is lost, and the next
+            event carries the number of lost ones.
+        max_reports: Most listeners and other parts that report figures to the broker at a time; one
+            more is refused, and a refused listener cannot listen.
+        management: Whether the broker has the management service `onward.management`. Every
+            requester can use it, and learns the services, tags and network addresses of all
+            destinations.
 
     Raises:
-        ValueError: A number is negative, or one that has to be at least 1 is not.
-        AddressError: `weight_tag` is no key.
+        ValueError: A number is below its minimum of 0 or 1.
+        AddressError: `weight_tag` is not a key.
     """
 
     no_route_timeout: SecondsOrZero | None = 5.0

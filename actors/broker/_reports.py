@@ -1,4 +1,4 @@
-"""The broker's figures, and what listeners and other parts tell it about themselves."""
+"""The broker's statistics, and the reports of listeners and other parts of the node."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ __all__ = ["BrokerStatistics", "Figures", "Reports"]
 _logger = logging.getLogger("onward.actors.broker")
 
 Figures = Callable[[], Mapping[str, Any]]
-"""Returns figures at this moment, by name, as JSON can say them."""
+"""A function that returns current figures by name, as values that JSON can represent."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatistics:
-    """A broker at one moment.
+    """The figures of a broker at one moment.
 
     Attributes:
         routes: Destinations in the table.
         waiting: Requests that wait for a destination.
-        waiting_bytes: The bytes those hold together.
+        waiting_bytes: The bytes that these requests hold together.
         oldest_wait: How long the oldest of them has waited, in seconds; 0 if none waits.
         waited: Requests that have waited since the start.
-        rejected: Requests that nobody could take, since the start.
-        lost: Requests that were on their way to a destination, or with a worker of this
-            node, when it left or failed; since the start.
-        unknown_methods: Requests for a method nobody knows, which got the default; since the
+        rejected: Requests that no destination could take, since the start.
+        lost: Requests that were on their way to a destination, or with a worker of this node, when
+            it left or failed; since the start.
+        unknown_methods: Requests for an unknown method, which got the default; since the start.
+        failed_methods: Requests on which a method failed, and an arbitrary destination was chosen;
+            since the start.
+        sticky_forgotten: Sticky keys forgotten because of a limit, since the start.
+        multicast_skipped: Destinations that could not take a multicast they were chosen for, since
+            the start.
+        multicast_left: Destinations that left before they had answered a multicast in full, since
+            the start.
+        multicast_overflowed: Multicasts ended because they would have held too much, since the
             start.
-        failed_methods: Requests on which a method failed, and any destination was taken;
-            since the start.
-        sticky_forgotten: Sticky keys whose destination a limit made forget, since the start.
-        multicast_skipped: Destinations that were to have a multicast and could not take it,
-            since the start.
-        multicast_left: Destinations that were gone before they had answered a multicast in
-            full, since the start.
-        multicast_overflowed: Multicasts that were ended because too much would have been held
-            for them, since the start.
         watchers: Subscriptions to the events.
-        expected: Destinations that were there before and have not come yet.
-        expected_joined: Those that have come, since the start.
-        expected_forgotten: Those that did not come in time, or made room for others, since the
-            start.
+        expected: Expected destinations that have not registered yet.
+        expected_joined: Expected destinations that have registered, since the start.
+        expected_forgotten: Expected destinations that did not register in time or made room for
+            others, since the start.
     """
 
     routes: int
@@ -68,10 +67,10 @@ class BrokerStatistics:
 
 
 class Reports:
-    """Who tells about themselves, in the order they began to.
+    """The functions that report figures to the broker, in the order they were added.
 
     Args:
-        limit: Most of them; one more is refused.
+        limit: Most reports; one more is refused.
     """
 
     def __init__(self, limit: int) -> None:
@@ -80,7 +79,7 @@ class Reports:
         self._last = 0
 
     def add(self, name: str, figures: Figures) -> Callable[[], None]:
-        """Ask for these figures from now on; what is returned ends that.
+        """Add a report and return the function that removes it.
 
         Raises:
             LimitReached: There are too many.
@@ -96,7 +95,7 @@ class Reports:
         return withdraw
 
     def read(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Return the name and the figures of each. What fails is logged, and has none."""
+        """Return the name and figures of each report. A failure is logged and gives no figures."""
         return tuple((name, _read(name, figures)) for name, figures in self._figures.values())
 
 

@@ -1,4 +1,4 @@
-"""The forwarder for unicast and shard: one destination out of several."""
+"""The forwarder for unicast and shard requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Unicast"]
 
 
 class Unicast(Worker):
-    """Rewrite the route to the one destination that the selector picks.
+    """A forwarder to the one destination that the selector picks.
 
-    A message arrives with this worker first and the tag query second on its onward route;
-    both give way to the route that was picked. Each query has its own selector, so two
-    services that are asked in alternation do not disturb each other.
+    A message arrives with this worker first and the tag query second on its onward route.
+    Both are replaced by the address of the destination. Each query has its own selector, so
+    alternating queries do not disturb each other.
     """
 
     def __init__(self, index: TagIndexWorker) -> None:
@@ -26,10 +26,10 @@ class Unicast(Worker):
         self._index = index
 
     def handle_message(self, message: Message) -> None:
-        """Replace the query by the destination that is picked."""
+        """Replace the query by the address of the chosen destination."""
         index = self._index
         chosen = index.chosen(index.asked(message.onward_route[1]), message)
-        if chosen is None:  # the last destination left in the meantime; wait for the next
+        if chosen is None:  # the last destination has left; the message waits for the next
             self.node.carry_or_bury(message.step())
             return
         self.node.carry_or_bury(message.step().redirect(chosen))

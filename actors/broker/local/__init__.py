@@ -1,1 +1,1 @@
-"""Services of the broker's own node: handlers and the requests they serve."""
+"""Services of the broker's own node: handlers, and the requests that they answer."""

@@ -1,7 +1,7 @@
-"""What a service does with requests: handlers for all interactions, and what they are given.
+"""Handlers of a service, for all interactions, and the requests that they get.
 
-The same handlers serve as a destination of the broker's own node (`Broker.serve`) and in a
-client that connects to a broker from elsewhere (`onward.transports.client`).
+The same handlers can be a destination of the broker's own node (`Broker.serve`) or of a
+client that connects to the broker (`onward.transports.client`).
 
     handlers = Handlers()
 
@@ -43,16 +43,16 @@ __all__ = [
 ]
 
 ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
-"""The MIME type of the metadata that name what is asked for (extension "Routing")."""
+"""The MIME type of the metadata with the route of a request (extension "Routing")."""
 
 _STREAM_ERRORS: Final = range(ErrorCode.APPLICATION_ERROR, ErrorCode.INVALID + 1)
 _OWN_ERRORS: Final = range(0x301, 0xFFFFFFFF)
 _LONGEST_ROUTE: Final = 100
-"""Most characters of a route that an error's text repeats."""
+"""Most characters of a route in the text of an error."""
 
 
 class Interaction(Enum):
-    """The five ways to ask (RSocket, section "Interaction Models")."""
+    """The five kinds of requests (RSocket, section "Interaction Models")."""
 
     RESPONSE = "request/response"
     FIRE_AND_FORGET = "fire-and-forget"
@@ -62,23 +62,23 @@ class Interaction(Enum):
 
     @property
     def answered(self) -> bool:
-        """Whether anything goes back to the requester, be it an error."""
+        """Whether the requester gets an answer or an error."""
         return self not in (Interaction.FIRE_AND_FORGET, Interaction.METADATA_PUSH)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a handler sees of a request.
+    """A request as its handler sees it.
 
     Attributes:
         data: The data; of a channel, those of its first element.
-        metadata: The metadata that the ADDRESS wraps (of a metadata push: what was pushed);
-            `None` if there are none.
+        metadata: The metadata that the ADDRESS wraps; of a metadata push, its content. `None` if
+            there are none.
         entries: The other entries of composite metadata, as (MIME type, content), in order.
-        origin: The route id that the requester gave as its own; `None` if it has none.
-        tags: The tags it asked for.
-        encrypted: Whether the ADDRESS says that the payload is encrypted.
-        route: What is asked for, of the metadata `message/x.rsocket.routing.v0`; "" if not said.
+        origin: The requester's route id; `None` if it gave none.
+        tags: The tags of the query.
+        encrypted: Whether the ADDRESS marks the payload as encrypted.
+        route: The route in the metadata `message/x.rsocket.routing.v0`; "" if there is none.
     """
 
     data: bytes
@@ -92,7 +92,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, or an element of one, that has metadata.
+    """An answer, or an element of one, with metadata.
 
     Attributes:
         data: The data.
@@ -104,19 +104,19 @@ class Answer:
 
 
 class ApplicationError(OnwardError):
-    """A handler raises it to answer with an error of its own.
+    """An error that a handler raises as its answer.
 
-    A handler of a channel also gets it, from its incoming elements, when the requester
-    ended them with an error.
+    A handler of a channel gets it from its incoming elements when the requester ends them with
+    an error.
 
     Attributes:
         code: The RSocket error code: 0x201 to 0x204, or one of the application's own,
-            0x301 to 0xFFFFFFFE. REJECTED (0x202) tells the requester that nothing was done,
-            and that it may try again.
-        text: What the requester is told, at most 65535 bytes of UTF-8.
+            0x301 to 0xFFFFFFFE. REJECTED (0x202) means that nothing was done and that the
+            requester may try again.
+        text: The text for the requester, at most 65535 bytes of UTF-8.
 
     Raises:
-        ValueError: No stream may end with that code.
+        ValueError: The code cannot end a stream.
         TypeError: The code is no `int`, or the text no `str`.
     """
 
@@ -148,7 +148,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 class HandlerTable(Generic[H]):
-    """The handlers of one interaction by route, and the decorator that adds to them."""
+    """The handlers of one interaction by route; calling it decorates a handler."""
 
     __slots__ = ("_by_route", "_interaction")
 
@@ -164,12 +164,12 @@ class HandlerTable(Generic[H]):
         """Add a handler: `@handlers.response`, or `@handlers.response("orders.get")`.
 
         Args:
-            route: What the handler is for; "" for all that has no handler of its own.
+            route: The handler's route; "" for all routes without a handler.
 
         Raises:
-            ValueError: There is one for that already.
-            TypeError: It is a function, yet no coroutine function, or no asynchronous
-                generator function, where it has to be one.
+            ValueError: The route has a handler already.
+            TypeError: The handler is a function of the wrong kind: it must be a coroutine function
+                or, for streams and channels, an asynchronous generator function.
         """
         if not isinstance(route, str):
             return self._add("", route)
@@ -178,11 +178,11 @@ class HandlerTable(Generic[H]):
     def _add(self, route: str, handler: H) -> H:
         name = self._interaction.value
         yields = self._interaction in (Interaction.STREAM, Interaction.CHANNEL)
-        given: object = handler  # to look at: what `inspect` finds narrows the type
+        given: object = handler  # a second name, as `inspect` narrows the type
         if inspect.iscoroutinefunction(given) if yields else inspect.isasyncgenfunction(given):
             wanted = "a generator: it yields" if yields else "no generator: it returns its answer"
             raise TypeError(f"a handler of {name} is {wanted}")
-        # Callable objects are neither; they are taken at their word.
+        # Callable objects are neither and cannot be checked.
         wanted_kind = inspect.isasyncgenfunction if yields else inspect.iscoroutinefunction
         if inspect.isroutine(given) and not wanted_kind(given):
             raise TypeError(f"a handler of {name} is made with `async def`")
@@ -192,25 +192,23 @@ class HandlerTable(Generic[H]):
         return handler
 
     def find(self, route: str) -> H | None:
-        """Return the handler for a route, or else the one for all."""
+        """Return the handler of a route, or else the one for all routes."""
         found = self._by_route.get(route)
         return self._by_route.get("") if found is None else found
 
 
 @dataclass(frozen=True, slots=True)
 class HandlersStatistics:
-    """The handlers of a service at one moment.
+    """The figures of a service's handlers at one moment.
 
     Attributes:
-        running: Requests in the hands of handlers now.
-        started: Requests that handlers were started for.
-        failed: Those on which a handler failed otherwise than by `ApplicationError`.
-        unhandled: Requests that no handler is for.
-        rejected: Requests that were too many, and got the error REJECTED.
-        dropped: Those of the unhandled and the rejected that could not be told, as their
-            interaction has no answer.
-        left_out: Metadata of answers that were left out, as a plain message was answered, which
-            has no place for them.
+        running: Requests that handlers work on now.
+        started: Requests for which a handler was started.
+        failed: Requests on which a handler raised anything but `ApplicationError`.
+        unhandled: Requests without a handler for their route.
+        rejected: Requests beyond a limit, answered with the error REJECTED.
+        dropped: Unhandled and rejected requests of an interaction without an answer.
+        left_out: Metadata of answers left out because a plain message has no place for them.
     """
 
     running: int
@@ -223,22 +221,22 @@ class HandlersStatistics:
 
 
 class Handlers:
-    """What a service does with requests: a handler for each interaction, or for each route.
+    """The handlers of a service: one for each interaction, or for each route.
 
-    A handler runs as a task of the loop, so it may wait; several run side by side. Those of
-    streams and channels are asynchronous generators, which are not advanced before the
-    requester has asked for an element. A handler whose requester cancels or goes away is
-    cancelled. If it fails, the requester is told no more than that it has.
+    Handlers run as concurrent tasks of the loop. Handlers of streams and channels are
+    asynchronous generators, which are advanced only when the requester has given credit. A
+    handler is cancelled when its requester cancels or disconnects. If it fails, the
+    requester gets an error without details.
 
     Args:
-        max_handling: Most requests in the hands of handlers at a time. More are REJECTED,
-            or dropped and counted where the interaction has no answer.
-        max_handling_per_peer: Most of them that come from one connection. More are REJECTED or
-            dropped likewise, so that one peer cannot have all handlers to itself. In a client all
-            come from the broker, and it does not apply.
-        channel_window: Most elements of a channel that are asked for ahead of its handler.
-        channel_bytes: Most bytes of elements of a channel that are asked for ahead of its handler,
-            by the largest that has come so far; but one element at least.
+        max_handling: Most requests that handlers work on at a time. More are REJECTED, or dropped
+            and counted where the interaction has no answer.
+        max_handling_per_peer: Most of these from one connection, so that one peer cannot use all
+            handlers. More are REJECTED or dropped likewise. It does not apply in a client, where
+            all requests come from the broker.
+        channel_window: Most elements of a channel that are requested ahead of its handler.
+        channel_bytes: Most bytes of elements of a channel that are requested ahead of its handler,
+            by the size of its largest element so far; but one element at least.
 
     Attributes:
         response: Decorator of `async def f(request)`, which returns `bytes` or `Answer`.
@@ -283,7 +281,7 @@ class Handlers:
         }
         self._service = ""
         self._running = 0
-        # Of those that are known to come from one peer; there are no more than run.
+        # Running requests by peer, where it is known.
         self._shares: dict[Address, int] = {}
         self._started = 0
         self._failed = 0
@@ -301,14 +299,13 @@ class Handlers:
     ) -> Handling:
         """Start the handler of a request, as a task of the running loop.
 
-        A request that is refused is answered before this returns; what is returned has
-        ended then.
+        A refused request is answered before this returns, and the returned handling has ended.
 
         Args:
-            interaction: How it is asked.
-            request: What is asked.
-            outlet: Where the answer goes.
-            origin: Which peer asks, if several do: one of them cannot have all handlers.
+            interaction: The interaction.
+            request: The request.
+            outlet: The receiver of the answer.
+            origin: The requesting peer, for its limit; `None` if there is only one.
         """
         from ._service import Handling
 
@@ -339,11 +336,11 @@ class Handlers:
             self._dropped += 1
 
     def serves(self, service: str) -> None:
-        """Note the name of a service these handlers are for. The first one is for the log."""
+        """Set the service name for the log, unless it is set already."""
         self._service = self._service or service
 
     def service_of(self, request: Request) -> str:
-        """Return the service that a request is for: the one it asks for, if it says so."""
+        """Return the service of a request: the one in its tags, or else the handlers' own."""
         asked = (value for key, value in request.tags if key == WellKnownKey.SERVICE_NAME)
         return next(asked, None) or self._service
 
@@ -352,7 +349,7 @@ class Handlers:
         self._failed += 1
 
     def on_ended(self, origin: Address | None) -> None:
-        """Count a handler that has ended, however it did."""
+        """Count a handler that has ended."""
         self._running -= 1
         if origin is not None:
             self._shares[origin] -= 1
@@ -360,25 +357,25 @@ class Handlers:
                 del self._shares[origin]
 
     def on_left_out(self) -> None:
-        """Count metadata of an answer that there was no place for."""
+        """Count metadata that were left out of an answer."""
         self._left_out += 1
 
     @property
     def busy(self) -> bool:
-        """Whether as many requests are in the hands of handlers as may be."""
+        """Whether handlers work on as many requests as they may."""
         return self._running >= self.max_handling
 
     def room_for(self, origin: Address | None) -> int:
-        """Return how many more requests of one peer may be in the hands of handlers.
+        """Return how many more requests of one peer may be started.
 
-        The limit for all together is another matter.
+        The limit for all peers together is not considered.
         """
         if origin is None:
             return self.max_handling
         return max(0, self.max_handling_per_peer - self._shares.get(origin, 0))
 
     def statistics(self) -> HandlersStatistics:
-        """Return the figures at this moment."""
+        """Return the current figures."""
         return HandlersStatistics(
             running=self._running,
             started=self._started,
@@ -391,10 +388,10 @@ class Handlers:
 
 
 def route_of(entries: tuple[tuple[str, bytes], ...]) -> str:
-    """Return the route that entries of composite metadata name, or "".
+    """Return the route in entries of composite metadata, or "".
 
-    The content is a list of tags, each a length byte and so many bytes of UTF-8 (extension
-    "Routing"); the first one counts. What cannot be read is as good as not there.
+    The content is a list of tags, each a length byte and as many bytes of UTF-8 (extension
+    "Routing"); the first tag counts. Invalid content is ignored.
     """
     for mime, content in entries:
         if mime == ROUTING_MIME and content:

@@ -1,4 +1,4 @@
-"""The worker that stands for a service: handlers of this node."""
+"""The worker that passes requests to a service's handlers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["ServiceWorker"]
 
 FORGET_AT: Final = 64
-"""How many requests that are over may be kept before they are looked for."""
+"""Number of ended requests that may be kept before they are removed."""
 
 
 class ServiceWorker(Worker):
-    """Hand requests to handlers of this node.
+    """A worker that passes requests to handlers of this node.
 
-    A request that came in frames is joined to its handler, with all that belongs to its
-    interaction. A plain message is a request/response if it has a return route, along which the
-    answer goes, and otherwise a fire-and-forget. When the worker stops, requests in hand are
-    CANCELED and their handlers are cancelled.
+    An exchange is connected to its handler for the whole interaction. A plain message is a
+    request/response if it has a return route, along which the answer is sent, and otherwise a
+    fire-and-forget. When the worker stops, unfinished requests are CANCELED and their handlers
+    cancelled.
 
     Args:
         handlers: The handlers.
@@ -37,7 +37,7 @@ class ServiceWorker(Worker):
         self._forget_at = FORGET_AT
 
     def handle_message(self, message: Message) -> None:
-        """Start the handler for one request, once the request is whole."""
+        """Start the handler for a request, once the request is complete."""
         request = exchange_of(message)
         if request is None:
             reply = _Reply(self, self._handlers, message)
@@ -49,7 +49,7 @@ class ServiceWorker(Worker):
                 request.fail(error)
 
     def _keep(self, request: Exchange | _Reply, handling: Handling) -> None:
-        """Keep a request for as long as it is not over, and a little longer."""
+        """Store a request until it has ended, or a little longer."""
         serving = self._serving
         serving.append((request, handling))
         if len(serving) > self._forget_at:
@@ -57,7 +57,7 @@ class ServiceWorker(Worker):
             self._forget_at = 2 * len(serving) + FORGET_AT
 
     def on_stop(self) -> None:
-        """End what is in hand."""
+        """Cancel the unfinished requests."""
         serving, self._serving = self._serving, []
         for request, handling in serving:
             if not handling.over:
@@ -66,7 +66,7 @@ class ServiceWorker(Worker):
 
 
 class _Reply:
-    """Answers a plain message along its return route."""
+    """An outlet that answers a plain message along its return route."""
 
     __slots__ = ("_handlers", "_message", "_worker")
 
@@ -85,7 +85,7 @@ class _Reply:
         return self._handlers.start(interaction, Request(message.payload), self, origin)
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Send the answer; a message has no place for metadata, which are counted."""
+        """Send the answer; its metadata, for which a message has no place, are counted."""
         del complete
         if metadata is not None:
             self._handlers.on_left_out()
@@ -95,18 +95,18 @@ class _Reply:
             self._worker.node.dead_letter(self._message, error)
 
     def error(self, code: int, text: str) -> None:
-        """Raise the error where the request was made; otherwise it is a dead letter."""
+        """Send the error along the return route; without one, record a dead letter."""
         self._worker.node.lose(self._message, ApplicationError(code, text))
 
     def fail(self, error: DeliveryError) -> None:
-        """Tell the requester that the worker stops."""
+        """Send the requester the error for a worker that stops."""
         self._worker.node.lose(self._message, error)
 
     def complete(self) -> None:
-        """Do nothing: an answer completes by itself."""
+        """Ignore the call: an answer completes by itself."""
 
     def request_n(self, n: int) -> None:
-        """Do nothing: a message is no channel."""
+        """Ignore the call: a message is no channel."""
 
     def cancel_input(self) -> None:
-        """Do nothing: a message is no channel."""
+        """Ignore the call: a message is no channel."""

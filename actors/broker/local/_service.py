@@ -1,8 +1,8 @@
-"""A handler at work on one request: its task, its credit and its incoming elements.
+"""The handling of one request: the handler's task, its credit and its incoming elements.
 
-Everything here happens on one loop. The requester's side calls the methods of `Handling`;
-what the handler says goes to the `Outlet`. Two bounds hold whatever either side does: the
-handler makes no element without credit, and `Incoming` holds no more than its window.
+All calls are made on one loop. The requester's side calls the methods of `Handling`; the
+handler's answer goes to the `Outlet`. Two bounds always hold: the handler makes no element
+without credit, and `Incoming` holds no more than its window.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ __all__ = ["Handling", "Incoming", "Outlet", "as_bytes", "parts_of"]
 _logger = logging.getLogger("onward.actors.broker")
 
 ELEMENT_COST: Final = 256
-"""Bytes counted for each element that is held besides its own, for the objects it is made of."""
+"""Bytes counted for each held element on top of its own, for its objects."""
 
 _LONGEST_NAME: Final = 100
-"""Most characters of a route or a service in a line of the log."""
+"""Most characters of a route or a service name in a log line."""
 
 _PER_TURN: Final = 64
-"""Most elements a generator that never waits may make before others have a turn."""
+"""Most elements a generator that never waits may make before it yields to the loop."""
 
 
 class Outlet(Protocol):
-    """Where what a handler says goes. All calls are made on the loop's thread, none blocks.
+    """The receiver of a handler's answer. Calls are made on the loop's thread and do not block.
 
     After `complete`, `error` or an element that completes, only `cancel_input` may follow.
     """
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Send an answer or an element of one; the requester has given credit for it.
+        """Send an answer or an element of one, for which the requester has given credit.
 
         Raises:
-            PayloadTooBig: It cannot be sent. Nothing was; the handler's end is an error then.
+            PayloadTooBig: It is too big, and nothing was sent. The handler ends with an error.
         """
 
     def complete(self) -> None:
         """End the answer."""
 
     def error(self, code: int, text: str) -> None:
-        """End with an error. Never called for an interaction without an answer."""
+        """End with an error. Not called for an interaction without an answer."""
 
     def request_n(self, n: int) -> None:
-        """Ask the requester of a channel for that many more elements."""
+        """Give the requester of a channel credit for more elements."""
 
     def cancel_input(self) -> None:
-        """Tell the requester of a channel that no more elements are wanted."""
+        """Cancel the requester's elements of a channel."""
 
 
 class _Signal:
-    """One task waits; whoever has news for it wakes it."""
+    """A wake-up signal for at most one waiting task."""
 
     __slots__ = ("_waiter",)
 
@@ -86,7 +86,7 @@ class _Signal:
             self._waiter = None
 
     def wake(self) -> None:
-        """Wake the one that waits, if one does."""
+        """Wake the waiting task, if there is one."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -94,16 +94,16 @@ class _Signal:
 class Incoming(AsyncIterator[bytes]):
     """The elements of a channel's requester, the first one included.
 
-    More are asked for as they are taken, at most `Handlers.channel_window` ahead, and fewer if they
-    are large.
+    Credit is given as elements are taken, for at most `Handlers.channel_window` elements ahead,
+    and for fewer if they are large.
 
     Attributes:
-        metadata: The metadata of the element that was taken last; `None` if it has none.
-        held: Bytes of the elements that have not been taken, with what the objects cost.
+        metadata: The metadata of the element taken last; `None` if it has none.
+        held: Bytes of the elements not taken yet, with the cost of their objects.
 
     Raises:
-        ApplicationError: (While iterating.) The requester ended them with an error. What
-            the handler says from then on reaches nobody.
+        ApplicationError: (While iterating.) The requester ended them with an error. The
+            handler's further answer is discarded.
     """
 
     def __init__(self, outlet: Outlet, request: Request, window: int, most: int) -> None:
@@ -113,7 +113,7 @@ class Incoming(AsyncIterator[bytes]):
         self._window = window
         self._most = most
         self._held: deque[tuple[bytes, bytes | None]] = deque()
-        self._due = 0  # elements asked for that have not come
+        self._due = 0  # elements requested and not yet received
         self._begun = False
         self._ended = False
         self._error: ApplicationError | None = None
@@ -123,7 +123,7 @@ class Incoming(AsyncIterator[bytes]):
     def _hold(self, data: bytes, metadata: bytes | None) -> None:
         size = _size(data, metadata)
         self.held += size
-        # The more it has to be held of one, the fewer are asked for ahead.
+        # The larger the elements, the fewer are requested ahead.
         self._window = max(1, min(self._window, self._most // size))
         self._held.append((data, metadata))
 
@@ -148,7 +148,7 @@ class Incoming(AsyncIterator[bytes]):
         return data
 
     def _ask(self) -> None:
-        """Ask for more when no more than half of the window is held or on its way."""
+        """Give credit when at most half of the window is held or on its way."""
         missing = self._window - self._due - len(self._held)
         if not self._ended and 2 * missing >= self._window:
             self._due += missing
@@ -160,7 +160,7 @@ class Incoming(AsyncIterator[bytes]):
         return self._news.waiting
 
     def put(self, data: bytes, metadata: bytes | None) -> bool:
-        """Take an element; return whether it was asked for."""
+        """Store an element; return whether it was requested."""
         if not self._due:
             return False
         self._due -= 1
@@ -169,28 +169,27 @@ class Incoming(AsyncIterator[bytes]):
         return True
 
     def end(self, error: ApplicationError | None = None) -> None:
-        """Note that no more will come."""
+        """End the elements, with an error if one is given."""
         self._ended = True
         self._error = self._error or error
         self._news.wake()
 
     def close(self) -> None:
-        """Forget what nobody will take."""
+        """End the elements and discard those not taken."""
         self.end()
         self._held.clear()
         self.held = 0
 
 
 class Handling:
-    """One request in the hands of a handler. Its methods are what the requester does.
+    """A request in progress in a handler. Its methods are the actions of the requester.
 
-    All of them are called on the loop's thread, and do nothing once it is over.
+    They are called on the loop's thread, and do nothing once the request is over.
 
     Attributes:
-        interaction: How it was asked.
-        over: Whether the last word has been said, by either side. The handler's task may
-            still be ending.
-        outcome: How it ended, for the event log, if nobody is to be answered: see `Outcome`.
+        interaction: The interaction.
+        over: Whether either side has ended the request. The handler's task may still be ending.
+        outcome: How it ended, for the event log, if it has no answer; see `Outcome`.
     """
 
     __slots__ = (
@@ -225,7 +224,7 @@ class Handling:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, handler: Callable[..., Any], request: Request) -> None:
-        """Start the task; once."""
+        """Start the handler's task; once."""
         if self.interaction is Interaction.CHANNEL:
             limits = self._handlers
             window, most = limits.channel_window, limits.channel_bytes
@@ -233,15 +232,15 @@ class Handling:
         self._task = asyncio.get_running_loop().create_task(self._run(handler, request))
         self._task.add_done_callback(self._on_done)
 
-    # --- what the requester does ------------------------------------------------------------
+    # --- requester's side -------------------------------------------------------------------
 
     def credit(self, n: int) -> None:
-        """Let the handler make that many more elements; the first credit included."""
+        """Add credit for elements, the first credit included."""
         self._credit = min(self._credit + n, MAX_REQUEST_N)
         self._news.wake()
 
     def element(self, data: bytes, metadata: bytes | None) -> None:
-        """Take an element of a channel. One that was not asked for ends it as INVALID."""
+        """Add an element of a channel. One without credit ends it as INVALID."""
         incoming = self._incoming
         if self.over or incoming is None or incoming.ended:
             return
@@ -250,28 +249,28 @@ class Handling:
             self.cancel()
 
     def input_complete(self) -> None:
-        """Note that no more elements of a channel will come."""
+        """End the requester's elements of a channel."""
         if self._incoming is not None:
             self._incoming.end()
 
     def input_error(self, code: int, text: str) -> None:
-        """Note that the requester has ended a channel with an error.
+        """End a channel with the requester's error.
 
-        That ends both directions. A handler that waits for an element is told; one that does
-        something else is cancelled. What it says reaches nobody.
+        Both directions end. A handler that waits for an element gets the error; any other is
+        cancelled. Its further answer is discarded.
         """
         if self._incoming is not None and not self.over:
             self.over = True
             try:
                 error = ApplicationError(code, text)
-            except ValueError:  # no code for a stream, yet an error
+            except ValueError:  # an error, with a code that cannot end a stream
                 error = ApplicationError(ErrorCode.APPLICATION_ERROR, text)
             if not self._incoming.waiting:
                 self.cancel()
             self._incoming.end(error)
 
     def cancel(self) -> None:
-        """Cancel the handler: the requester has cancelled, or is gone."""
+        """Cancel the handler: the requester has cancelled or disconnected."""
         self.over = True
         if self._task is not None:
             self._task.cancel()
@@ -287,18 +286,18 @@ class Handling:
         return 0 if self._incoming is None else self._incoming.held
 
     def then(self, action: Callable[[], object]) -> None:
-        """Do something once the handler has ended; at once if it was never started."""
+        """Call a function once the handler has ended; at once if it was never started."""
         if self._task is None:
             action()
         else:
             self._task.add_done_callback(lambda _: action())
 
     async def wait(self) -> None:
-        """Wait until the handler has ended, however it does."""
+        """Wait until the handler has ended."""
         if self._task is not None:
             await asyncio.wait((self._task,))
 
-    # --- what the handler does ----------------------------------------------------------------
+    # --- handler's side -----------------------------------------------------------------------
 
     async def _run(self, handler: Callable[..., Any], request: Request) -> None:
         try:
@@ -314,11 +313,11 @@ class Handling:
             self._refuse(request, error)
         except PayloadTooBig as error:
             self._on_error(request, "the answer is too big", error)
-        except Exception as error:  # noqa: BLE001 - the top of what is foreign code
+        except Exception as error:  # noqa: BLE001 - the top of foreign code
             self._on_error(request, "the handler failed", error)
 
     async def _send_all(self, elements: AsyncIterator[Any]) -> None:
-        """Send what a handler yields, and advance it only as there is credit."""
+        """Send the elements that a handler yields, and advance it only with credit."""
         try:
             sent = 0
             while await self._may_send():
@@ -338,7 +337,7 @@ class Handling:
                 await close()
 
     async def _may_send(self) -> bool:
-        """Wait for credit; return whether anybody still wants elements."""
+        """Wait for credit; return whether the requester still wants elements."""
         while not self._credit and not self.over:
             await self._news.wait()
         return not self.over
@@ -363,7 +362,7 @@ class Handling:
 
     def _refuse(self, request: Request, error: ApplicationError) -> None:
         try:
-            # A subclass may have made of it what cannot be told.
+            # A subclass may have a code or text that cannot be sent.
             told = ApplicationError(error.code, error.text)
         except Exception as wrong:  # noqa: BLE001 - as above
             self._on_error(request, "the handler failed", wrong)
@@ -384,8 +383,7 @@ class Handling:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._handlers.on_ended(self._origin)
         if task.cancelled():
-            # Not by the requester, if it is not over: by the handler itself, or at the end
-            # of the loop.
+            # Unless it is over, the handler or the end of the loop has cancelled it.
             self.outcome = CANCELED
             self._fail(ErrorCode.CANCELED, "the handler was cancelled")
         self.over = True
@@ -403,10 +401,10 @@ def parts_of(given: object, what: str) -> tuple[bytes, bytes | None]:
 
     Args:
         given: `bytes` or an `Answer`.
-        what: What it is, for the error.
+        what: Its name in the error.
 
     Raises:
-        PayloadNotBytes: It is neither, or what the `Answer` has is not `bytes`.
+        PayloadNotBytes: It is neither, or a part of the `Answer` is not `bytes`.
     """
     if not isinstance(given, Answer):
         return as_bytes(given, what), None
@@ -417,7 +415,7 @@ def parts_of(given: object, what: str) -> tuple[bytes, bytes | None]:
 
 
 def as_bytes(given: Any, what: str) -> bytes:
-    """Return what is to be sent as `bytes`.
+    """Convert data to `bytes`.
 
     Raises:
         PayloadNotBytes: It is none of `bytes`, `bytearray` and `memoryview`.

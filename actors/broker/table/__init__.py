@@ -1,1 +1,1 @@
-"""The tag index: routes, waiting requests and the choice of a destination."""
+"""The tag index: route entries, waiting requests and the choice of a destination."""

@@ -1,4 +1,4 @@
-"""Choosing a destination among those that carry the tags, where it is more than taking turns."""
+"""The choice among several destinations, except by plain round robin."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from ._selector import Ask, Selector
 __all__ = ["Candidates", "Choice", "next_free"]
 
 MAX_PROBES: Final = 16
-"""Destinations looked at for one that keeps up, before a busy one is taken."""
+"""Destinations examined for a free one before a busy one is chosen."""
 
 _logger = logging.getLogger("onward.actors.broker")
 
 Candidates: TypeAlias = tuple[Entry[BrokerRoute], ...]
-"""Destinations that carry the tags asked for, in an order that stays as long as they do."""
+"""Destinations that carry the tags of a query; the order changes only when they do."""
 
 
 class _Routes(Sequence[BrokerRoute]):
-    """Candidates as a balancer looks at them. Nothing is copied: most look at two of them."""
+    """A view of candidates for a balancer, without a copy: most balancers read two of them."""
 
     __slots__ = ("entries",)
 
@@ -58,7 +58,7 @@ class _Routes(Sequence[BrokerRoute]):
 
 
 def next_free(candidates: Candidates, turn: int) -> int | None:
-    """Return the index of the next in turn that keeps up, of those looked at."""
+    """Return the index of the next free candidate after a turn, of those examined."""
     for number in range(1, min(len(candidates), MAX_PROBES)):
         at = (turn + number) % len(candidates)
         if not candidates[at].target.busy:
@@ -67,7 +67,7 @@ def next_free(candidates: Candidates, turn: int) -> int | None:
 
 
 class _KeepingUp(Balancer):
-    """Has a new sticky key begin with one that keeps up, if its method names one that is busy."""
+    """A balancer that replaces a busy choice for a new sticky key by a free destination."""
 
     __slots__ = ("_balancer",)
 
@@ -84,7 +84,7 @@ class _KeepingUp(Balancer):
 
 
 class _Placed:
-    """A placement, and the candidates it was prepared for."""
+    """A placement and its candidates."""
 
     __slots__ = ("candidates", "placement")
 
@@ -94,7 +94,7 @@ class _Placed:
 
 
 class _Stuck:
-    """The sticky keys of one way of asking, and of how many candidates it notes the place."""
+    """The sticky keys of one selector, and the number of candidates that it stores."""
 
     __slots__ = ("noted", "sticky")
 
@@ -104,22 +104,22 @@ class _Stuck:
 
 
 class Choice:
-    """Chooses by what a request asks for.
+    """The choice of a destination by the selector of a request.
 
-    A method that raises, or returns what is no candidate's index, is counted and logged; the
-    request then goes to any candidate, a shard's always to the same.
+    A method that raises, or returns an invalid index, is counted and logged. The request then
+    goes to an arbitrary candidate, for a shard request always the same.
 
     Args:
-        max_sticky: Keys of sticky requests for which a destination is remembered. At the limit
-            those of the query not asked for longest are forgotten; or, if there is but one
-            query, the key not used for longest.
-        max_placed: Destinations in all placements that are kept. At the limit the one that was
-            not asked for longest is made anew when it is.
-        clock: Tells the time in seconds; it does not go back.
+        max_sticky: Most sticky keys with a remembered destination. At the limit the keys of the
+            selector least recently used are forgotten; with a single selector, the key least
+            recently used.
+        max_placed: Most destinations in all placements that are kept. At the limit the placement
+            least recently used is forgotten, and prepared anew on its next use.
+        clock: Returns a monotonic time in seconds.
 
     Attributes:
         random: Returns a random number, 0 or more and less than 1.
-        unknown: Requests for a method that nobody knows, which got the default.
+        unknown: Requests for an unknown method, which got the default.
         failed: Requests on which a method failed.
     """
 
@@ -138,10 +138,10 @@ class Choice:
         self.failed = 0
 
     def pick(self, ask: Ask, candidates: Candidates) -> int | None:
-        """Return the index of a candidate; `None` if all are to have the request.
+        """Return the index of a candidate; `None` if the request goes to all.
 
         Args:
-            ask: What is asked for.
+            ask: The query.
             candidates: At least one.
         """
         if ask.unknown:
@@ -156,9 +156,9 @@ class Choice:
         return None if len(candidates) > 1 else 0
 
     def preview(self, ask: Ask, candidates: Candidates) -> int | None:
-        """Say what `pick` would return, and change nothing.
+        """Return the result that `pick` would have, without changing any state.
 
-        `None` also if chance decides.
+        `None` also if the choice is random.
         """
         if len(candidates) == 1:
             return 0
@@ -177,12 +177,12 @@ class Choice:
 
         try:
             at = copy.deepcopy(balancer).pick(_Routes(candidates), self._clock(), chance)
-        except Exception:  # noqa: BLE001 - foreign code; the real thing is counted and logged
+        except Exception:  # noqa: BLE001 - foreign code; `pick` counts and logs its failures
             return None
         return None if by_chance else at
 
     def stuck(self, ask: Ask, candidates: Candidates) -> int | None:
-        """Return the index of the candidate a sticky key stays with; `None` if with none."""
+        """Return the index of a sticky key's candidate; `None` if it has none."""
         kept = self._sticky.get(ask.selector) if ask.sticky else None
         route_id = None if kept is None else kept.sticky.route_of(ask.sticky)
         if route_id is None:
@@ -215,7 +215,7 @@ class Choice:
             self._on_failure(balancer, error)
             at = int(self.random() * len(candidates))
         self._keys += len(kept.sticky) - before
-        # Sticky notes where each candidate stands: that is bounded as placements are.
+        # Sticky stores the index of each candidate, bounded as placements are.
         self._noted += len(candidates) - kept.noted
         kept.noted = len(candidates)
         while len(self._sticky) > 1 and (
@@ -234,7 +234,7 @@ class Choice:
 
     @property
     def forgotten(self) -> int:
-        """Keys whose destination was forgotten because of a limit, since the start."""
+        """Sticky keys forgotten because of a limit, since the start."""
         return self._forgotten + sum(kept.sticky.forgotten for kept in self._sticky.values())
 
     # --- shard --------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Choice:
         self, selector: Selector, sharding: Sharding, candidates: Candidates
     ) -> Placement:
         placed = self._placed.get(selector)
-        # The table makes a new tuple when a destination that matters comes or goes.
+        # The table makes a new tuple when a matching destination joins or leaves.
         if placed is not None and placed.candidates is candidates:
             self._placed.move_to_end(selector)
             return placed.placement
@@ -275,7 +275,7 @@ class Choice:
 
     def _on_failure(self, method: Balancer | Sharding, error: Exception) -> None:
         self.failed += 1
-        # The first times tell it all, and there may be one for each request.
+        # Log at powers of two: there may be a failure for each request.
         if self.failed & (self.failed - 1) == 0:
             name = type(method).__name__
             text = "the method %s failed (%d so far)"

@@ -1,8 +1,7 @@
-"""What happens in a broker, for whoever wants to watch it.
+"""A broker's events and the subscriptions to them.
 
-An event is made only while somebody watches. Each subscription keeps a bounded number of events
-that have not been taken yet; at the limit the oldest is lost, and the next one taken says how
-many were.
+Events are made only while there are subscriptions. Each subscription keeps a bounded number of
+events. At the limit the oldest is lost, and the next one carries the number of lost events.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from ..._errors import LimitReached
 __all__ = ["BrokerEvent", "EventKind", "Events", "Subscription"]
 
 EventKind: TypeAlias = Literal["joined", "left", "replaced", "rejected", "lost"]
-"""What has happened: a destination joined, left, or was replaced by the one that joins next; a
-request was rejected because nobody could take it, or lost on its way to a destination."""
+"""The kind of an event: a destination joined, left, or was replaced by the one that joins next; a
+request was rejected because no destination could take it, or lost on its way to one."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerEvent:
-    """Something that has happened in a broker.
+    """A change of a destination, or the failure of a request.
 
     Attributes:
-        kind: What.
-        at: When, in seconds since the Unix epoch.
-        route_id: The destination's identity; `None` if the event is about none.
+        kind: The kind of event.
+        at: Its time, in seconds since the Unix epoch.
+        route_id: The destination's route id; `None` if the event has no destination.
         service: The destination's service name, or empty.
-        tags: The destination's tags as `(name, value)`, for people to read.
-        peer: Where the destination is, or empty.
-        reason: Why, in a few words, or empty.
-        query: What a request asked for, as the value of an address of type 32, or empty.
+        tags: The destination's tags as `(name, value)`, in text form.
+        peer: The destination's network address, or empty.
+        reason: The reason in a few words, or empty.
+        query: The request's query, as the value of an address of type 32, or empty.
         missed: Events just before this one that the subscription has lost.
     """
 
@@ -51,13 +50,13 @@ class BrokerEvent:
 
 
 SPARE: Final = 8
-"""Questions one peer may have in hand besides half of all subscriptions."""
+"""Management requests that one peer may have in progress, besides half of all subscriptions."""
 
 
 class Subscription:
-    """Events as they happen: an asynchronous iterator for one task, on the node's loop.
+    """An asynchronous iterator over events, for one task on the node's loop.
 
-    It ends when it is closed, or when the broker has stopped and all has been taken.
+    It ends when it is closed, or when the broker has stopped and all events have been taken.
     """
 
     def __init__(self, events: Events, limit: int) -> None:
@@ -69,7 +68,7 @@ class Subscription:
         self._taker: asyncio.Future[None] | None = None
 
     def put(self, event: BrokerEvent) -> None:
-        """Keep an event until it is taken; at the limit the oldest is lost."""
+        """Store an event until it is taken; at the limit the oldest is lost."""
         if len(self._kept) >= self._limit:
             self._kept.popleft()
             self._missed += 1
@@ -77,12 +76,12 @@ class Subscription:
         self._wake()
 
     def end(self) -> None:
-        """Let it end once all has been taken: there will be no more."""
+        """End the iterator once the stored events have been taken."""
         self._closed = True
         self._wake()
 
     def close(self) -> None:
-        """Take no more; idempotent."""
+        """Discard the stored events and end the iterator; idempotent."""
         self._kept.clear()
         self._events.drop(self)
         self.end()
@@ -120,14 +119,14 @@ class Subscription:
 
 
 class Events:
-    """Where what happens in a broker is told.
+    """The subscriptions to a broker's events.
 
     Args:
         max_watchers: Most subscriptions at a time.
-        max_events: Events kept for a subscription that does not keep up.
+        max_events: Most events stored for a slow subscription.
 
     Attributes:
-        watched: Whether anybody watches; if not, no event need be made.
+        watched: Whether there is a subscription; without one, no event need be made.
     """
 
     __slots__ = ("_max_events", "_max_watchers", "_subscriptions", "watched")
@@ -140,11 +139,11 @@ class Events:
 
     @property
     def share(self) -> int:
-        """How many questions and subscriptions one peer may have in hand: the others keep some."""
+        """The number of management requests that one peer may have in progress."""
         return self._max_watchers // 2 + SPARE
 
     def subscribe(self) -> Subscription:
-        """Watch from now on. Call it on the node's loop, and `close` what it returns.
+        """Subscribe to all events from now on. Call it on the node's loop, and `close` the result.
 
         ```python
         with broker.events.subscribe() as events:
@@ -153,7 +152,7 @@ class Events:
         ```
 
         Raises:
-            LimitReached: `max_watchers` watch already.
+            LimitReached: There are `max_watchers` subscriptions already.
         """
         if len(self._subscriptions) >= self._max_watchers:
             raise LimitReached("watchers of the broker", self._max_watchers)
@@ -163,21 +162,21 @@ class Events:
         return made
 
     def drop(self, subscription: Subscription) -> None:
-        """Tell a subscription nothing any more."""
+        """Remove a subscription."""
         self._subscriptions.pop(subscription, None)
         self.watched = bool(self._subscriptions)
 
     def emit(self, event: BrokerEvent) -> None:
-        """Tell everybody who watches."""
+        """Put an event into each subscription."""
         for each in self._subscriptions:
             each.put(event)
 
     def end(self) -> None:
-        """End all subscriptions once what they keep has been taken."""
+        """End all subscriptions once their stored events have been taken."""
         for each in list(self._subscriptions):
             self.drop(each)
             each.end()
 
     def __len__(self) -> int:
-        """Return how many watch."""
+        """Return the number of subscriptions."""
         return len(self._subscriptions)

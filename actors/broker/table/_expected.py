@@ -1,8 +1,8 @@
-"""Destinations that were there before: known of when the broker starts, and not there yet.
+"""Expected destinations: known from an earlier table, and not registered yet.
 
-They are in the table's index, so that whoever comes back with the tags it had costs the index
-nothing, and requests for it wait as long as any may: it was there, so it will come. Nothing is
-ever sent to a destination that is only expected.
+They are in the table's index, so a destination that registers with its earlier tags needs no new
+index entry. Requests for it wait as long as the limit permits. An expected destination gets no
+requests.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ __all__ = ["Expectations"]
 _logger = logging.getLogger("onward.actors.broker")
 
 SLICE: Final = 500
-"""Most destinations that are forgotten in one go: a few milliseconds of the loop's time."""
+"""Most destinations forgotten at a time: a few milliseconds of the loop's time."""
 
 
 class Expectations:
-    """What a table expects, for how long, and what came of it.
+    """The expected destinations of a table, their timeout and their counters.
 
     Args:
-        table: Where they are indexed.
+        table: The table that indexes them.
         max_routes: See `BrokerOptions.max_routes`.
         seconds: See `BrokerOptions.expected_seconds`.
-        later: Calls a function after so many seconds.
+        later: Calls a function after a number of seconds.
 
     Attributes:
-        joined: How many have come.
-        forgotten: How many did not come in time, or made room for others.
+        joined: Expected destinations that have registered.
+        forgotten: Expected destinations that did not register in time, or made room for others.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Expectations:
         self.forgotten = 0
 
     def expect(self, routes: Iterable[SnapshotRoute]) -> int:
-        """Expect destinations, from now on; all that are expected have their time again.
+        """Expect destinations, and restart the time for all expected ones.
 
         Returns:
-            How many are expected that were not, and are not there.
+            How many destinations are newly expected.
 
         Raises:
-            LimitReached: There are more than may be in the table; those before are expected.
-            SnapshotError: What the routes are read from is damaged; those before are expected.
+            LimitReached: There are more than the table may have; those before are expected.
+            SnapshotError: The source of the routes is damaged; those before are expected.
         """
         table, added = self._table, 0
         self._since = time.time()
@@ -79,14 +79,14 @@ class Expectations:
         return added
 
     def waits(self, query: Query) -> bool:
-        """Say whether one that carries the tags is expected."""
+        """Whether a destination that carries the tags is expected."""
         return self._table.expecting > 0 and self._table.expects(query)
 
     def coming(self, route_id: bytes) -> bool:
         """Make room for a destination that is about to join.
 
         Returns:
-            Whether it is expected: tell `came` when it has joined.
+            Whether it is expected; if so, call `came` when it has joined.
         """
         table = self._table
         if not table.expecting or route_id in table:
@@ -98,11 +98,11 @@ class Expectations:
         return False
 
     def came(self) -> None:
-        """Count one that was expected, and has joined."""
+        """Count an expected destination that has joined."""
         self.joined += 1
 
     def _give_up(self) -> None:
-        """Forget all, a slice at a time: others want the loop as well."""
+        """Forget all expected destinations, a slice at a time."""
         self._timer = None
         left = self._table.expecting
         if not left:
@@ -118,11 +118,11 @@ class Expectations:
             self._late = 0
 
     def rows(self) -> Iterator[RouteStatistics]:
-        """Yield what is expected as rows of the broker's table."""
+        """Yield the expected destinations as rows of the broker's table."""
         return map(self.row, self._table.expected())
 
     def row(self, expected: Expected) -> RouteStatistics:
-        """Return one of them as a row of the broker's table."""
+        """Return an expected destination as a row of the broker's table."""
         return RouteStatistics(
             UUID(bytes=expected.route_id),
             expected.service_name,

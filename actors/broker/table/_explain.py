@@ -1,6 +1,6 @@
-"""Where a request would go, and why nowhere else: for people who look for a mistake.
+"""An explanation of where a request would go, and why not elsewhere, for diagnosis.
 
-Nothing is sent and nobody's turn is used up.
+Nothing is sent, and no turn of a method is used up.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Mismatch", "Resolution", "explain"]
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A destination that does not carry all tags asked for.
+    """A destination that does not carry all tags of a query.
 
     Attributes:
         route: The destination.
-        missing: Tags asked for of which it does not even have the key, as people write them.
-        different: Tags it has instead of those asked for, as people write them.
+        missing: Tags of the query without an equal key at the destination, in text form.
+        different: The destination's tags with another value than in the query, in text form.
     """
 
     route: RouteStatistics
@@ -38,24 +38,24 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Where a request would go at one moment.
+    """The destinations that a request would have at one moment.
 
     Attributes:
-        query: What is asked for, as the value of an address of type 32.
+        query: The query, as the value of an address of type 32.
         routing: `unicast`, `multicast` or `shard`.
-        method: What chooses among several; empty for a multicast, which does not choose.
-        next: Who would be chosen; `None` if nobody, or all, if chance decides, or if the first
-            use of a sticky key does.
-        sticky: Whether that is because its sticky key went there before.
-        first_use: Whether its sticky key has been nowhere, or only where nobody is any more, and
-            the method is to choose when it is used. Until then others may have their turns.
-        matching: Destinations that carry the tags, as far as there is room.
-        others: Destinations that do not, the nearest first, as far as there is room.
-        matches: How many carry the tags.
+        method: The method that chooses among several destinations; empty for a multicast.
+        next: The destination that would be chosen; `None` if there is none, if all are chosen, if
+            the choice is random, or on the first use of a sticky key.
+        sticky: Whether `next` is the destination that the sticky key used before.
+        first_use: Whether the sticky key has no destination, or only one that has left. The method
+            then chooses when the key is used.
+        matching: Destinations that carry the tags, up to the limit.
+        others: Destinations that do not, those that lack the fewest tags first, up to the limit.
+        matches: How many destinations carry the tags.
         routes: How many destinations there are.
-        expected: Whether one that carries the tags is expected and has not come yet. Nothing goes
-            to it before it has.
-        wait: How long the request would wait if nobody carries the tags, in seconds.
+        expected: Whether a destination that carries the tags is expected. It gets nothing before it
+            registers.
+        wait: How long the request would wait without a destination, in seconds.
     """
 
     query: str
@@ -73,12 +73,12 @@ class Resolution:
 
 
 def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
-    """Say where a request would go.
+    """Return where a request would go.
 
     Args:
-        index: Who would resolve it.
-        ask: What it asks for.
-        limit: Most destinations of each kind that are named.
+        index: The tag index that would resolve it.
+        ask: The query.
+        limit: Most destinations of each kind in the result.
     """
     query = ask.query
     candidates = index.candidates(ask)
@@ -103,7 +103,7 @@ def explain(index: TagIndexWorker, ask: Ask, limit: int) -> Resolution:
 
 
 def _others(table: RoutingTable[BrokerRoute], query: Query, limit: int) -> tuple[Mismatch, ...]:
-    """Return those that lack something, who lack least first."""
+    """Return destinations that lack a tag, those that lack the fewest first."""
     near: dict[bytes, Entry[BrokerRoute]] = {}
     for entry in islice(_near(table, query, limit), 10 * limit):
         if not query.issubset(entry.tags):
@@ -115,7 +115,7 @@ def _others(table: RoutingTable[BrokerRoute], query: Query, limit: int) -> tuple
 def _near(
     table: RoutingTable[BrokerRoute], query: Query, limit: int
 ) -> Iterator[Entry[BrokerRoute]]:
-    """Yield destinations that carry one of the tags, the rarest first, and then any."""
+    """Yield destinations that carry one of the tags, rarest tag first, and then all others."""
     ones = [frozenset((tag,)) for tag in query]
     for one in sorted(ones, key=table.count):
         for turn in range(min(table.count(one), limit)):

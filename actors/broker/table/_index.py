@@ -1,8 +1,8 @@
-"""The tag index: the worker that turns tags into routes.
+"""The tag index: the worker that resolves tags to destinations.
 
-It owns the routing table, and it is the node's rule for addresses of type 32: the rule
-replaces such an address by the one route that carries the tags, or by a forwarder where
-several do. A request that nobody can take waits here for a while.
+It holds the routing table and is the node's rule for addresses of type 32. The rule replaces
+such an address by that of the one destination that carries the tags, or by a forwarder if several
+do. A request without a destination waits here for a while.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUn
 
 
 class _Chosen(Exchange):
-    """Says which route was chosen, and no more."""
+    """An exchange that only records the chosen route entry."""
 
     __slots__ = ()
 
@@ -70,22 +70,22 @@ class _Chosen(Exchange):
 
 
 class TagIndexWorker(Worker):
-    """Hold the routing table, and resolve tags to routes.
+    """The worker that holds the routing table and resolves tags to destinations.
 
     Args:
         options: The limits.
         broker_id: The id of this broker, 16 bytes.
 
     Raises:
-        ValueError: A method of the options is one that nobody knows.
+        ValueError: A method of the options is unknown.
 
     Attributes:
         table: The routing table.
-        events: Where it tells of destinations that join and leave, and of refused requests.
-        choice: Chooses where it is more than taking turns.
-        expectations: Destinations that were there before and have not come yet.
-        merging: How the answers to a multicast become one, and what is counted of that.
-        rejected: How many messages nobody could take, since the start.
+        events: The events of destinations that join and leave, and of refused requests.
+        choice: The choice among several destinations, except by plain round robin.
+        expectations: The destinations that are expected to register.
+        merging: The limits and counters for merging the responses to multicasts.
+        rejected: Messages that no destination could take, since the start.
     """
 
     def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
@@ -141,7 +141,7 @@ class TagIndexWorker(Worker):
         self.node.add_rule(TAGS, self.resolve, owner=self._placed)
 
     def on_stop(self) -> None:
-        """Take the rule away and refuse what still waits."""
+        """Remove the rule and refuse the waiting messages."""
         self.node.remove_rule(TAGS, owner=self._placed)
         for waiter in self._waiters.clear():
             self._refuse(waiter.message, waiter.ask, BROKER_STOPS)
@@ -158,18 +158,18 @@ class TagIndexWorker(Worker):
     # --- the rule ---------------------------------------------------------------------------
 
     def resolve(self, message: Message) -> Message | None:
-        """Replace the tag query in front of a message by a route.
+        """Replace the tag query in front of a message by a destination or a forwarder.
 
         Returns:
-            The message with its route, or `None` if it waits for one.
+            The resolved message, or `None` if it waits for a destination.
 
         Raises:
             AddressError: The query cannot be read.
-            NoRoute: Nobody carries the tags, and the message cannot wait.
+            NoRoute: No destination carries the tags, and the message cannot wait.
         """
         onward, back, payload, source, context = message
         if threading.get_ident() != self._thread_id:
-            # The table belongs to the loop's thread: by way of the mailbox, and its limit.
+            # The table belongs to the loop's thread: go through the mailbox, and its limit.
             onward = (self.address, *onward)
             self.node.carry(_new(Message, (onward, back, payload, source, context)))
             return None
@@ -190,11 +190,11 @@ class TagIndexWorker(Worker):
         return _new(Message, (onward, back, payload, source, context))
 
     def ask(self, frame: bytes, dialect: Dialect) -> Ask:
-        """Return what an ADDRESS frame asks for; it does not depend on the table.
+        """Parse an ADDRESS frame into a query; it does not depend on the table.
 
         Args:
             frame: The whole frame.
-            dialect: How it is written.
+            dialect: The dialect of the frame.
 
         Raises:
             BrokerFrameError: The frame is broken.
@@ -202,7 +202,7 @@ class TagIndexWorker(Worker):
         return self._selectors.read(frame, dialect)
 
     def asked(self, address: Address) -> Ask:
-        """Return what an address of type 32 asks for.
+        """Parse an address of type 32 into a query.
 
         Raises:
             AddressError: The query cannot be read.
@@ -210,21 +210,22 @@ class TagIndexWorker(Worker):
         return self._selectors.named(address)
 
     def candidates(self, ask: Ask) -> Candidates:
-        """Return the destinations that carry the tags asked for."""
+        """Return the destinations that carry the tags of a query."""
         return self.table.candidates(ask.query)
 
     def choose(self, ask: Ask, exchange: Exchange | None) -> Address | None:
-        """Choose a destination among those that carry the tags asked for.
+        """Choose a destination among those that carry the tags of a query.
 
-        One that cannot keep up is passed over if another can; a shard's is not, as no other
-        is responsible, nor is one that a sticky key stays with, as no other had it before.
+        A busy destination is passed over if another is free, except for shard requests and
+        sticky keys, which belong to one destination.
 
         Args:
-            ask: What is asked for.
+            ask: The query.
             exchange: The request, if it came in frames.
 
         Returns:
-            Where to send it, or `None` if nobody carries the tags, or several are to have it.
+            The address to send it to, or `None` if there is no destination or the message is
+            for several.
         """
         candidates = self.table.candidates(ask.query)
         if not candidates:
@@ -241,7 +242,7 @@ class TagIndexWorker(Worker):
         if len(candidates) > 1 and route.busy and ask.routing is UNICAST and not ask.sticky:
             free = next_free(candidates, at)
             route = route if free is None else candidates[free].target
-        # As `route.choose` does, without the call: each request comes by here.
+        # As `route.choose` does, without the call: this runs for each request.
         route.requests += 1
         if exchange is not None:
             exchange.route = route
@@ -249,7 +250,7 @@ class TagIndexWorker(Worker):
         return route.to
 
     def chosen(self, ask: Ask, message: Message) -> Address | None:
-        """Choose a destination for a message that is on its way; see `choose`."""
+        """Choose a destination for a message in progress; see `choose`."""
         exchange = exchange_of(message)
         if exchange is not None or self.node.recorder is None:
             return self.choose(ask, exchange)
@@ -257,12 +258,15 @@ class TagIndexWorker(Worker):
         to = self.choose(ask, chosen)
         route = chosen.route
         if route is not None:
-            route.outstanding -= 1  # nobody says when a message is done with
+            route.outstanding -= 1  # the end of a plain message is not known
             self.note_message(ask, message, (route,))
         return to
 
     def preview(self, ask: Ask) -> BrokerRoute | None:
-        """Return whom `choose` would choose now; `None` if nobody, all, or if chance decides."""
+        """Return the route entry that `choose` would choose now.
+
+        `None` if there is none, if all are chosen, or if the choice is random.
+        """
         candidates = self.candidates(ask)
         at = self.choice.preview(ask, candidates) if candidates else None
         return None if at is None else candidates[at].target
@@ -275,14 +279,14 @@ class TagIndexWorker(Worker):
     # --- waiting for a route ----------------------------------------------------------------
 
     def patience(self, ask: Ask) -> float:
-        """Return how long a request that nobody can take waits, in seconds; 0 is not at all."""
+        """Return how long a request without a destination waits, in seconds; 0 if not at all."""
         options, asked = self._options, ask.no_route
         if asked is None and not self.expectations.waits(ask.query):
             asked = options.no_route_timeout
         return options.max_wait if asked is None else min(asked, options.max_wait)
 
     def _wait(self, message: Message, ask: Ask) -> None:
-        """Let a message wait for a route as long as it may, or refuse it."""
+        """Store a message until there is a destination or its time is over, or refuse it."""
         patience = self.patience(ask)
         if patience <= 0:
             self._refuse(message, ask)
@@ -310,8 +314,8 @@ class TagIndexWorker(Worker):
         self._timer = self.after(max(0.0, at - self.node.loop.time()), self._give_up)
 
     def _give_up(self) -> None:
-        """Refuse those whose time is over and set the alarm for the next."""
-        # A loop's timer may be early, by less than its clock can tell.
+        """Refuse the overdue messages and set the alarm for the next."""
+        # A loop's timer may be early by less than the resolution of its clock.
         now = max(self.node.loop.time(), self._alarm)
         self._timer, self._alarm = None, inf
         for waiter in self._waiters.overdue(now):
@@ -323,28 +327,28 @@ class TagIndexWorker(Worker):
 
     @staticmethod
     def grew(exchange: Exchange, size: int) -> bool:
-        """Count more bytes for a request, if it waits; if there is no room, it is to be refused."""
+        """Count more bytes for a request that may wait; return whether there is room."""
         place = exchange.withdraw
         return not isinstance(place, Place) or place.grow(size)
 
     def forget(self, origin: Address) -> None:
-        """Refuse what still waits of a connection that has ended."""
+        """Refuse the waiting requests of a connection that has ended."""
         for waiter in self._waiters.of(origin):
             self._refuse(waiter.message, waiter.ask, REQUESTER_GONE)
 
     def _send_on(self, waiter: Waiter) -> None:
-        """Send a message on that somebody can take now.
+        """Send a waiting message to a destination that can take it now.
 
-        Chosen here and not by the rule: by what it asked when it came. Should it wait again,
-        then no longer than it would have.
+        The choice uses the query of the message as it arrived. If the message has to wait again,
+        its deadline stays.
         """
         message, ask = waiter.message, waiter.ask
         to = self.chosen(ask, message)
         onward, back, payload, source, context = message
         rest = onward[1:]
         if to is None and ask.routing is MULTICAST and len(self.candidates(ask)) > 1:
-            to, rest = self._multicast, onward  # others have joined since
-        if to is None:  # who has joined was gone again before it was this one's turn
+            to, rest = self._multicast, onward  # several destinations match by now
+        if to is None:  # the destination that joined has left again
             self._keep(message, ask, waiter.since, waiter.until - waiter.since)
             return
         self.node.carry_or_bury(_new(Message, ((to, *rest), back, payload, source, context)))
@@ -376,7 +380,7 @@ class TagIndexWorker(Worker):
         routes: tuple[BrokerRoute, ...],
         outcome: int = DELIVER,
     ) -> None:
-        """Record what became of a message of a worker, which is no request of a connection."""
+        """Record the outcome of a plain message, which has no exchange."""
         recorder = self.node.recorder
         if recorder is not None:
             recorder.requests.message(ask, message[3], len(message[2]), routes, outcome)
@@ -391,8 +395,8 @@ class TagIndexWorker(Worker):
         Args:
             route_id: 16 bytes.
             service: Its service name.
-            tags: The tags it came with.
-            make: Makes the destination of its tags, the default tags included.
+            tags: The tags it registers with.
+            make: Makes the destination from its tags, the default tags included.
 
         Raises:
             NotDelivered: The table is full, or a connection asks for the route id of a
@@ -412,7 +416,7 @@ class TagIndexWorker(Worker):
         if known is not None and route.destination.link and not known.target.destination.link:
             raise NotDelivered("the route id", "it belongs to a worker of this broker")
         if not route.destination.link:
-            # First, as it may fail; then nothing has changed.
+            # This may fail, so it precedes all changes.
             handlers = route.destination.handlers
             stand_in = route.stand_in = (
                 RouteWorker(route.destination) if handlers is None else ServiceWorker(handlers)
@@ -444,11 +448,11 @@ class TagIndexWorker(Worker):
         return BrokerRoute(destination, now, clock, decay=decay, weight=weight_of(weight))
 
     def leave(self, entry: Entry[BrokerRoute], reason: str = WITHDRAWN) -> bool:
-        """Remove a destination; one that was replaced is gone already.
+        """Remove a destination; return False if it has left or been replaced.
 
         Args:
             entry: The destination.
-            reason: Why, for the event log.
+            reason: The reason, for the event log.
         """
         if not self.table.discard(entry, now=int(time.time() * 1000)):
             return False
@@ -474,18 +478,18 @@ class TagIndexWorker(Worker):
         if self.events.watched:
             self.events.emit(entry.target.event(kind, reason))
 
-    # --- looking at it ----------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------
 
     def waiting(self) -> WaitingStatistics:
-        """Return the figures of what waits for a route."""
+        """Return the figures of the messages that wait for a destination."""
         return self._waiters.statistics(self.node.loop.time())
 
     def rows(self) -> tuple[RouteStatistics, ...]:
-        """Return the table, in the order the routes joined."""
+        """Return the rows of the table, in the order the destinations joined."""
         return tuple(entry.target.row() for entry in self.table)
 
     def saved(self) -> Iterator[SnapshotRoute]:
-        """Yield the table as it is at this moment, what is expected included."""
+        """Yield the table as of the first item, expected destinations included."""
         there, expected = tuple(self.table), tuple(self.table.expected())
         for entry in there:
             yield SnapshotRoute(

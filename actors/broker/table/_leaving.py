@@ -1,4 +1,4 @@
-"""Why destinations leave, in fixed words: what the event log says of each that has left."""
+"""Fixed reasons for which destinations leave, as the event log records them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = [
 ]
 
 WITHDRAWN: Final = "withdrawn"
-"""A program of the broker's node took it out of the table."""
+"""A program of the broker's node withdrew its registration."""
 
 WORKER_STOPPED: Final = "its worker stopped"
 
 CONNECTION_ENDS: Final = "its connection ends"
-"""The peer has said that it takes nothing new; what it has in hand it may still answer."""
+"""The peer accepts no new requests; it may still answer earlier ones."""
 
 CONNECTION_LOST: Final = "its connection was lost"
-"""It ended without a word: the process died, the network failed, or it closed just so."""
+"""The connection ended without an error: the process died, the network failed or it closed."""
 
 REGISTERED_ANEW: Final = "it registered anew"
-"""The peer has taken another route id."""
+"""The peer has registered with another route id."""
 
 BROKER_STOPS: Final = "the broker stops"
 
@@ -34,10 +34,11 @@ _STOPPED: Final = "stopped"
 
 
 def closed_for(reason: str) -> str:
-    """Return why a destination leaves whose connection the broker has closed.
+    """Return the reason for which a destination leaves when its connection has ended.
 
     Args:
-        reason: The listener's word for it, as in its statistics; empty if it did not close it.
+        reason: The listener's reason for closing it, as in its statistics; empty if the listener
+            did not close it.
     """
     if reason == _STOPPED:
         return BROKER_STOPS

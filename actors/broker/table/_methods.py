@@ -1,8 +1,8 @@
-"""The methods by which a broker chooses: the built-in ones, and plug-ins.
+"""The methods by which a broker chooses destinations: the built-in ones, and plug-ins.
 
 A plug-in is found by its name in an option, or as an entry point of the group
 `onward.balancers` or `onward.shard_methods`. In names case, `-` and `_` do not matter. An option
-goes before an entry point, and that before what is built in.
+has precedence over an entry point, and an entry point over a built-in method.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Method = TypeVar("Method", Balancer, Sharding)
 
 
 class Methods:
-    """The methods that one broker knows, by the normal form of their names.
+    """The methods of one broker, by the normal form of their names.
 
     Args:
-        options: Its options.
+        options: The broker's options.
 
     Raises:
         ValueError: A method of the options is unknown, or given twice.
 
     Attributes:
-        balancer: The name of the method of unicast where a request says none.
-        sharding: The name of the method of sharding where a request says none.
+        balancer: The default method of unicast.
+        sharding: The default method of shard.
     """
 
     def __init__(self, options: BrokerOptions) -> None:
@@ -56,19 +56,19 @@ class Methods:
         _expect("shard_method", options.shard_method, self.sharding, self._shardings)
 
     def knows_balancer(self, name: str) -> bool:
-        """Say whether there is a method of unicast of that name."""
+        """Whether there is a unicast method of that name."""
         return name in self._balancers
 
     def knows_sharding(self, name: str) -> bool:
-        """Say whether there is a method of sharding of that name."""
+        """Whether there is a shard method of that name."""
         return name in self._shardings
 
     def make_balancer(self, name: str) -> Balancer:
-        """Make a method of unicast, with a state of its own."""
+        """Make an instance of a unicast method, with its own state."""
         return self._balancers[name]()
 
     def make_sharding(self, name: str) -> Sharding:
-        """Make a method of sharding."""
+        """Make an instance of a shard method."""
         return self._shardings[name]()
 
 
@@ -88,7 +88,7 @@ def _known(
         try:
             loaded: Any = entry.load()
         except Exception:
-            # One broken plug-in must not take the others with it.
+            # A broken plug-in must not disable the others.
             _logger.exception("the method %r cannot be loaded", entry.name)
         else:
             known[name] = loaded

@@ -1,9 +1,8 @@
-"""Sending on what has waited, no faster than those that have joined can take it.
+"""The release of waiting messages, in batches, to destinations that have joined.
 
-Thousands may wait for one destination. If all were sent on in one go, a service would reject what
-is more than it may have in hand, and a connection what its socket does not take, though there was
-nothing wrong but the haste. So they go in batches, the first one at once, while the destination is
-not busy. Who comes meanwhile does not wait behind them.
+Thousands of messages may wait for one destination. All at once they would exceed the limit of a
+service or the backlog of a connection. So they are sent in batches, the first one at once, while
+the destination is not busy. Messages that arrive meanwhile do not wait behind them.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from ._waiting import Waiter, Waiters
 __all__ = ["Releases"]
 
 BATCH: Final = 256
-"""Most messages that are sent on in one go."""
+"""Most messages in a batch."""
 BATCH_SIZE: Final = 256 * 1024
-"""Bytes that are sent on in one go, and one message at least."""
+"""Bytes after which a batch ends; it has one message at least."""
 PAUSE: Final = 0.01
-"""Seconds between two batches, in which the first can be taken."""
+"""Seconds between two batches, for the destination to take the first."""
 PAUSE_BUSY: Final = 0.05
-"""Seconds after which it is looked again whether those that were busy still are."""
+"""Seconds after which busy destinations are checked again."""
 
 
 class Releases:
-    """Those that have joined and that something still waits for.
+    """The destinations that have joined and still have waiting messages.
 
     There are at most as many as there are routes.
 
     Args:
-        waiters: What waits.
-        table: Who is there.
-        send: Sends a message on.
-        later: Calls a function after so many seconds.
+        waiters: The waiting messages.
+        table: The routing table.
+        send: Sends a message to its destination.
+        later: Calls a function after a number of seconds.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Releases:
         self._due = False
 
     def begin(self, entry: Entry[BrokerRoute]) -> None:
-        """Send on what waits for a destination that has just joined."""
+        """Send the messages that wait for a destination that has just joined."""
         if len(self._waiters) and self._more(entry):
             self._joined[entry] = None
             self._again(PAUSE)
@@ -67,7 +66,7 @@ class Releases:
             self._later(seconds, self._go_on)
 
     def _go_on(self) -> None:
-        """Send one more batch, to the first of them that can take something."""
+        """Send a batch to the first destination that can take one."""
         self._due = False
         pause = PAUSE_BUSY
         for entry in list(self._joined):
@@ -86,7 +85,7 @@ class Releases:
             self._again(pause)
 
     def _more(self, entry: Entry[BrokerRoute]) -> bool:
-        """Send on a batch of what waits for one; return whether more does."""
+        """Send a batch of a destination's messages; return whether more wait."""
         route: BrokerRoute = entry.target
         satisfied = self._waiters.satisfied(entry.tags)
         sent: Counter[Address | None] = Counter()

@@ -1,4 +1,4 @@
-"""A route: one routable destination, and the worker that stands for it."""
+"""A route entry: one destination, its figures, and the worker that forwards its requests."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What can be routed to, and where its requests go.
+    """A registered destination and the receiver of its requests.
 
     Attributes:
-        route_id: Its identity; one destination at a time has it.
+        route_id: Its route id; at most one destination has it at a time.
         service: Its service name.
-        tags: Its tags as `(name, value)` in the text form of a query, for people to read.
-        worker: The worker that takes its requests: a connection, or a worker of this node. Of
-            a service it is the broker; a worker of its own is started for its handlers.
+        tags: Its tags as `(name, value)` in the text form of a query.
+        worker: The worker that takes its requests: a connection, or a worker of this node. For
+            a service it is the broker, which starts a worker for the handlers.
         link: True if `worker` is a connection that relays frames, False if it is a worker
             that handles payloads.
-        peer: Where it is, for people to read.
+        peer: Its network address as text.
         evict: Called with a reason when another destination takes over the route id.
-        busy: Says whether it cannot keep up just now, so that another is chosen; `None` if
-            it always can.
-        handlers: What a service does with requests; `None` if it is no service.
+        busy: Returns whether it is overloaded now, so that another is chosen; `None` if it
+            never is.
+        handlers: The handlers of a service; `None` if it is no service.
     """
 
     route_id: UUID
@@ -60,18 +60,18 @@ class RouteStatistics:
     """One row of the broker's table.
 
     Attributes:
-        route_id: The destination's identity.
+        route_id: The destination's route id.
         service: Its service name.
         tags: All its tags, the default ones included.
-        peer: Where it is.
-        outstanding: Requests handed over and not yet ended.
-        requests: Requests handed over since it joined.
-        since: When it joined, in seconds since the Unix epoch.
-        latency: How long its answers take, in seconds: a moving average that follows slow
-            ones at once; 0 if there has been none.
-        weight: Its share of the requests where a method goes by weight.
-        busy: Whether it cannot keep up just now.
-        expected: Whether it was there before and has not come yet; nothing is sent there.
+        peer: Its network address as text.
+        outstanding: Requests forwarded and not yet ended.
+        requests: Requests forwarded since it joined.
+        since: The time at which it joined, in seconds since the Unix epoch.
+        latency: The latency of its answers, in seconds: a moving average that follows slow answers
+            at once; 0 if there has been none.
+        weight: Its share of the requests with a method that goes by weight.
+        busy: Whether it is overloaded now.
+        expected: Whether it is expected and has not registered yet; it gets no requests.
     """
 
     route_id: UUID
@@ -88,24 +88,24 @@ class RouteStatistics:
 
 
 class BrokerRoute:
-    """One destination in the table, and what is counted for it.
+    """A destination in the table, with its counters.
 
     Args:
-        destination: What it is.
-        since: When it joined, in seconds since the Unix epoch.
-        clock: Tells the time in seconds; it does not go back.
+        destination: The destination.
+        since: The time at which it joined, in seconds since the Unix epoch.
+        clock: Returns a monotonic time in seconds.
         decay: See `BrokerOptions.latency_decay`.
-        weight: Its share of the requests where a method goes by weight.
+        weight: Its share of the requests with a method that goes by weight.
 
     Attributes:
-        destination: What it is.
-        route_id: Its identity, 16 bytes.
-        stand_in: The worker that stands for it, if the destination is no connection.
-        to: The worker that takes its requests: a connection's own, or the `stand_in`.
-        since: When it joined, in seconds since the Unix epoch.
+        destination: The destination.
+        route_id: Its route id, 16 bytes.
+        stand_in: The worker that forwards its requests, if it is no connection.
+        to: The address for its requests: that of the connection or of the `stand_in`.
+        since: The time at which it joined, in seconds since the Unix epoch.
         outstanding: Requests sent there and not yet ended.
         requests: Requests sent there since it joined.
-        weight: Its share of the requests where a method goes by weight.
+        weight: Its share of the requests with a method that goes by weight.
         unwatch: Ends the watch on a destination that is a worker of this node.
     """
 
@@ -150,17 +150,17 @@ class BrokerRoute:
         self._decay = decay
         self._average = 0.0
         self._folded = 0.0
-        # Of the answers since the average was looked at last.
+        # Of the answers since the average was last read.
         self._answers = 0
         self._sum = 0.0
         self._slowest = 0.0
 
     def ended(self, seconds: float) -> None:
-        """Take note of how long an answer took. That it is over is counted in `outstanding`.
+        """Add the latency of an answer. `outstanding` is counted elsewhere.
 
         Args:
             seconds: From the request's first frame to the last of the answer; 0 or less if
-                that says nothing about the destination.
+                it says nothing about the destination.
         """
         if seconds > 0.0:
             self._answers += 1
@@ -170,17 +170,17 @@ class BrokerRoute:
 
     @property
     def latency(self) -> float:
-        """How long answers take, in seconds: a moving average that peaks; 0 if unknown.
+        """The latency of answers, in seconds: a peak-sensitive moving average; 0 if unknown.
 
-        The answers since the last look are added here and not as they come: that is a few
-        hundred nanoseconds less for each request.
+        Answers are added to the average when it is read: that saves a few hundred nanoseconds
+        for each request.
         """
         answers = self._answers
         if answers:
             now = self._clock()
             sample = self._slowest
             if self._average and sample <= self._average:
-                # None was slower: what counts is how they were as a whole.
+                # No answer was slower than the average: their mean counts.
                 sample = self._sum / answers
             self._average = peak_ewma(self._average, sample, now - self._folded, self._decay)
             self._folded = now
@@ -189,25 +189,25 @@ class BrokerRoute:
 
     @property
     def busy(self) -> bool:
-        """Whether the destination cannot keep up just now."""
+        """Whether the destination is overloaded now."""
         destination = self.destination
         busy, handlers = destination.busy, destination.handlers
         if handlers is not None:
-            # Those on their way to it count: it will have them in hand in a moment.
+            # Requests on their way to the handlers count as well.
             return handlers.busy or self.outstanding >= handlers.max_handling
         return busy is not None and busy()
 
     def room_for(self, origin: Address | None) -> float:
-        """Return how many more requests of one peer it may be given; infinity if it does not say.
+        """Return how many more requests of one peer it may get; infinity if there is no limit.
 
         Args:
-            origin: The peer: the first step of the way back; `None` if there is none.
+            origin: The peer: the first address of the return route; `None` if there is none.
         """
         handlers = self.destination.handlers
         return inf if handlers is None else handlers.room_for(origin)
 
     def choose(self, exchange: Exchange | None) -> Address:
-        """Count a request for this destination and return where to send it."""
+        """Count a request for this destination and return the address to send it to."""
         self.requests += 1
         if exchange is not None:
             exchange.route = self
@@ -215,12 +215,12 @@ class BrokerRoute:
         return self.to
 
     def let_go(self) -> None:
-        """Let go of the connection or worker: what still knows of the route does not keep it."""
+        """Release the connection or worker, which references to the route keep alive."""
         self.destination = replace(self.destination, evict=None, busy=None, handlers=None)
         self.stand_in = self.unwatch = None
 
     def event(self, kind: EventKind, reason: str = "") -> BrokerEvent:
-        """Return an event about the destination, as of now."""
+        """Return an event about the destination, with the current time."""
         destination = self.destination
         return BrokerEvent(
             kind,
@@ -233,7 +233,7 @@ class BrokerRoute:
         )
 
     def row(self) -> RouteStatistics:
-        """Return the route as a row of the broker's table."""
+        """Return the destination as a row of the broker's table."""
         destination = self.destination
         return RouteStatistics(
             destination.route_id,
@@ -250,24 +250,23 @@ class BrokerRoute:
 
 
 def readable(tags: TagList) -> tuple[tuple[str, str], ...]:
-    """Return tags as people read them; a null value is an empty text."""
+    """Return tags in text form; a null value is an empty text."""
     return tuple((format_key(key), value or "") for key, value in tags)
 
 
 def weight_of(text: str | None) -> float:
-    """Return the weight that a tag's value says: a decimal of 0 or more; else it is 1."""
+    """Return the weight in a tag's value, a decimal of 0 or more; for other values 1."""
     if text is None or not _DECIMAL.fullmatch(text):
         return 1.0
     return float(text)
 
 
 class RouteWorker(Worker):
-    """Stand for a destination that is a worker of this node.
+    """A forwarder to a destination that is a worker of this node.
 
-    It turns a request that came in frames into a message with the request's data as
-    payload and a way back for the answer. It steps aside rather than staying on the return
-    route: an answer goes straight back. A connection needs no such worker: it takes the
-    frames as they are.
+    It turns an exchange into a message with the request's data as payload and a return route
+    for the answer. It does not add itself to the return route. A connection needs no such
+    worker: it takes frames.
     """
 
     def __init__(self, destination: Destination) -> None:
@@ -275,7 +274,7 @@ class RouteWorker(Worker):
         self._destination = destination
 
     def handle_message(self, message: Message) -> None:
-        """Hand one request over, or refuse what the destination cannot take."""
+        """Forward a request, or refuse one that the destination cannot take."""
         onward, back, payload, _, context = message
         exchange = exchange_of(message)
         if exchange is not None:
@@ -290,7 +289,7 @@ class RouteWorker(Worker):
             payload, back = exchange.data(), exchange.return_route()
             account = exchange.account
             if account is not None and context is not None:
-                # The worker's hops are of the same trace.
+                # The worker's hops belong to the same trace.
                 context = context._replace(trace=account.mark(context.trace))
         to = (self._destination.worker, *onward[1:])
         passed = _new(Message, (to, back, payload, onward[0], context))

@@ -1,8 +1,8 @@
-"""Ways of asking: what an ADDRESS or an address of type 32 asks for, and how that is chosen.
+"""Selectors and queries, parsed from an ADDRESS frame or an address of type 32.
 
-What bytes ask for does not depend on the routing table, so an `Ask` never is stale and whoever
-reads the same bytes again may keep it. A `Selector` is shared by all who ask in the same way:
-it holds the state of the method, so that queries do not disturb one another.
+The meaning of the bytes does not depend on the routing table, so an `Ask` is never stale and may be
+kept for equal bytes. A `Selector` is shared by all requests with the same query, routing and
+method. It holds the state of the method, so that queries do not disturb one another.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["Ask", "Selector", "Selectors"]
 
 
 class Selector:
-    """A way of asking in use: tags, routing and method, and the state of the method.
+    """A query with its routing, its method and the state of the method.
 
     Attributes:
         query: The tags a destination must carry.
         routing: Unicast, multicast or shard.
-        method: The name of what chooses among several, in normal form; empty for multicast.
-        balancer: What chooses for unicast.
-        sharding: What chooses for shard.
-        remembered: Whether it is asked again; if not, nothing is to be kept for it.
+        method: The name of the method in normal form; empty for multicast.
+        balancer: The method for unicast.
+        sharding: The method for shard.
+        remembered: Whether the selector is reused; if not, no state is to be kept for it.
     """
 
     __slots__ = ("balancer", "method", "query", "remembered", "routing", "sharding")
@@ -63,18 +63,18 @@ class Selector:
 
 
 class Ask:
-    """What one ADDRESS, or one address of type 32, asks for.
+    """The parsed content of an ADDRESS frame or an address of type 32.
 
     Attributes:
-        selector: The way of asking.
+        selector: The selector.
         query: The tags a destination must carry.
         routing: Unicast, multicast or shard.
-        shard: The hash of the tags that choose in a shard request, 64 bits; else 0.
-        sticky: The tags that keep a unicast request on one destination; else none.
+        shard: The 64-bit hash of the tags of a shard key; else 0.
+        sticky: The tags of a sticky key; else none.
         no_route: How long to wait for a route, in seconds; 0 not at all, infinity as long as
-            the broker lets anybody; `None` leaves it to the broker.
-        unknown: Whether it asks for a method that nobody knows, and gets the default.
-        turn: Says whose turn it is, where that is all there is to choose by; else `None`.
+            the broker permits; `None` for the broker's default.
+        unknown: Whether its method is unknown, and the default takes its place.
+        turn: Returns the index of the next candidate if plain round robin chooses; else `None`.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Ask:
         self.unknown: Final = unknown
         self.shard = 0
         self.sticky: TagList = ()
-        # Round robin asks nothing of those it chooses among but how many they are.
+        # Round robin depends only on the number of candidates.
         self.turn: Callable[[Any, float, Any], int] | None = None
         if asked.routing is RoutingType.SHARD:
             self.shard = shard_hash(asked.keys)
@@ -111,7 +111,7 @@ class Ask:
 
     @property
     def address(self) -> Address:
-        """The address of type 32 that asks for the same."""
+        """The equivalent address of type 32."""
         address = self._address
         if address is None:
             value = format_address_query(self._asked).encode()
@@ -120,18 +120,18 @@ class Ask:
 
     @property
     def text(self) -> str:
-        """The same as people write it."""
+        """The query in text form."""
         return self.address.value.decode()
 
 
 class Selectors:
-    """The ways of asking that are remembered.
+    """The selectors in use.
 
     Args:
-        queries: Reads and remembers raw queries.
-        methods: What may choose.
-        limit: How many ways of asking are remembered; and how many addresses, and how many
-            queries without tags that choose, with what they ask for. The oldest are forgotten.
+        queries: The parser of queries, with its memory.
+        methods: The methods.
+        limit: Most selectors that are remembered; also most addresses, and most queries without
+            keys. The oldest are forgotten.
     """
 
     def __init__(self, queries: QueryReader, methods: Methods, limit: int) -> None:
@@ -141,15 +141,15 @@ class Selectors:
         self._selectors: dict[tuple[RoutingType, str, Query], Selector] = {}
         self._asks: dict[AddressQuery, Ask] = {}
         self._addresses: dict[Address, Ask] = {}
-        # Of ways of asking that are not remembered: one for each method.
+        # Of selectors that are not remembered: one for each method.
         self._balancers: dict[str, Balancer] = {}
 
     def read(self, frame: bytes, dialect: Dialect) -> Ask:
-        """Return what an ADDRESS frame asks for.
+        """Parse an ADDRESS frame.
 
         Args:
             frame: The whole frame.
-            dialect: How it is written.
+            dialect: The dialect of the frame.
 
         Raises:
             BrokerFrameError: The frame is broken.
@@ -158,7 +158,7 @@ class Selectors:
         return self._asks.get(asked) or self._ask(asked)
 
     def named(self, address: Address) -> Ask:
-        """Return what an address of type 32 asks for.
+        """Parse an address of type 32.
 
         Raises:
             AddressError: It cannot be read.
@@ -180,14 +180,14 @@ class Selectors:
         if selector is None:
             selector = self._select(asked.query, asked.routing, method)
         ask = Ask(selector, asked, unknown=unknown)
-        # There are as many different keys as users, say, and few of them come again.
+        # There may be as many different keys as users, and few are reused.
         if selector.remembered and not asked.keys:
             _make_room(self._asks, self._limit)
             self._asks[asked] = ask
         return ask
 
     def _method(self, asked: AddressQuery) -> tuple[str, bool]:
-        """Return the method that is to choose, and whether it takes the place of another."""
+        """Return the method to use, and whether it replaces an unknown one."""
         methods, name = self._methods, asked.method
         if asked.routing is RoutingType.MULTICAST:
             return "", False
@@ -218,7 +218,7 @@ class Selectors:
         return selector
 
     def __len__(self) -> int:
-        """Return how many ways of asking are remembered."""
+        """Return the number of remembered selectors."""
         return len(self._selectors)
 
 
@@ -228,7 +228,7 @@ def _make_room(table: dict[Any, Any], limit: int) -> None:
 
 
 def _size(query: Query) -> int:
-    """Return how long a query is, in characters of keys and values."""
+    """Return the length of a query, in characters of keys and values."""
     return sum(
         (len(key) if isinstance(key, str) else 1) + len(value or "") + 1 for key, value in query
     )

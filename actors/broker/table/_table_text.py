@@ -1,4 +1,4 @@
-"""A broker's table as JSON, made a slice at a time, and once for all who ask meanwhile."""
+"""The routing table as JSON, written in slices and shared by concurrent queries."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["TableText", "event_of", "row_of"]
 
 SLICE: Final = 64
-"""Rows that are written before others have their turn."""
+"""Rows that are written before the loop runs other tasks."""
 
 MAX_TEXT: Final = 64 * 1024 * 1024
-"""Most characters of a table in one answer; a longer one is to be asked for as a stream."""
+"""Most characters of a table in one answer; a longer table is available as a stream."""
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 _EVENT: Final = tuple(each.name for each in fields(BrokerEvent))
 
 
 class TableText:
-    """The table of a broker as JSON, for all who ask for it.
+    """The table of a broker as JSON, shared by concurrent queries.
 
-    However many ask, it is written once at a time, `SLICE` rows in a turn of the loop. Those who
-    ask while it is written get the next one, all of them the same.
+    It is written at most once at a time, `SLICE` rows in a turn of the loop. All calls made
+    while it is written get the same next version.
 
     Args:
-        broker: Whose table.
+        broker: The broker with the table.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -48,7 +48,7 @@ class TableText:
         self._text = b""
 
     async def written(self) -> bytes:
-        """Return the table as it is when this is called, or later.
+        """Return the table as of this call, or later.
 
         Raises:
             ApplicationError: It is longer than `MAX_TEXT`.
@@ -82,7 +82,7 @@ class TableText:
         return f"[{','.join(parts)}]".encode()
 
     def _rows(self) -> Iterator[RouteStatistics]:
-        """Yield a row for each destination that there is now."""
+        """Yield the row of each registered or expected destination."""
         index = self._broker.index
         entries, expected = tuple(index.table), tuple(index.table.expected())
         return chain(
@@ -95,9 +95,9 @@ def _joined(rows: Iterable[RouteStatistics]) -> str:
 
 
 def row_of(row: RouteStatistics) -> dict[str, Any]:
-    """Return a row of the table as JSON can say it.
+    """Return a row of the table as values that JSON can represent.
 
-    Not by `dataclasses.asdict`, which copies each value and takes a hundred times as long.
+    `dataclasses.asdict` copies each value and takes a hundred times as long.
     """
     return {
         "route": str(row.route_id),
@@ -115,5 +115,5 @@ def row_of(row: RouteStatistics) -> dict[str, Any]:
 
 
 def event_of(event: BrokerEvent) -> dict[str, Any]:
-    """Return an event as JSON can say it, but for its route id."""
+    """Return an event as values that JSON can represent, except for its route id."""
     return {name: getattr(event, name) for name in _EVENT}

@@ -1,14 +1,13 @@
-"""Messages that wait for a route.
+"""The messages that wait for a route.
 
-They are bounded in number, bytes and age, and those of one connection in number and bytes. No
-source, which is where a peer's connections come from, has more of them than are free: so one alone
-leaves half of the room to others, two leave a third, and so on. The same goes for a set of tags,
-but for sources that have less than their part of what is left.
+They are bounded in number, bytes and age; those of one connection in number and bytes. A source
+may have no more waiting messages than there are free places: a single source leaves half of the
+room to others, two leave a third, and so on. The same holds for a set of tags, except for sources
+with less than their part of the free places.
 
-Those that ask for the same tags are one group, and a group is filed under one of its tags: the
-one with the fewest groups. A destination that joins
-carries all tags of the groups it satisfies, so only the groups filed under its tags are looked
-at. Time is an argument, in seconds of any clock that does not go back.
+Messages with the same query form a group. A group is filed under the one of its tags that has the
+fewest groups. A destination that joins carries all tags of the groups it satisfies, so only the
+groups filed under its tags are examined. Times are seconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from ._selector import Ask
 __all__ = ["Place", "Waiter", "Waiters", "WaitingStatistics"]
 
 SPARE: Final = 64
-"""Deadlines of messages that wait no more, above as many as wait, before they are cleared out."""
+"""Stale deadlines, beyond as many as there are messages, before they are removed."""
 
 SLICE: Final = 256
-"""Messages that have waited long enough, of which so many are taken out in one go."""
+"""Most overdue messages that are removed at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingStatistics:
-    """What waits for a route at one moment.
+    """The figures of the waiting messages at one moment.
 
     Attributes:
-        messages: How many.
+        messages: How many wait.
         size: The bytes they hold together.
         oldest: How long the oldest has waited, in seconds; 0 if none waits.
         waited: How many have waited since the start.
@@ -53,14 +52,14 @@ class Waiter:
     """A message that waits for a route.
 
     Attributes:
-        number: Its place in the order they came.
+        number: Its number in the order of arrival.
         message: The message.
-        ask: What it asks for.
-        origin: Who sent it: the first step of its way back; `None` if it has none.
-        source: Where it comes from; empty if nothing is known of it.
+        ask: Its query.
+        origin: Its sender: the first address of the return route; `None` if there is none.
+        source: The source of its connection; empty if unknown.
         size: The bytes it holds.
-        since: When it came.
-        until: When it has waited long enough.
+        since: The time of its arrival.
+        until: The time until which it may wait.
     """
 
     __slots__ = ("ask", "message", "number", "origin", "since", "size", "source", "until")
@@ -80,11 +79,11 @@ class Waiter:
 
 
 class Place:
-    """A place among those that wait. Calling it gives it up.
+    """A handle for a waiting message; calling it withdraws the message.
 
     Args:
-        waiters: Where it is.
-        number: What waits there.
+        waiters: All waiting messages.
+        number: The number of the message.
     """
 
     __slots__ = ("_number", "_waiters")
@@ -94,16 +93,16 @@ class Place:
         self._number = number
 
     def __call__(self) -> None:
-        """Give it up."""
+        """Withdraw the message."""
         self._waiters.withdraw(self._number)
 
     def grow(self, size: int) -> bool:
-        """Count more bytes for what waits; return whether there is room for them."""
+        """Count more bytes for the message; return whether there is room for them."""
         return self._waiters.grow(self._number, size)
 
 
 class _Share:
-    """What waits of one connection, or of one source."""
+    """The waiting messages of one connection or of one source."""
 
     __slots__ = ("numbers", "size")
 
@@ -113,7 +112,7 @@ class _Share:
 
 
 class _Group:
-    """Those that ask for the same tags, and how many of them each source has."""
+    """The waiting messages with one query, and their number by source."""
 
     __slots__ = ("query", "sources", "tag", "waiters")
 
@@ -124,12 +123,12 @@ class _Group:
         self.sources: dict[str, int] = {}
 
     def add(self, waiter: Waiter) -> None:
-        """Count one more."""
+        """Add a message."""
         self.waiters[waiter.number] = waiter
         self.sources[waiter.source] = self.sources.get(waiter.source, 0) + 1
 
     def remove(self, waiter: Waiter) -> None:
-        """Count one less."""
+        """Remove a message."""
         del self.waiters[waiter.number]
         left = self.sources[waiter.source] - 1
         if left:
@@ -138,10 +137,10 @@ class _Group:
             del self.sources[waiter.source]
 
     def has_place(self, source: str, free: int) -> bool:
-        """Whether one more of a source may wait.
+        """Whether one more message of a source may wait.
 
-        All of them may have as many places as are free. Beyond that each source has its part of
-        what is free, so that none can keep the others from asking for the same tags.
+        The group may have as many messages as there are free places. Beyond that each source has
+        its part of the free places, so that no source can keep others from the same tags.
         """
         if len(self.waiters) <= free:
             return True
@@ -150,10 +149,10 @@ class _Group:
 
 
 class Waiters:
-    """All messages that wait for a route, in the order they came.
+    """All messages that wait for a route, in order of arrival.
 
     Args:
-        options: How many, how many bytes, and how much of either for one connection.
+        options: The limits.
     """
 
     def __init__(self, options: BrokerOptions) -> None:
@@ -161,11 +160,11 @@ class Waiters:
         self._all: dict[int, Waiter] = {}
         self._groups: dict[Query, _Group] = {}
         self._filed: dict[Tag, dict[Query, _Group]] = {}
-        # Of those that have a way back; there are no more than wait.
+        # By sender, for messages with a return route.
         self._shares: dict[Address, _Share] = {}
-        # Of those whose source is known.
+        # By source, where it is known.
         self._sources: dict[str, _Share] = {}
-        # Deadlines, soonest first; some are of messages that wait no more.
+        # Deadlines, soonest first; some are of messages that no longer wait.
         self._deadlines: list[tuple[float, int]] = []
         self._bytes = 0
         self._last = 0
@@ -179,18 +178,18 @@ class Waiters:
         patience: float,
         source: str = "",
     ) -> Waiter | None:
-        """Let a message wait.
+        """Add a message.
 
         Args:
             message: The message.
-            ask: What it asks for.
+            ask: Its query.
             size: The bytes it holds.
-            since: When it came.
+            since: The time of its arrival.
             patience: How long it may wait from then on, in seconds.
-            source: Where it comes from; empty if nothing is known of it.
+            source: The source of its connection; empty if unknown.
 
         Returns:
-            What waits, or `None` if there is no room.
+            The waiting message, or `None` if there is no room.
         """
         number = self._last + 1
         waiter = Waiter(number, message, ask, source, since, since + patience)
@@ -208,15 +207,15 @@ class Waiters:
         return waiter
 
     def place(self, waiter: Waiter) -> Place:
-        """Return the place of what waits."""
+        """Return the handle of a waiting message."""
         return Place(self, waiter.number)
 
     def grow(self, number: int, size: int) -> bool:
-        """Count more bytes for what waits under a number.
+        """Count more bytes for the message with a number.
 
         Returns:
-            False if there is no room for them: nothing is counted then, and it is up to the
-            caller to have it wait no longer. True if it waits no more.
+            False if there is no room for them: nothing is counted then, and the caller has to
+            withdraw the message. True also if the message no longer waits.
         """
         waiter = self._all.get(number)
         if waiter is None:
@@ -227,7 +226,7 @@ class Waiters:
         return True
 
     def _has_place(self, waiter: Waiter) -> bool:
-        """Whether one more may wait, of its connection, of its source, and for its tags."""
+        """Whether one more message of its connection, source and query may wait."""
         free = self._options.max_waiters - len(self._all)
         if free < 1:
             return False
@@ -240,7 +239,7 @@ class Waiters:
         return group is None or group.has_place(waiter.source, free)
 
     def _has_room(self, waiter: Waiter, size: int) -> bool:
-        """Whether it may hold so many bytes more."""
+        """Whether a message may hold a number of bytes more."""
         free = self._options.max_waiting_bytes - self._bytes
         own, source = self._own(waiter), self._sources.get(waiter.source)
         if own is not None and own.size + size > self._options.max_waiting_bytes_per_peer:
@@ -253,7 +252,7 @@ class Waiters:
         return None if waiter.origin is None else self._shares.get(waiter.origin)
 
     def _shares_of(self, waiter: Waiter, *, make: bool = False) -> list[_Share]:
-        """Return the shares that count what waits: its connection's, and its source's."""
+        """Return the shares that count a message: its connection's and its source's."""
         found: list[_Share] = []
         if waiter.origin is not None:
             if make and waiter.origin not in self._shares:
@@ -279,7 +278,7 @@ class Waiters:
         return group
 
     def withdraw(self, number: int) -> Waiter | None:
-        """Take out what waits under a number; `None` if it waits no more."""
+        """Remove and return the message with a number; `None` if it no longer waits."""
         waiter = self._all.pop(number, None)
         if waiter is None:
             return None
@@ -313,7 +312,7 @@ class Waiters:
             del self._filed[group.tag]
 
     def satisfied(self, tags: Iterable[Tag]) -> list[Waiter]:
-        """Return those that ask for no other tags than these, in the order they came."""
+        """Return the messages that these tags satisfy, in order of arrival."""
         filed = self._filed
         carried = frozenset(tags)
         found = [
@@ -327,14 +326,14 @@ class Waiters:
         return [self._all[number] for number in sorted(found)]
 
     def of(self, origin: Address) -> list[Waiter]:
-        """Take out those of one peer, in the order they came."""
+        """Remove and return the messages of one peer, in order of arrival."""
         share = self._shares.get(origin)
         return [] if share is None else self._take(list(share.numbers))
 
     def overdue(self, now: float) -> list[Waiter]:
-        """Take out those that have waited long enough, the first to be so first.
+        """Remove and return overdue messages, the earliest deadline first.
 
-        `SLICE` of them at a time: look at `deadline` for whether there are more.
+        At most `SLICE` are removed; `deadline` shows whether there are more.
         """
         found: list[int] = []
         deadlines = self._deadlines
@@ -343,7 +342,7 @@ class Waiters:
         return self._take(found)
 
     def clear(self) -> list[Waiter]:
-        """Take out all."""
+        """Remove and return all messages."""
         return self._take(list(self._all))
 
     def _take(self, numbers: list[int]) -> list[Waiter]:
@@ -351,7 +350,7 @@ class Waiters:
         return [waiter for waiter in taken if waiter is not None]
 
     def deadline(self) -> float | None:
-        """Return when the first of those that wait has waited long enough; `None` if none waits."""
+        """Return the earliest deadline; `None` if no message waits."""
         deadlines = self._deadlines
         while deadlines and deadlines[0][1] not in self._all:
             heappop(deadlines)
@@ -361,7 +360,7 @@ class Waiters:
         return len(self._all)
 
     def statistics(self, now: float) -> WaitingStatistics:
-        """Return the figures at this moment."""
+        """Return the current figures."""
         first = next(iter(self._all.values()), None)
         oldest = 0.0 if first is None else now - first.since
         return WaitingStatistics(len(self._all), self._bytes, oldest, self._last)
