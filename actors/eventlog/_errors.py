@@ -1,4 +1,4 @@
-"""Errors of event logs that are written."""
+"""Errors of writing event logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["LogInUse"]
 
 
 class LogInUse(OnwardError):
-    """Another process writes the log of this name.
+    """An error for a log that another process writes.
 
     Attributes:
         path: The log's folder.

@@ -1,4 +1,4 @@
-"""What an event log may use, and when it writes: plain values."""
+"""The options of an event log: its limits and intervals."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ...protocol.options import Probability, Range, check_options
 __all__ = ["Fsync", "LogOptions"]
 
 Fsync = Literal["seal", "block", "never"]
-"""When what is written is made to outlast a power cut: with each segment, each block, or never."""
+"""When written data are synced to the disk: with each segment, each block, or never."""
 
 MIB: Final = 1024 * 1024
 DAY: Final = 24 * 3600.0
 LEAST_SECONDS: Final = 0.001
-"""The shortest that a time may be: a window's length is in whole milliseconds."""
+"""The shortest time: a window's length is in whole milliseconds."""
 
 LogTime: TypeAlias = Annotated[float, Range(least=LEAST_SECONDS, most=DAY, unit="seconds")]
-"""A time. A row of flows has room for 49 days, a clock of a loop for more."""
+"""A time of at most a day; a row of flows could hold 49 days."""
 
 LogAge: TypeAlias = Annotated[
     float, Range(least=LEAST_SECONDS, most=100 * 365 * DAY, unit="seconds")
@@ -38,57 +38,56 @@ Amount: TypeAlias = Annotated[int, Range(least=1, most=1 << 62)]
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What an event log may use, and when it writes.
+    """Limits and intervals of an event log.
 
     Attributes:
-        directory: Where the logs are; this one has a folder of its name in there.
-        name: The log's name: see `check_log_name`. No two running ones may share it.
-        sample_rate: Which part of the messages have their hops recorded, 0 to 1.
-        flush_seconds: How long a block waits to be full before it is written all the same.
-        window_seconds: How long the windows are for which flows are counted. What a window has so
-            far is written with each flush if it is little, else at its end: up to 1,000 counters,
-            ways of asking, workers and links. Of one window there may be several rows of a kind.
-        seal_bytes: How large a segment gets, in bytes.
-        seal_seconds: How old a segment gets. So late at most an event can be read.
-        fsync: When what is written is made to outlast a power cut: with each segment as it is
-            sealed, with each block, or never. What a process that is killed has written is
-            there in any case. After a power cut without it even sealed segments may be damaged.
-        max_bytes: How much the sealed segments may be together, and the files that were set aside
-            as they could not be read. Over it the oldest are deleted; the newest segment never is,
-            and the one under way comes on top.
-        max_age_seconds: How old one of these gets before it is deleted.
-        max_pending: Bytes that wait for the disk. What comes on top is refused, and counted: with
-            less than 64 KiB, a block, all that a busy node records.
-        retry_seconds: After a failure of the disk, how long it is left alone.
-        max_names: Names in one segment; further ones are recorded as none, and counted.
-        max_routes: Route ids in one segment; further ones are recorded as none, and counted.
-        max_tagsets: Tag sets in one segment; further ones are recorded as none, and counted.
-        max_flows: Flows counted apart in one window; further ones are counted together.
-        sample_arrivals: Whether messages that come over links are sampled too, as those are that
-            are sent here: for a node whose peers keep no log, or its share of a message's hops
-            would be all there is. Only those that end here, and no answers: others may be part
-            of what was not sampled elsewhere.
-        max_marked_per_second: Messages with a mark that are taken from links, each second; the
-            marks of further ones are taken off, and counted. Anybody may write one. With a
-            `sample_rate` of 0 none is taken. Answers to requests of this node always are.
-        max_foreign_per_second: Requests that are sampled by a trace id that came with them, each
-            second. Anybody may write one whose hash is chosen. Beyond it a request is drawn for as
-            if it had come without: at the `sample_rate`, under an id of its own.
-        max_rejects_per_second: Requests that nobody could take which are recorded as events,
-            each second; further ones are only counted.
-        max_event_bytes_per_second: Bytes of events of destinations that come, change and go, and as
-            many again of requests that nobody could take. Beyond it those requests are only
-            counted, and of a destination the last state is told as soon as there is room, with an
-            event `lost` at the end that says how many changes were left out. At the defaults
-            both together are less than half of `max_bytes` in a week, whatever peers do. Hops and
-            counters come on top, and are bounded by other limits.
-        max_event_burst: Bytes of either that are saved up for when many come at once.
-        close_seconds: How long the end waits for the disk, at most; not longer than nearly half
-            of the time that there is to stop the node. What is not written then is logged, and
-            is lost or recovered at the next start.
+        directory: The directory of the logs; each log has a folder of its name in it.
+        name: The log's name; see `check_log_name`. Running logs must have different names.
+        sample_rate: The fraction of messages with recorded hops, 0 to 1.
+        flush_seconds: Most seconds before a block that is not full is written.
+        window_seconds: The length of the windows in which flows are counted. Up to 1,000 counters,
+            selectors, workers and links, the counts so far are written with each flush; otherwise
+            at the end of the window. A window may have several rows of a kind.
+        seal_bytes: The size at which a segment is sealed, in bytes.
+        seal_seconds: The age at which a segment is sealed, and so the longest time before an event
+            can be read.
+        fsync: When written data are synced to the disk: with each segment as it is sealed, with
+            each block, or never. Data that a killed process has written are kept in any case. A
+            power cut may damage data that are not synced, sealed segments included.
+        max_bytes: Most bytes of the sealed segments and the files set aside as unreadable. Beyond
+            it the oldest are deleted, except the newest segment. The open segment is not counted.
+        max_age_seconds: The age at which such a file is deleted.
+        max_pending: Most bytes that wait for the disk. Blocks beyond it are refused and counted;
+            less than 64 KiB, one block, would refuse all records of a busy node.
+        retry_seconds: The pause after a failure of the disk.
+        max_names: Most names in one segment; further ones are left out and counted.
+        max_routes: Most route ids in one segment; further ones are left out and counted.
+        max_tagsets: Most tag sets in one segment; further ones are left out and counted.
+        max_flows: Most flows with their own counters in one window; further ones are counted
+            together.
+        sample_arrivals: Whether messages that arrive over links are sampled as well, for a node
+            with peers that keep no log. Only messages that end here and are no replies are sampled;
+            the sender's log may have decided on the others.
+        max_marked_per_second: Most marked messages accepted from links each second; the marks of
+            further ones are removed and counted. Every peer can write a mark. With a `sample_rate`
+            of 0 all marks are removed, except on replies to requests of this node.
+        max_foreign_per_second: Most requests sampled by their own trace id each second. Every
+            requester can choose an id that is sampled. Further requests are sampled like requests
+            without an id, at the `sample_rate` and under a new id.
+        max_rejects_per_second: Most events of requests without a destination each second; further
+            ones are only counted.
+        max_event_bytes_per_second: Most bytes each second of events of destinations, and as many
+            again of requests without a destination. Beyond it such requests are only counted. Of a
+            destination the last state is recorded as soon as there is room, followed by an event
+            `lost` with the number of changes left out. At the defaults both are less than half of
+            `max_bytes` in a week, whatever peers do. Hops and counters have other limits.
+        max_event_burst: Most unused bytes of either kind that are saved for a burst.
+        close_seconds: Most seconds that the end waits for the disk, and at most nearly half of the
+            time left to stop the node. Data not written by then are logged, and lost or recovered
+            at the next start.
 
     Raises:
-        EventLogError: The name is none.
+        EventLogError: The name is not valid.
         ValueError: The rate is not from 0 to 1, a limit is less than 1 or more than there can be,
             or a time is less than a millisecond or more than a day, 100 years for
             `max_age_seconds`.

@@ -1,4 +1,4 @@
-"""The worker that keeps a node's event log: its clock, its start and its end."""
+"""The worker that records a node's event log, from its start to its end."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["EventLog", "EventLogStatistics"]
 
 DEFAULT_ADDRESS: Final = "onward/eventlog"
-"""One that nobody takes by accident."""
+"""An address that programs do not use by accident."""
 
 LEAST_SECONDS: Final = 0.05
-"""Seconds that the disk is waited for in any case, at the end."""
+"""Least seconds that the end waits for the disk."""
 
 _logger: Final = logging.getLogger("onward.actors.eventlog")
 
 
 @dataclass(frozen=True, slots=True)
 class EventLogStatistics:
-    """An event log at one moment.
+    """The figures of an event log at one moment.
 
     Attributes:
-        recorder: What was recorded.
-        writer: What became of it on the disk.
-        trouble: What is wrong with the disk; empty if nothing is.
+        recorder: The figures of the recorder.
+        writer: The figures of the writer.
+        trouble: The current failure of the disk; empty if there is none.
     """
 
     recorder: RecorderStatistics
@@ -52,19 +52,19 @@ class EventLogStatistics:
 
 
 class EventLog(Worker):
-    """Record what a node, and the broker on it, routes.
+    """A worker that records the messages and requests of a node and its broker.
 
-    Attach one before anything else, so that it hears of everything:
+    Attach it before anything else, so that it records everything:
 
         async with Node("edge") as node:
             await EventLog.attach(node, LogOptions(Path("log"), "edge"))
             broker = await Broker.attach(node)
 
-    After a broker it warns: destinations and connections that are there already are not in the log.
-    It stops after all other workers, and after the transports: what their end loses is in the log.
+    After a broker it logs a warning: existing destinations and connections are not in the log.
+    It stops after all other workers and the transports, and records the losses at their end.
 
     Args:
-        options: Where, and how much.
+        options: The log's place, limits and intervals.
     """
 
     stops_last: ClassVar[bool] = True
@@ -81,12 +81,12 @@ class EventLog(Worker):
     async def attach(cls, node: Node, options: LogOptions) -> EventLog:
         """Start the event log of a node.
 
-        After an error nothing is left of it: the log can be attached again.
+        After an error the log can be attached again.
 
         Raises:
-            AddressInUse: The node has one.
+            AddressInUse: The node has an event log.
             LogInUse: Another process writes the log of that name.
-            EventLogError: The folder has a file of the last epoch that there can be.
+            EventLogError: The folder has a file of the last possible epoch.
             OSError: The folder cannot be written.
         """
         log = cls(options)
@@ -95,20 +95,20 @@ class EventLog(Worker):
 
     @property
     def recorder(self) -> Recorder:
-        """What is told what happens; on the loop's thread."""
+        """The recorder; for the loop's thread only."""
         if self._recorder is None:
             raise AssertionError("the event log has not been started")
         return self._recorder
 
     async def on_start(self) -> None:
-        """Open the log, and begin to record."""
+        """Open the log and begin to record."""
         if self.node.recorder is not None:
             raise LimitReached("event logs of a node", 1)
         opening = asyncio.ensure_future(asyncio.to_thread(self._writer.open))
         try:
             epoch = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # It goes on, and is not to keep the folder's lock.
+            # The thread goes on; its result must not keep the folder's lock.
             opening.add_done_callback(self._opened_in_vain)
             raise
         try:
@@ -123,7 +123,7 @@ class EventLog(Worker):
 
     def _begin(self, epoch: int) -> None:
         node = self.node
-        # It took its time to open: somebody else may have been quicker.
+        # Another log may have been attached while this one opened.
         if node.recorder is not None:
             raise LimitReached("event logs of a node", 1)
         recorder = Recorder(
@@ -150,7 +150,7 @@ class EventLog(Worker):
         self.every(self.options.flush_seconds, self._tick)
 
     def _tell_unfinished(self) -> None:
-        """Have the log say that the run before did not end, and what of it is not there."""
+        """Record how earlier runs ended that were not closed, and the losses."""
         for reason in self._writer.unfinished():
             self.recorder.lose(reason)
 
@@ -158,8 +158,8 @@ class EventLog(Worker):
         recorder = self.recorder
         self._tell_unfinished()
         recorder.tick()
-        # In parts: there may be many flows, and others are to have their turn in between.
-        while recorder.write_flows():  # noqa: ASYNC110 - it does something each time
+        # In parts: there may be many flows, and the loop runs other tasks in between.
+        while recorder.write_flows():  # noqa: ASYNC110 - each call writes a block
             await asyncio.sleep(0)
 
     def _on_dead_letter(self, letter: DeadLetter) -> None:
@@ -173,9 +173,9 @@ class EventLog(Worker):
             self.node.call_on_loop(lambda: recorder.messages.lost(letter))
 
     async def on_stop(self) -> None:
-        """Record what is left, and wait until it is on the disk, as long as there is time.
+        """Record the rest, and wait for the disk as long as there is time.
 
-        What is not written then is logged, and counted: `pending` of the writer's statistics.
+        Data not written by then are logged, and counted as `pending` in the writer's statistics.
         """
         recorder = self._recorder
         if recorder is None:
@@ -197,7 +197,7 @@ class EventLog(Worker):
     def _left(self) -> float:
         """Return how long the disk may be waited for, in seconds: `close_seconds` at most.
 
-        A worker is cancelled after half of the time that is left to stop it.
+        The node cancels a worker after half of its time to stop.
         """
         most = self.options.close_seconds
         deadline = self._placed.deadline
@@ -207,7 +207,7 @@ class EventLog(Worker):
         return max(LEAST_SECONDS, min(most, left - LEAST_SECONDS))
 
     def statistics(self) -> EventLogStatistics:
-        """Return the log's figures at this moment."""
+        """Return the log's current figures."""
         writer = self._writer
         return EventLogStatistics(
             self.recorder.statistics(), writer.statistics(), writer.trouble() or ""

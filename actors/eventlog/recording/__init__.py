@@ -1,1 +1,1 @@
-"""The recorder of an event log: what is counted and packed on the node's loop."""
+"""The recorder of an event log: counting and packing on the node's loop."""

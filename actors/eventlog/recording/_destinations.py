@@ -1,13 +1,13 @@
-"""Destinations that come, change and go, as events: no more of them than the log has room for.
+"""The record of destinations that join, change and leave, within a rate of bytes.
 
 A peer can register, change its tags and leave as often as it likes. Each of these is an event, up
-to so many bytes a second and what was saved up before. Beyond that the log *falls behind*: of each
-destination only what it is now is kept, and told in its turn when there is room again. So what is
-left out is what came in between, and in the end the log says of each destination what is true.
+to a limit of bytes a second plus the bytes saved before. Beyond that the log *falls behind*: only
+the last state of each destination is stored, and recorded in turn when there is room. So the
+changes in between are left out, and the log is right about each destination in the end.
 
-Who falls behind is in a line, and whoever comes later joins it, so nobody is told of before those
-that wait. What is in the line is bounded by the routes that a broker lets in: those that are there
-and were not told, and those that were told and are gone; no more than three for each.
+Destinations that are behind form a queue, and later changes join it, so that none overtakes
+another. The queue is bounded by the limit of routes: it has destinations in the table that are not
+in the log, and destinations in the log that have left; no more than three for each.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["DestinationLog"]
 
 
 class _Late(NamedTuple):
-    """What a destination is now, and was not told.
+    """The state of a destination that is not recorded yet.
 
     Attributes:
-        said: Whether the log says that it is there.
-        there: Whether it is.
+        said: Whether the log has the destination as present.
+        there: Whether it is present.
         node: Its service name.
-        tags: Its tags, or those it had.
-        reason: Why it has left.
+        tags: Its current or last tags.
+        reason: The reason why it has left.
     """
 
     said: bool
@@ -44,20 +44,20 @@ class _Late(NamedTuple):
 
     @property
     def event(self) -> EventName:
-        """What there is to tell."""
+        """The event to record."""
         if not self.there:
             return EventName.DOWN
         return EventName.RETAG if self.said else EventName.UP
 
 
 class DestinationLog:
-    """Records what becomes of destinations.
+    """The record of destinations.
 
     Args:
-        recorder: Where it is recorded.
+        recorder: The recorder.
 
     Attributes:
-        left_out: Events that were not recorded as they happened, since the start.
+        left_out: Events not recorded as they happened, since the start.
     """
 
     __slots__ = ("_budget", "_late", "_recorder", "_told", "_waiting", "left_out")
@@ -70,21 +70,21 @@ class DestinationLog:
         )
         self._late: dict[bytes, _Late] = {}
         self.left_out = 0
-        # Since the log fell behind: what happened, and what of it was told when there was room.
+        # Events since the log fell behind, and those of them that were recorded later.
         self._waiting = 0
         self._told = 0
 
     def add(
         self, name: EventName, route_id: bytes, node: str, tags: TagList, reason: str = ""
     ) -> None:
-        """Record an event of a destination, or have it wait.
+        """Record an event of a destination, or put it into the queue.
 
         Args:
             name: `UP`, `RETAG` or `DOWN`.
             route_id: 16 bytes.
             node: Its service name.
             tags: Its tags.
-            reason: Why it has left.
+            reason: The reason why it has left.
         """
         late = self._late
         if not late and self._budget.take(size_of_event(node, tags, reason)):
@@ -98,10 +98,10 @@ class DestinationLog:
         if said or there:
             late[route_id] = _Late(said, there, node, tags, reason)
         else:
-            del late[route_id]  # it has come and gone, and the log knows nothing of it
+            del late[route_id]  # it has joined and left, and is not in the log
 
     def catch_up(self) -> None:
-        """Tell what waits, as far as there is room; if that is all, say what was left out."""
+        """Record queued states as far as there is room, and at the end what was left out."""
         late = self._late
         while late:
             each = next(iter(late.values()))
@@ -111,7 +111,7 @@ class DestinationLog:
         self._tell_end()
 
     def finish(self) -> None:
-        """Tell all that waits: there is no later time."""
+        """Record all queued states."""
         while self._late:
             self._tell_next()
         self._tell_end()

@@ -1,4 +1,4 @@
-"""Route events that wait to be written."""
+"""A buffer of route events."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from ._texts import clean, clean_tags, size_of, size_of_tags
 __all__ = ["EventBuffer", "size_of_event"]
 
 EVENTS_A_BLOCK: Final = 256
-"""Most route events that are kept before they are written."""
+"""Number of events that fill a block."""
 
 EVENT_BYTES: Final = 64 * 1024
-"""Bytes of tags and reasons that events are kept with before they are written."""
+"""Bytes of tags, names and reasons that fill a block."""
 
 MAX_EVENT: Final = 1024 * 1024
-"""Most bytes of the tags of one event; one that has more is told without them."""
+"""Most bytes of the tags of one event; longer tags are left out."""
 
 MAX_REASON: Final = 1024
 """Most bytes of the reason of an event; the rest is cut off."""
 
 
 EVENT_COST: Final = 96
-"""Most bytes of an event without its texts: number, time, route id, the id among the segment's,
-and what goes before blocks of it, of its name and of that id, should it be alone in each."""
+"""Most bytes of an event without its texts: its numbers, its route id with the definition, and the
+headers of the blocks for event, name and route id, if it is alone in each."""
 
 
 def size_of_event(node: str, tags: TagList, reason: str) -> int:
-    """Return the bytes of an event in a segment, at most: its name is among the names as well."""
+    """Return the most bytes of an event in a segment, with the definition of its name."""
     return EVENT_COST + 2 * size_of(node) + size_of_tags(tags) + size_of(reason)
 
 
 class EventBuffer:
-    """Keeps route events until they fill a block.
+    """A buffer of route events that fills blocks.
 
     Args:
-        output: Where they are written.
+        output: The output for the blocks.
     """
 
     __slots__ = ("_bytes", "_events", "_naming", "_output", "_receipt")
@@ -54,7 +54,7 @@ class EventBuffer:
         self._receipt = Receipt()
 
     def __len__(self) -> int:
-        """Return how many are kept."""
+        """Return the number of events in the buffer."""
         return len(self._events)
 
     def add(
@@ -67,13 +67,13 @@ class EventBuffer:
         tags: TagList,
         reason: str,
     ) -> Receipt:
-        """Keep an event, and write all that are kept if they are many.
+        """Add an event, and write the buffer if it is full.
 
-        A destination that nobody ever asks has a name and an id all the same: the event alone
-        would not say them to who reads what a segment lists.
+        The name and route id are defined even if no request uses them, for readers that list the
+        definitions of a segment.
 
         Returns:
-            What tells whether the block that it is in is kept.
+            The receipt of the event's block.
         """
         said = (reason,) if name is EventName.LOST else ()
         try:
@@ -83,7 +83,7 @@ class EventBuffer:
             node, reason, tags = clip_name(node), clean(reason, MAX_REASON), clean_tags(tags)
             self._naming.route(route_id)
             self._naming.name(node)
-        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+        except Exception as error:  # noqa: BLE001 - a defect must not stop the routing
             self._output.unpacked(EVENTS, error)
             return Receipt(kept=False)
         receipt = self._receipt
@@ -95,7 +95,7 @@ class EventBuffer:
         return receipt
 
     def write(self) -> None:
-        """Write what is kept."""
+        """Write the events in the buffer as a block."""
         events = self._events
         if events:
             receipt = self._receipt

@@ -1,4 +1,4 @@
-"""Flows of workers and links, from what they count anyway: the difference, once a window."""
+"""Flows of workers and links, from the differences of their own counters."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 __all__ = ["FlowSampler", "Linked"]
 
 MAX_PASSING: Final = 256
-"""Workers that came and went since the last look, and are named all the same; what further ones
-handled is counted for the node, or a worker for each request would fill the log with names."""
+"""Most workers with a name in the log that started and stopped between two samples. Further ones
+are counted for the node, as a worker for each request would fill the log with names."""
 
 _UNREACHED: Final = (UnknownAddress.reason, UnknownAddressType.reason, NotExposed.reason)
-"""Reasons of dead letters that no worker has counted."""
+"""Reasons of dead letters that no worker counts."""
 
 _Counts: TypeAlias = "tuple[int, int, int, int]"
 _NOTHING: Final = (0, 0, 0, 0)
 
 
 class Linked(Protocol):
-    """A link, as far as its flows are counted.
+    """A link, with its counters.
 
     Attributes:
         taken: Messages it was given for the other end.
-        arrived: Messages that came from there.
-        dropped: Messages that it took and could not send.
+        arrived: Messages that arrived from there.
+        dropped: Messages that it accepted and could not send.
     """
 
     taken: int
@@ -40,34 +40,34 @@ class Linked(Protocol):
 
     @property
     def queued(self) -> int:
-        """Messages that it keeps, and has not sent."""
+        """Messages that it has accepted and not sent."""
         ...
 
     @property
     def ends(self) -> tuple[str, str]:
-        """What this end is called, and what the other; empty if it is not known."""
+        """The names of this end and of the other; empty if unknown."""
         ...
 
     @property
     def ways(self) -> tuple[str, str]:
-        """What the way there is called, and the way back: the same at both ends."""
+        """The names of the two directions, out and in: the same at both ends."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether it has stopped, so that nothing more can be counted."""
+        """Whether it has stopped, so that its counters no longer change."""
         ...
 
 
 class FlowSampler:
-    """Counts flows of a node by differences.
+    """A sampler of a node's flows.
 
-    Each worker is a destination of messages: what it handled, failed on, and dropped. One that
-    stops is counted as it does, and forgotten. What found no worker is counted without one. Each of
-    these is `RECEIVED` as well, so that a log balances.
+    Each worker is a destination of messages: those it handled, failed on and dropped. A worker
+    is counted a last time when it stops. Messages that reached no worker are counted without
+    one. Each message is `RECEIVED` as well, so that a log balances.
 
     Args:
-        recorder: Where flows go.
+        recorder: The recorder of flows.
         node: The node.
     """
 
@@ -76,22 +76,22 @@ class FlowSampler:
     def __init__(self, recorder: Recorder, node: Node) -> None:
         self._recorder: Final = recorder
         self._node: Final = node
-        # Workers that are known, with what they had counted; there are no more than the node has.
+        # The known workers with their last counts; no more than the node has.
         self._cells: dict[Cell, _Counts] = {cell: _of(cell) for cell in node._cells()}
         self._passing = 0
         self._letters = {reason: self._letters_of(reason) for reason in _UNREACHED}
         self._links: dict[Linked, tuple[int, int, int]] = {}
-        # What the way here was called when it was last shown that this end counts it.
+        # The last recorded name of the direction in, by link.
         self._shown: dict[Linked, str] = {}
         recorder.flows.before_window.append(self.take)
 
     @property
     def known(self) -> int:
-        """How many workers and links are looked at."""
+        """The number of known workers and links."""
         return len(self._cells) + len(self._links)
 
     def take(self) -> None:
-        """Count what has happened since the last time."""
+        """Take a sample: count the differences since the last one."""
         self._take_workers()
         for reason, before in list(self._letters.items()):
             now = self._letters[reason] = self._letters_of(reason)
@@ -107,7 +107,7 @@ class FlowSampler:
     # --- workers --------------------------------------------------------------------------
 
     def stopped(self, cell: Cell) -> None:
-        """Count what a worker has done that is being forgotten; on the loop's thread."""
+        """Count a worker that is being removed, for the last time; on the loop's thread."""
         before = self._cells.pop(cell, None)
         if before is None and cell.worker.has_flows:
             self._passing += 1
@@ -132,7 +132,7 @@ class FlowSampler:
         self._count(name, more[0], more[1], more[2], more[3])
 
     def _count(self, dest: str, handled: int, failed: int, refused: int, dropped: int) -> None:
-        # A timer's action can fail as well, which handles nothing.
+        # The action of a timer can fail as well, without a handled message.
         failed = max(0, min(failed, handled))
         self._add(dest, int(Outcome.DELIVER), handled - failed)
         self._add(dest, int(Outcome.FAILED), failed)
@@ -152,11 +152,11 @@ class FlowSampler:
         self._links[link] = (0, 0, 0)
 
     def settle(self, link: Linked) -> None:
-        """Count what a link has done so far: it is about to have another name, say."""
+        """Count a link's messages so far, for example before its name changes."""
         before = self._links.get(link)
         if before is None:
             return
-        # What is dropped was handed on first, as far as the log is concerned.
+        # The log counts a dropped message as forwarded first.
         now = self._links[link] = (link.taken - link.queued, link.arrived, link.dropped)
         there, back = link.ways
         flows = self._recorder.flows
@@ -171,9 +171,9 @@ class FlowSampler:
                 cell.add(0, frames)
 
     def _show(self, link: Linked) -> None:
-        """Have the log say that this end counts the link, even if nothing has come by it.
+        """Record that this end counts the link, even if nothing has arrived over it.
 
-        Or who looks could not tell one that lost everything from one whose other end has no log.
+        A link that lost everything then differs from one without a log at the other end.
         """
         back = link.ways[1]
         if all(link.ends) and self._shown.get(link) != back:

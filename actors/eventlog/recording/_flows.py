@@ -1,8 +1,8 @@
-"""Flow counters: how much went from where to where, of each kind and with each outcome.
+"""Flow counters: frames and bytes by origin, destination, query, kind and outcome.
 
-Who counts keeps a *cell*, and counting is two additions. A cell that is counted on puts itself on
-the list of those to be written, so it does not matter how long anybody keeps it: at the end of a
-window what is on the list is written and the cells begin at 0 again.
+A *cell* is kept by its user, and counting is two additions. A cell adds itself to the list of cells
+to be written when it is first used. At the end of a window the cells in the list are written and
+reset to 0, so it does not matter how long they are kept.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from ....protocol.eventlog import Asked, Kind, Outcome
 __all__ = ["Cell", "FlowRow", "FlowTable"]
 
 MAX_PAIRS: Final = len(Kind) * len(Outcome)
-"""Most rows without names of one time: one for each kind and outcome."""
+"""Most rows without names for one time: one for each kind and outcome."""
 
 MAX_LENGTH: Final = (1 << 32) - 1
-"""Most milliseconds that a row is of."""
+"""Most milliseconds that a row can cover."""
 
 Key: TypeAlias = "tuple[str, str, bytes | None, Asked | None, int, int]"
 
 FlowRow: TypeAlias = "tuple[int, int, str, str, bytes | None, Asked | None, int, int, int, int]"
-"""Window's start in microseconds, its length in milliseconds, origin, dest, route, what is asked
-for, kind, outcome, frames, bytes."""
+"""Window's start in microseconds, its length in milliseconds, origin, dest, route, query, kind,
+outcome, frames, bytes."""
 
 
 class Cell:
-    """What is counted for one origin, destination, tag set, kind and outcome.
+    """The counters for one origin, destination, query, kind and outcome.
 
     Attributes:
-        frames: How many in this window.
+        frames: Frames in this window.
         bytes: Their bytes.
-        also: Another cell that the same is to be counted on when the window ends, if any.
+        also: Another cell that gets the same counts when the window ends, if any.
     """
 
     __slots__ = ("_dirty", "also", "bytes", "frames", "key")
@@ -47,12 +47,12 @@ class Cell:
         self.bytes = 0
 
     def show(self) -> None:
-        """Have a row written even if nothing is counted."""
+        """Add the cell to those to be written, even if it stays at 0."""
         if not self.frames:
             self._dirty.append(self)
 
     def add(self, size: int, frames: int = 1) -> None:
-        """Count something of so many bytes."""
+        """Count frames and their bytes."""
         if not self.frames:
             self._dirty.append(self)
         self.frames += frames
@@ -60,20 +60,20 @@ class Cell:
 
 
 class FlowTable:
-    """The cells of a window, and the rows of windows that are over and not written yet.
+    """The cells of a window, and the unwritten rows of past windows.
 
     Args:
-        limit: Most rows of one window. What is beyond is counted in rows that keep kind and
-            outcome only, so that the totals stay right.
+        limit: Most rows of one window. Beyond it rows have kind and outcome only, so that the
+            totals stay right.
 
     Attributes:
-        rows: Rows to be written, oldest first. If they are not, there are no more than `limit` of
-            them: further ones are added up by kind and outcome, so the totals stay right.
-        folded: Cells there was no room for, since the start.
+        rows: Rows to be written, oldest first. Beyond `limit` the oldest are added up by kind and
+            outcome, so that the totals stay right.
+        folded: Cells beyond the limit, since the start.
         full: Whether there is no room for another cell in this window.
-        before_window: Called before a window ends, and before totals are told: who counts by
-            differences counts now.
-        on_window: Called when a window is over: who keeps cells may let go of them.
+        before_window: Called before a window ends and before totals are read, for users that
+            count by differences.
+        on_window: Called when a window is over, for users to release their cells.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class FlowTable:
         route: bytes | None = None,
         asked: Asked | None = None,
     ) -> Cell:
-        """Return the cell to count on; keep it no longer than to the window's end."""
+        """Return a cell to count in; keep it no longer than to the window's end."""
         key = (origin, dest, route, asked, kind, outcome)
         found = self._cells.get(key)
         if found is not None:
@@ -122,11 +122,11 @@ class FlowTable:
         return made
 
     def pair(self, first: Cell, second: Cell) -> Cell:
-        """Return a cell that counts on two at once: both have the kind of the second."""
+        """Return a cell that counts in two cells at once; both have the kind of the second."""
         return Cell(second.key, self._dirty, first)
 
     def _rest(self, kind: int, outcome: int) -> Cell:
-        """Return the cell of all there is no room for; there are no more than pairs of these."""
+        """Return the cell for counts beyond the limit, one for each kind and outcome."""
         key: Key = ("", "", None, None, kind, outcome)
         cell = self._cells.get(key)
         if cell is None:
@@ -134,11 +134,11 @@ class FlowTable:
         return cell
 
     def end_window(self, start_us: int, length_ms: int) -> None:
-        """Turn what has been counted into rows, and begin at 0.
+        """Turn the counts into rows, and reset the cells.
 
         Args:
-            start_us: When the window began, in microseconds since the Unix epoch.
-            length_ms: How long a window is, in milliseconds.
+            start_us: The start of the window, in microseconds since the Unix epoch.
+            length_ms: The length of the window, in milliseconds.
         """
         self.settle(start_us, length_ms)
         self._cells.clear()
@@ -148,20 +148,20 @@ class FlowTable:
 
     @property
     def counted_on(self) -> int:
-        """Cells that have been counted on since they were last made rows."""
+        """The number of cells with counts that are not in rows yet."""
         return len(self._dirty)
 
     def settle(self, start_us: int, length_ms: int) -> None:
-        """Turn what has been counted so far into rows; the window goes on.
+        """Turn the counts so far into rows; the window goes on.
 
-        Rows of one window are to be added up, so there may be several of one cell.
+        Rows of one window are added up by readers, so one cell may have several.
         """
         for tell in self.before_window:
             tell()
         room = self._limit
         rest: Counter[tuple[int, int]] = Counter()
         rest_bytes: Counter[tuple[int, int]] = Counter()
-        for cell in self._dirty:  # which grows meanwhile
+        for cell in self._dirty:  # the list grows in the loop
             if cell.also is not None:
                 cell.also.add(cell.bytes, cell.frames)
             origin, dest, route, asked, kind, outcome = cell.key
@@ -171,7 +171,7 @@ class FlowTable:
                 row = (origin, dest, route, asked, kind, outcome, cell.frames, cell.bytes)
                 self.rows.append((start_us, length_ms, *row))
             else:
-                # Only where cells of earlier windows were counted on too.
+                # Only if cells of earlier windows were used as well.
                 self.folded += 1
                 rest[kind, outcome] += cell.frames
                 rest_bytes[kind, outcome] += cell.bytes
@@ -183,14 +183,14 @@ class FlowTable:
         self._dirty.clear()
 
     def keep(self, rows: list[FlowRow]) -> None:
-        """Take rows back that could not be written."""
+        """Put back rows that could not be written."""
         self.rows.extendleft(reversed(rows))
         self._fold_rows()
 
     def _fold_rows(self) -> None:
-        """Add up the oldest rows, if there are too many: one for each kind and outcome is left.
+        """Add up the oldest rows by kind and outcome, if there are too many.
 
-        It is of the time from the first window that is in it to the end of the last.
+        A sum covers the time from the start of its first window to the end of its last.
         """
         more = len(self.rows) - self._limit - MAX_PAIRS
         if more <= 0:
@@ -213,7 +213,7 @@ class FlowTable:
         self.rows.extendleft(rest.values())
 
     def totals(self) -> dict[tuple[int, int], int]:
-        """Return how many were counted since the start, by kind and outcome."""
+        """Return the counts of frames since the start, by kind and outcome."""
         for tell in self.before_window:
             tell()
         found = Counter(self._past)

@@ -1,4 +1,4 @@
-"""The numbers that stand for names, routes and tag sets within one segment."""
+"""The numbers for names, routes and tag sets within one segment."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from typing import Final, Generic, TypeVar
 __all__ = ["MAX_BYTES", "PIECE", "IdTable"]
 
 PIECE: Final = 64 * 1024
-"""Bytes of a block of definitions; the last of them comes on top. So long at most it takes to
-make one: some hundred microseconds."""
+"""Bytes after which a block of definitions ends: it takes some hundred microseconds to make."""
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Most bytes of the names of one segment, and of its routes, and of its tag sets; what comes on
-top has no number."""
+"""Most bytes of the names, of the routes and of the tag sets of one segment; further ones get no
+number."""
 
 T = TypeVar("T", bound=Hashable)
 
 
 class IdTable(Generic[T]):
-    """Numbers from 1 on, in the order things are first named; 0 if there is no room.
+    """Numbers from 1 on in the order of first use; 0 beyond a limit.
 
     Args:
-        limit: How many there may be in one segment.
+        limit: Most entries in one segment.
         write: Makes the block that defines some of them.
-        size: Tells how many bytes one takes in a block, at most.
+        size: Returns the most bytes that an entry takes in a block.
 
     Attributes:
-        refused: How many times there was no room, since the start.
-        waiting: Bytes of those that are not defined yet.
+        refused: Entries beyond the limit, since the start.
+        waiting: Bytes of entries that are not defined yet.
     """
 
     __slots__ = (
@@ -57,11 +56,11 @@ class IdTable(Generic[T]):
         self.waiting = 0
 
     def __len__(self) -> int:
-        """Return how many there are in this segment."""
+        """Return the number of entries in this segment."""
         return len(self._known)
 
     def add(self, thing: T) -> int:
-        """Return the number of something, and give it one if it has none."""
+        """Return the number of an entry, a new one if it has none."""
         number = self._known.get(thing)
         if number is not None:
             return number
@@ -76,9 +75,9 @@ class IdTable(Generic[T]):
         return number
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the blocks of what is not defined yet; each is done with when the next is taken.
+        """Yield the blocks of new entries; taking the next one confirms the one before.
 
-        Who stops early, as a block could not be written, finds the same blocks again.
+        A block that is not confirmed is yielded again by the next call.
         """
         while self._new:
             size = count = 0
@@ -92,7 +91,7 @@ class IdTable(Generic[T]):
             self.waiting -= size
 
     def forget(self) -> None:
-        """Begin anew: another segment begins."""
+        """Clear the table for another segment."""
         self._known.clear()
         self._new.clear()
         self._bytes = self.waiting = 0

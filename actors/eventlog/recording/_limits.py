@@ -1,4 +1,4 @@
-"""How much of what strangers cause gets into the log."""
+"""Rate limits for the parts of the log that peers can cause."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Budget", "PerSecond"]
 
 
 class PerSecond:
-    """Lets so many through each second.
+    """A limit for a number of records each second.
 
     Args:
-        limit: How many.
-        now: Tells seconds; it does not go back.
+        limit: The number each second.
+        now: Returns a monotonic time in seconds.
 
     Attributes:
-        left_out: How many it has not let through.
+        left_out: Records beyond the limit.
     """
 
     __slots__ = ("_left", "_limit", "_now", "_until", "left_out")
@@ -29,7 +29,7 @@ class PerSecond:
         self.left_out = 0
 
     def take(self) -> bool:
-        """Say whether one more may be recorded."""
+        """Take one record's place; return whether it may be recorded."""
         now = self._now()
         if now >= self._until:
             self._until = now + 1.0
@@ -42,12 +42,12 @@ class PerSecond:
 
 
 class Budget:
-    """Lets so many bytes through each second, and saves up what is not used.
+    """A limit for bytes each second, which saves unused bytes.
 
     Args:
-        rate: How many bytes a second.
-        most: How many are saved up.
-        now: Tells seconds; it does not go back.
+        rate: Bytes each second.
+        most: Most bytes that are saved.
+        now: Returns a monotonic time in seconds.
     """
 
     __slots__ = ("_at", "_left", "_most", "_now", "_rate")
@@ -60,10 +60,10 @@ class Budget:
         self._at = now()
 
     def take(self, size: int) -> bool:
-        """Say whether something of so many bytes may be recorded.
+        """Take the bytes of a record; return whether it may be recorded.
 
-        It may as long as there is any left, and what it takes too much is made up for later: what
-        is larger than all that can be saved up comes through as well.
+        It may while any bytes are left. Excess bytes are charged to the time that follows, so a
+        record larger than `most` is possible.
         """
         now = self._now()
         left = min(self._most, self._left + (now - self._at) * self._rate)
@@ -73,5 +73,5 @@ class Budget:
         return let
 
     def charge(self, size: int) -> None:
-        """Take so many bytes whatever is left: it is made up for later."""
+        """Charge bytes whatever is left."""
         self._left -= size

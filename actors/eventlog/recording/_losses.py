@@ -1,8 +1,8 @@
-"""What did not get into the log, and what the log has said of that.
+"""The records that did not get into the log, and the events that report them.
 
-What is lost is counted by reason, and the log says so itself as soon as it can: an event `LOST`.
-That event may be lost as well, with the block it is in, long after the block was taken: the
-block's receipt tells, and then it is said again with what follows.
+Losses are counted by reason and reported in an event `LOST` as soon as possible. That event may be
+lost with its block, long after the block was accepted. Its receipt shows that, and the loss is
+reported again.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ __all__ = ["BEHIND", "BROKEN", "CLOSED", "FAILED", "Losses"]
 CLOSED: Final = "the log is closed"
 FAILED: Final = "the disk failed"
 BROKEN: Final = "a defect: it could not be packed"
-"""Why what cannot be written is dropped; it is logged as well."""
+"""The reason for records dropped because of a defect, which is also logged."""
 BEHIND: Final = "the disk does not keep up"
 
 MAX_SAID: Final = 64
-"""Most events `LOST` that may be lost yet; until it is known of one, what else is lost adds up."""
+"""Most events `LOST` in flight; further losses add up until one of them is settled."""
 
 
 class Losses:
-    """Counts what was dropped, and knows what of it the log has not said yet.
+    """The counters of dropped records, and the losses that are not reported yet.
 
     Attributes:
-        dropped: What did not get into the log since the start, by reason.
+        dropped: Records that did not get into the log since the start, by reason.
     """
 
     __slots__ = ("_again", "_lost", "_said", "_seen", "dropped")
 
     def __init__(self) -> None:
         self.dropped: Final[Counter[str]] = Counter()
-        # Of that, what the log has not said yet.
+        # Losses not reported yet.
         self._lost: Counter[str] = Counter()
-        # What was taken and then not written, as it was when it was looked at last.
+        # Records accepted and not written, as of the last look.
         self._seen = (0, 0, 0)
-        # What was said, as long as it may be lost itself: how many, or 0 for a text of its own.
+        # Reports in flight: the number of records, or 0 for a text of its own.
         self._said: list[tuple[Receipt, str, int]] = []
-        # Texts that were said and lost.
+        # Texts that were reported and lost.
         self._again: list[str] = []
 
     def drop(self, count: int, reason: str) -> None:
-        """Count what is dropped."""
+        """Count dropped records."""
         self.dropped[reason] += count
         self._lost[reason] += count
 
     def look(self, figures: Figures, reason: str) -> None:
-        """Count what was taken and then not written, and find what is to be said again.
+        """Count records accepted and not written, and find reports to repeat.
 
         Args:
-            figures: What became of what was taken.
-            reason: Why anything was not written.
+            figures: The figures of the writer.
+            reason: The reason for which records were not written.
         """
         lost = figures.lost_hops, figures.lost_flows, figures.lost_events
         count = sum(lost) - sum(self._seen)
@@ -76,9 +76,9 @@ class Losses:
         self._said = waiting
 
     def take(self) -> list[tuple[str, int]]:
-        """Return what is to be said: reasons and how many of each, or texts and 0.
+        """Return the losses to report: reasons with their counts, or texts with 0.
 
-        It counts as said from now on: each is to be given to `said`.
+        They count as reported from now on: pass each to `said`.
         """
         if len(self._said) >= MAX_SAID:
             return []
@@ -88,10 +88,10 @@ class Losses:
         return taken
 
     def said(self, receipt: Receipt, text: str, count: int = 0) -> None:
-        """Note that something was said, and in which block.
+        """Store a report with the receipt of its block.
 
-        A text of its own is not said again where `MAX_SAID` are under way; its number is missing,
-        and counted, like any other.
+        With `MAX_SAID` in flight, a text of its own is not stored and so not repeated; its missing
+        number is counted like any other.
         """
         if count or len(self._said) < MAX_SAID:
             self._said.append((receipt, text, count))

@@ -1,13 +1,13 @@
-"""What a node records of messages that carry the log's mark; all others cost it nothing.
+"""The record of messages with the log's mark; other messages cost nothing.
 
-A message that is sent at the node is marked at the sampling rate, unless it has a tracing text:
-then whoever wrote that has decided. One that comes over a link is not, unless the options say
-so: where it was sent it was decided, and of a message all hops are recorded or none. From then
-on each worker that handles it is a hop, on every node that records. So is its end: an answer
-that reaches the request that asked, or a dead letter.
+A message sent at the node is marked at the sampling rate, unless it has a tracing text: then the
+author of the text has decided. A message that arrives over a link is not sampled, unless the
+options say so: its sender has decided, and either all hops of a message are recorded or none. Each
+worker that handles a marked message is a hop, on every node with a log. So is its end: a reply that
+reaches its request, or a dead letter.
 
-Anybody may write a mark. Those that come over links are believed up to a limit a second, and
-not at all where nothing is sampled; what is not believed goes on without its mark.
+Every peer can write marks. Marks that arrive over links are accepted up to a limit a second, and
+not at all with a sampling rate of 0. A message without an accepted mark goes on unmarked.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["MessageLog", "outcome_of_reason"]
 
 MAX_NAMES: Final = 4096
-"""Names of workers that are remembered so that they need not be written anew for each hop."""
+"""Most names of workers in the cache."""
 
 _MESSAGE: Final = int(Kind.MESSAGE)
 _FORWARD: Final = int(Outcome.FORWARD)
@@ -76,19 +76,19 @@ _OUTCOMES: Final = {
 
 
 def outcome_of_reason(reason: str) -> int:
-    """Return the outcome of a message that became a dead letter for a reason."""
+    """Return the outcome of a dead letter from its reason."""
     return _OUTCOMES.get(reason, _DROP)
 
 
 class MessageLog:
-    """Marks messages, and records the hops of those that are marked. On the loop's thread.
+    """The marks of messages, and the record of marked messages' hops. On the loop's thread.
 
     Args:
-        recorder: Where hops go.
+        recorder: The recorder of hops.
         node: The node's name.
 
     Attributes:
-        left_out: Marks that came over links and were taken off, since the start.
+        left_out: Marks removed from messages that arrived over links, since the start.
     """
 
     __slots__ = ("_arrivals", "_left", "_names", "_node", "_recorder", "_until", "left_out")
@@ -105,16 +105,15 @@ class MessageLog:
     # --- marks ----------------------------------------------------------------------------
 
     def enters(self, context: Context | None) -> Context | None:
-        """Return the context of a message that enters the node, and that the count came out at.
+        """Return the context of a message that enters the node and is due to be sampled.
 
-        That is how sampling is done: whoever sends a message takes one off `Recorder.left`, and
-        comes here if that leaves none. What may not be sampled is counted as well, as to ask
-        first would cost more than to count: if the count comes out at such a message, it goes
-        on as it is, and the next is drawn anew. Each message has the same chance, whatever came
-        before, so those that may be sampled are sampled neither more often for it nor less.
+        Each send decrements `Recorder.left`, and at 0 this is called. Messages that may not be
+        sampled are counted as well, as a check costs more than the count. If such a message is
+        due, it goes on unchanged and the next sample is drawn anew. Each message has the same
+        chance, so messages that may be sampled are sampled at the right rate.
 
         Args:
-            context: The message's; one with a tracing text is left as it is.
+            context: The message's context; one with a tracing text is not changed.
         """
         recorder = self._recorder
         recorder.left = recorder.gap()
@@ -129,11 +128,11 @@ class MessageLog:
     def arrive(
         self, messages: Sequence[Message], waits_for: Callable[[Address], bool]
     ) -> Sequence[Message]:
-        """Return messages that have come over a link, with the marks they are to have here.
+        """Return messages that have arrived over a link, with their marks for this node.
 
         Args:
             messages: The messages.
-            waits_for: Says whether a request of this node waits for an answer at an address.
+            waits_for: Returns whether a request of this node waits for a reply at an address.
         """
         recorder = self._recorder
         made: list[Message] | None = None
@@ -157,20 +156,20 @@ class MessageLog:
 
     @staticmethod
     def _draws(message: Message, waits_for: Callable[[Address], bool]) -> bool:
-        """Say whether a message from elsewhere is one that may be sampled here.
+        """Whether a message from another node may be sampled here.
 
-        One that goes on from here may be an answer to somebody else, and is left alone.
+        A message that goes on from here may be a reply to another node's request.
         """
         onward = message[0]
         return len(onward) == 1 and not waits_for(onward[0])
 
     def _takes(self, message: Message, waits_for: Callable[[Address], bool]) -> bool:
-        """Say whether the mark of a message from elsewhere is believed."""
+        """Whether the mark of a message from another node is accepted."""
         recorder = self._recorder
         if recorder.options.sample_rate > 0:
             onward = message[0]
             if onward and waits_for(onward[0]):
-                return True  # each request has one answer, so they are bounded by those
+                return True  # each request has one reply, so requests bound them
             now = recorder.now()
             if now >= self._until:
                 self._until = now + 1.0
@@ -190,16 +189,16 @@ class MessageLog:
         handle: Callable[[Message], object],
         tracer: Tracer | None,
     ) -> object:
-        """Have a message with a tracing text handled, and record the hop if it is marked.
+        """Handle a message with a tracing text, and record the hop if it is marked.
 
         Args:
-            worker: Whose turn it is.
+            worker: The worker.
             message: The message.
-            handle: What handles it.
-            tracer: What else follows it; it is within the hop.
+            handle: The worker's handler.
+            tracer: Another tracer, called within the hop.
 
         Returns:
-            What `handle` returned, or a coroutine in its place that awaits that.
+            The result of `handle`, or a coroutine that awaits it.
         """
         if tracer is not None:
             handle = partial(tracer.follow, worker, handle=handle)
@@ -224,7 +223,7 @@ class MessageLog:
         return result
 
     def answered(self, message: Message) -> None:
-        """Record that an answer has reached the request it is for."""
+        """Record that a reply has reached its request."""
         mark = mark_of(message[4])
         if mark is not None:
             self.record(mark, message, None, _RETURN, 0)
@@ -233,12 +232,12 @@ class MessageLog:
         """Record that a message has become a dead letter."""
         message = letter.message
         mark = mark_of(message[4])
-        # A worker that failed on it has been recorded.
+        # The hop of the worker that failed is recorded already.
         if mark is None or letter.reason == WorkerFailed.reason:
             return
         outcome = outcome_of_reason(letter.reason)
         onward = message[0]
-        # Anybody can make up an address; those that are known are worth a name.
+        # Peers can make up addresses; only known ones get a name.
         to = onward[0] if onward and outcome == Outcome.REJECTED else None
         self.record(mark, message, to, outcome, 0)
 
@@ -248,11 +247,11 @@ class MessageLog:
         """Record a hop.
 
         Args:
-            mark: The message's.
+            mark: The message's mark.
             message: The message.
             to: The worker that has it; `None` if none has.
             outcome: See `Outcome`.
-            took: Microseconds that it was handled for.
+            took: Microseconds of its handling.
         """
         recorder = self._recorder
         source = message[3]
@@ -272,7 +271,7 @@ class MessageLog:
         )
 
     def name_of(self, worker: Address | None) -> str:
-        """Return the name of a worker in the log; that of the node for none."""
+        """Return the name of a worker in the log; for `None` that of the node."""
         name = self._names.get(worker)
         if name is None:
             if len(self._names) >= MAX_NAMES:
@@ -286,7 +285,7 @@ class MessageLog:
 
 
 class _Hop(Watch):
-    """A hop that is under way."""
+    """A hop in progress."""
 
     __slots__ = ("_began", "_log", "_mark", "_message", "_worker")
 
@@ -303,7 +302,7 @@ class _Hop(Watch):
         return _NO_STEP
 
     def ended(self, error: BaseException | None) -> None:
-        """Record it. What a worker has lost on its way on has a record of its own."""
+        """Record the hop. A message that the worker lost has its own record."""
         outcome = _FORWARD if len(self._message[0]) > 1 else _DELIVER
         if error is not None and not (isinstance(error, OnwardError) and error.lost is not None):
             outcome = _FAILED
@@ -320,12 +319,12 @@ def mark_of(context: Context | None) -> LogMark | None:
 
 
 def _may_be_marked(text: str) -> bool:
-    """Say whether a tracing text may have the log's mark: JSON can write its name with escapes."""
+    """Whether a tracing text may have the log's mark, perhaps with JSON escapes."""
     return LOG_KEY in text or "\\" in text
 
 
 def _unmarked(context: Context) -> Context:
-    """Return a context without the log's mark, and with all else."""
+    """Return a context without the log's mark."""
     fields = read_tracing(context.trace or "") or {}
     others = {key: value for key, value in fields.items() if key != LOG_KEY}
     return context._replace(trace=write_tracing(others) if others else None)

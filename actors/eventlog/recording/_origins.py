@@ -1,4 +1,4 @@
-"""What the connections of one service tell of the requests they have read."""
+"""The record of requests that the connections of one service have received."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ KINDS: Final = {
     int(FrameType.METADATA_PUSH): int(Kind.PUSH),
     0: int(Kind.MESSAGE),
 }
-"""What requests are called by their frame type; 0 is none, and stands for messages of workers."""
+"""The kind of a request by its frame type; 0 stands for messages of workers."""
 
 
 class OriginLog:
-    """Where a connection tells of the requests it has read.
+    """The record of requests from the connections of one service.
 
     Args:
-        log: The broker's.
-        name: The service that the connection is of.
+        log: The broker's record.
+        name: The service.
     """
 
     __slots__ = ("_foreign", "_log", "_recorder", "_rests", "_tallies", "_unread", "name")
@@ -51,7 +51,7 @@ class OriginLog:
         self._unread: dict[int, UnparsedRequest] = {}
 
     def settle(self) -> None:
-        """Have all tallies write down what they have counted."""
+        """Settle all counters."""
         for tallies in self._tallies:
             for tally in tallies.values():
                 tally.settle()
@@ -59,20 +59,20 @@ class OriginLog:
             tally.settle()
 
     def forget(self) -> None:
-        """Let go of the tallies, which have been settled."""
+        """Release the counters, which must be settled."""
         for tallies in self._tallies:
             tallies.clear()
         self._rests.clear()
         self._unread.clear()
 
     def received(self, exchange: Exchange, kind: int, ask: Ask, trace: int | None) -> None:
-        """Count a request, give it its account, and decide whether it is sampled.
+        """Count a request, set its account, and decide whether it is sampled.
 
         Args:
             exchange: The request.
             kind: The frame type.
-            ask: What it asks for.
-            trace: The trace id that came with it, if one did.
+            ask: Its query.
+            trace: The trace id in the request, if it has one.
         """
         try:
             tally = self._tallies[kind][ask.selector]
@@ -80,7 +80,7 @@ class OriginLog:
             tally = self._tally(kind, ask)
         if trace is not None:
             chosen = sampled(trace, self._recorder.threshold)
-            # Of those that are chosen and too many samples are drawn, as of those without an id.
+            # Chosen requests beyond the limit are drawn like those without an id.
             if not chosen or self._foreign.take():
                 tally.counted_from += 1
                 tally.bytes += exchange.size
@@ -88,24 +88,24 @@ class OriginLog:
                     Sampled(tally, ask, exchange, trace, Flag.FOREIGN) if chosen else tally
                 )
                 return
-        # Counts and tells whether it is a sample, in one: each request comes by here.
+        # One decrement counts and samples: this runs for each request.
         tally.bytes += exchange.size
         tally.left = left = tally.left - 1
         exchange.log = tally if left else self._sample(tally, ask, exchange)
 
     def _sample(self, tally: RequestCounters, ask: Ask, exchange: Exchange) -> RequestCounting:
-        """Return the account of a request that is sampled, and count to the next."""
+        """Return the account of a sampled request, and draw the next sample."""
         tally.settle()
         recorder = self._recorder
         tally.left = tally.counted_from = recorder.gap()
         return Sampled(tally, ask, exchange, recorder.trace_id(), 0)
 
     def unread(self, exchange: Exchange, kind: int) -> None:
-        """Give a request an account as long as it is not known what it asks for."""
+        """Set the account of a request until its query is known."""
         exchange.log = self._unread_of(kind)
 
     def withdrawn(self, kind: int, size: int) -> None:
-        """Count a request that was cancelled before anybody has looked at it."""
+        """Count a request that was cancelled before it was parsed."""
         self._unread_of(kind).withdrawn(size)
 
     def _unread_of(self, kind: int) -> UnparsedRequest:
@@ -115,7 +115,7 @@ class OriginLog:
         return account
 
     def _rest(self, kind: int) -> RequestCounters:
-        """Return the tally of what is not known to ask for anything, or for too much."""
+        """Return the counters of requests with no known query, or too large a one."""
         tally = self._rests.get(kind)
         if tally is None:
             tally = self._rests[kind] = RequestCounters(self._log, self.name, KINDS[kind], None)
@@ -123,7 +123,7 @@ class OriginLog:
         return tally
 
     def message(self, ask: Ask, size: int) -> RequestCounters:
-        """Return the tally of a message of a worker, which asks by an address of type 32."""
+        """Count a worker's message to an address of type 32, and return its counters."""
         tally = self._tallies[0].get(ask.selector)
         if tally is None:
             tally = self._tally(0, ask)

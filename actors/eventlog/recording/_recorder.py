@@ -1,11 +1,11 @@
-"""The recorder: what is called where things happen, on the loop's thread.
+"""The recorder, called on the loop's thread where messages and requests are routed.
 
-A hop is packed and kept until a block of 64 KiB is full, and that is all; files are another
-thread's. Each event takes the next number of the log when it happens, so the numbers are in
-order within the blocks of one type, which is all the format asks for.
+A hop is packed and stored until a block of 64 KiB is full; another thread writes the files. Each
+record takes the next number of the log, so the numbers are in order within the blocks of one type,
+as the format requires.
 
-What does not get into the log is counted by reason, and the log says so itself as soon as
-it can: an event `LOST`.
+Records that do not get into the log are counted by reason. The log records them as soon as it can,
+in an event `LOST`.
 """
 
 from __future__ import annotations
@@ -37,44 +37,44 @@ if TYPE_CHECKING:
 __all__ = ["Recorder"]
 
 HOPS_A_BLOCK: Final = 1024
-"""Most hops that are kept before they are written: 64 KiB, for which 120 KiB are kept."""
+"""Number of hops that fill a block: 64 KiB, which take 120 KiB of memory."""
 
 MAX_EARLY: Final = 1000
-"""Most counters, ways of asking, workers and links for which counters are written at each tick,
-and not only when a window ends."""
+"""Most counters, selectors, workers and links with which counters are written at each tick, and not
+only at the end of a window."""
 
 _pack_hop: Final = PACKED_HOP.pack
 _NEVER: Final = 1 << 62
 
 
 class Recorder:
-    """Records hops, flows and route events. For the loop's thread alone.
+    """A recorder of hops, flows and route events. For the loop's thread only.
 
-    `begin` comes first and `close` last; in between, `tick` is to be called about once a second.
+    Call `begin` first, `tick` about once a second, and `close` last.
 
     Args:
-        sink: Where blocks go.
-        options: How much.
+        sink: The receiver of blocks.
+        options: The limits and intervals.
         node: The node's name.
         log_id: The log's identity, 16 bytes.
-        epoch: Which run this is.
-        clock: Tells nanoseconds since the Unix epoch.
-        now: Tells seconds; it does not go back.
+        epoch: The number of this run.
+        clock: Returns nanoseconds since the Unix epoch.
+        now: Returns a monotonic time in seconds.
         chance: Returns a random number, 0 or more and less than 1.
 
     Attributes:
-        options: As given.
-        epoch: As given.
-        left: Messages until the next sample. Who sends one takes one off, and if that leaves none
-            has it looked at: see `MessageLog.enters`.
-        threshold: What `sampled` takes, for ids that came from elsewhere.
-        weight: How many one that is sampled here stands for.
-        naming: The numbers that names, routes and tag sets have in this segment.
-        flows: The counters.
-        requests: What a broker tells of.
-        messages: What the node tells of.
-        links: Where links are counted, if they are.
-        now: As given.
+        options: The limits and intervals.
+        epoch: The number of this run.
+        left: Messages until the next sample. Each send decrements it, and at 0 calls
+            `MessageLog.enters`.
+        threshold: The threshold of `sampled`, for trace ids of other nodes.
+        weight: The number of messages that a sample stands for.
+        naming: The numbers of names, routes and tag sets in this segment.
+        flows: The flow counters.
+        requests: The record of a broker.
+        messages: The record of the node's messages.
+        links: The sampler of workers and links, if there is one.
+        now: Returns a monotonic time in seconds.
         chance: As given.
     """
 
@@ -157,16 +157,16 @@ class Recorder:
         size: int,
         weight: int,
     ) -> None:
-        """Record a hop, as of now.
+        """Record a hop with the current time.
 
         Args:
-            trace_id: Which message; 64 bits, as is the next.
-            shard_hash: The hash of the tags that choose; else 0.
+            trace_id: The trace id of the message; 64 bits, as is the next.
+            shard_hash: The hash of a shard or sticky key; else 0.
             codes: From `codes_of`.
             ends: From `SegmentDictionary.known` or `SegmentDictionary.learn`, for this segment.
-            latency_us: From its coming to its end here, in microseconds; 32 bits, as are the rest.
+            latency_us: The time from arrival to end, in microseconds; 32 bits, as are the rest.
             size: Bytes of its payload.
-            weight: How many it stands for.
+            weight: The number of messages that it stands for.
         """
         self._seq = seq = self._seq + 1
         try:
@@ -183,7 +183,7 @@ class Recorder:
                     weight,
                 )
             )
-        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+        except Exception as error:  # noqa: BLE001 - a defect must not stop the routing
             self._output.unpacked(HOPS, error)
             return
         if len(self._hops) == HOPS_A_BLOCK:
@@ -205,7 +205,7 @@ class Recorder:
         return self._ids.getrandbits(64) or 1
 
     def gap(self) -> int:
-        """Return after how many calls one is sampled: drawn once, not for each."""
+        """Return a random number of calls until the next sample."""
         rate = self.options.sample_rate
         if rate >= 1:
             return 1
@@ -223,12 +223,12 @@ class Recorder:
         tags: TagList = (),
         reason: str = "",
     ) -> None:
-        """Record that something has happened, as of now."""
+        """Record an event with the current time."""
         self._seq += 1
         self._events.add(self._seq, self._wall.us(), name, route_id, node, tags, reason)
 
     def lose(self, reason: str) -> None:
-        """Record that something is not in the log; again, if the disk loses that too."""
+        """Record a loss in an event `LOST`, and again if that event is lost."""
         self._output.losses.said(self._say(reason), reason)
 
     def _say(self, reason: str) -> Receipt:
@@ -236,7 +236,7 @@ class Recorder:
         return self._events.add(self._seq, self._wall.us(), EventName.LOST, None, "", (), reason)
 
     def reject(self, tags: TagList, reason: str) -> None:
-        """Record a request that nobody could take, unless there were too many or too large ones."""
+        """Record a request without a destination, within the limits."""
         rejects = self._rejects
         if not rejects.take():
             return
@@ -248,9 +248,9 @@ class Recorder:
     # --- flows ----------------------------------------------------------------------------
 
     def write_flows(self) -> bool:
-        """Write a block of the flows of windows that are over; say whether there are more.
+        """Write a block of flows of past windows; return whether there are more.
 
-        What cannot be written now stays, and is written later: see `FlowTable.rows`.
+        Flows that cannot be written now are written later; see `FlowTable.rows`.
         """
         written = self._rows.write(self._seq)
         self._seq += written
@@ -269,11 +269,11 @@ class Recorder:
             self._close_window()
             self._windows.start = current
         elif self._is_little():
-            # A process that is killed now loses no more than it has counted since the last tick.
+            # A process that is killed loses only the counts since the last tick.
             self.flows.settle(current, self._windows.length_ms)
 
     def _is_little(self) -> bool:
-        """Say whether to write counters within a window costs next to nothing."""
+        """Whether counters within a window can be written at next to no cost."""
         links = self.links
         return (
             max(self.flows.counted_on, self.requests.kept) <= MAX_EARLY
@@ -294,7 +294,7 @@ class Recorder:
         self._begin_segment()
 
     def tick(self) -> None:
-        """Do what is due: write what is kept, end the window, end the segment."""
+        """Write the buffers, and end the window and the segment if they are due."""
         output = self._output
         if output.closed:
             return
@@ -312,7 +312,7 @@ class Recorder:
             output.guarded(step)
 
     def close(self) -> None:
-        """Write all there is and end the segment; what is recorded from now on is dropped."""
+        """Write everything and end the segment; later records are dropped."""
         output = self._output
         if output.closed:
             return
@@ -345,21 +345,21 @@ class Recorder:
     def _end_segment(self) -> None:
         self._write_hops()
         if not any(self._output.segment) and not self._events:
-            # Or nobody could tell an idle log from one that has ended.
+            # It distinguishes an idle log from one that has ended.
             self.event(EventName.IDLE)
         self._events.write()
         self._output.end(self._seq)
 
     def _look_at_clock(self) -> None:
-        """Record that the clock was set, if it has moved otherwise than time has passed."""
+        """Record a step of the wall clock."""
         step = self._wall.step()
         if step:
             self.event(EventName.CLOCK, reason=f"{step:+d} us")
 
     def _tell_lost(self) -> None:
-        """Have the log say what it has lost. If that is lost, it is said with what follows."""
+        """Record the losses in events `LOST`, and lost events of this kind again."""
         output = self._output
-        # What was taken and not written; the flows among it are taken back.
+        # Records that were accepted and not written; their flows are kept for another try.
         self._rows.look()
         output.look_at_losses()
         lost = output.losses.take()
@@ -369,14 +369,14 @@ class Recorder:
         if lost:
             self._events.write()
 
-    # --- looking at it --------------------------------------------------------------------
+    # --- inspection -----------------------------------------------------------------------
 
     def ended(self) -> None:
-        """Count what the disk has lost since `close`, once the writer is closed too."""
+        """Count what the disk has lost since `close`, once the writer is closed."""
         self._output.look_at_losses()
 
     def statistics(self) -> RecorderStatistics:
-        """Return what has been recorded so far."""
+        """Return the current figures."""
         output = self._output
         total = output.total
         return RecorderStatistics(

@@ -1,4 +1,4 @@
-"""The counters of requests: what all count on that come from one service and ask for the same."""
+"""The shared counters of requests with equal origin, kind and query."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _DELIVER: Final = int(Outcome.DELIVER)
 
 
 class _Leg:
-    """The cells of one way of asking and one destination."""
+    """The cells of one destination within these counters."""
 
     __slots__ = ("_others", "delivered", "done", "forwarded")
 
     def __init__(self, tally: RequestCounters, route: BrokerRoute | None) -> None:
         self.forwarded: Final = tally.cell(_FORWARD, route)
         self.delivered: Final = tally.cell(_DELIVER, route)
-        # Both at once.
+        # A cell that counts in both.
         self.done: Final = tally.log.recorder.flows.pair(self.forwarded, self.delivered)
         self._others: dict[int, Cell] = {}
 
     def other(self, tally: RequestCounters, route: BrokerRoute | None, outcome: int) -> Cell:
-        """Return the cell of an outcome that is not the usual one."""
+        """Return the cell of an unusual outcome."""
         cell = self._others.get(outcome)
         if cell is None:
             cell = self._others[outcome] = tally.cell(outcome, route)
@@ -42,18 +42,18 @@ class _Leg:
 
 
 class RequestCounters(RequestCounting):
-    """The counters of all requests of one kind and origin that ask for the same.
+    """The counters of all requests with equal origin, kind and query.
 
     Attributes:
-        origin: Who asks.
+        origin: The service of the requester.
         kind: See `Kind`.
-        asked: What for; `None` if that could not be read.
-        came: The cell of those that were read.
-        left: Requests until the next sample. Those that were read since the last are counted by
-            how far it has gone down: see `settle`.
-        counted_from: What `left` was when they were counted last, and one more for each since
-            that was not drawn.
-        bytes: Their bytes.
+        asked: The query; `None` if it could not be read.
+        came: The cell of received requests.
+        left: Requests until the next sample. Its decrease since the last `settle` is the number
+            of received requests.
+        counted_from: `left` at the last `settle`, plus one for each later request that was not
+            drawn.
+        bytes: Bytes of received requests since the last `settle`.
         legs: The cells of each destination.
     """
 
@@ -78,7 +78,7 @@ class RequestCounters(RequestCounting):
         self.came: Final = self.cell(_RECEIVED, None)
         self.left = self.counted_from = log.recorder.gap()
         self.bytes = 0
-        # What a connection took and delivered: handed over, and ended so.
+        # Requests that a connection took and delivered, counted in both cells.
         self._done: dict[BrokerRoute | None, Cell] = {}
         self.done = self._done
         self.legs: dict[BrokerRoute | None, _Leg] = {}
@@ -109,7 +109,7 @@ class RequestCounters(RequestCounting):
         return leg
 
     def settle(self) -> None:
-        """Write down how many requests were read since the last time."""
+        """Add the requests received since the last call to their cell."""
         frames = self.counted_from - self.left
         if frames:
             self.came.add(self.bytes, frames)
@@ -117,19 +117,19 @@ class RequestCounters(RequestCounting):
             self.bytes = 0
 
     def forward(self, exchange: Exchange) -> None:
-        """Count that the request was handed over to the route that it has."""
+        """Count that the request was forwarded to its destination."""
         self.hand(exchange.route, exchange.size)
 
     def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
-        """Count that a copy of it was handed over."""
+        """Count that a copy of the request was forwarded."""
         self.hand(route, exchange.size)
 
     def hand(self, route: BrokerRoute | None, size: int) -> None:
-        """Count that something was handed over to a route."""
+        """Count that a request or a copy was forwarded to a destination."""
         self.leg(route).forwarded.add(size)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
-        """Count how a request ended, and that it was handed over, if that has not been counted."""
+        """Count the end of a request, and its forwarding, if that is not counted yet."""
         if outcome != RELAYED:
             if exchange.relayed:
                 self.hand(route, exchange.size)

@@ -1,4 +1,4 @@
-"""What who routes a request tells the event log of it."""
+"""The interface by which a broker's connections count their requests in the event log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["RequestCounting"]
 
 
 class RequestCounting(ABC):
-    """What one request is counted on.
+    """The account of one request.
 
     Attributes:
-        done: Cells for requests that a connection took and delivered, by its route. One that has
-            counted in this window may be counted on; for all else there is `end`.
+        done: Cells for requests that a connection took and delivered, by route entry. A cell
+            with counts in this window may be used directly; otherwise call `end`.
     """
 
     __slots__ = ("done",)
@@ -28,20 +28,20 @@ class RequestCounting(ABC):
 
     @abstractmethod
     def forward(self, exchange: Exchange) -> None:
-        """Count that the request was handed over to the route that it has."""
+        """Count that the request was forwarded to its destination."""
 
     @abstractmethod
     def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
-        """Count that a copy of it was handed over."""
+        """Count that a copy of the request was forwarded."""
 
     @abstractmethod
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
-        """Count how it ended. Called once for each request."""
+        """Count how the request ended. Called once for each request."""
 
     def mark(self, trace: str | None) -> str | None:
-        """Return the tracing text for a worker that is handed the request, given the present one.
+        """Return the tracing text for a worker that gets the request, given the current one.
 
-        Marked if hops of the request are recorded. What goes by connections of RSocket is not:
-        nothing can be added to their frames.
+        It has a mark if hops of the request are recorded. Requests over RSocket connections are
+        not marked: nothing can be added to their frames.
         """
         return trace

@@ -1,10 +1,9 @@
-"""What a broker records of requests: each is received once and ends once.
+"""The record of a broker's requests, each received once and ended once.
 
-A request keeps the *account* that counts it: the `RequestCounters` of all requests that come
-from one service and ask for the same, or a `Sampled`, which has counters and writes hops too. An
-account is told three things: that the request was handed over, that it was handed over as one of
-several copies, and how it ended. Accounts are made anew in each window, so those not asked for any
-more are forgotten; a request in hand keeps its own.
+Each request has an *account* for its counts: the `RequestCounters` shared by requests with equal
+origin, kind and query, or a `Sampled`, which also records hops. An account counts that the request
+was forwarded, that a copy was forwarded, and how it ended. Accounts are made anew in each window,
+and unused ones are forgotten. A request in progress keeps its own.
 """
 
 from __future__ import annotations
@@ -30,33 +29,33 @@ UNREGISTERED: Final = "(unregistered)"
 """The origin of requests of connections that are no destinations."""
 
 MAX_ORIGINS: Final = 4096
-"""Services that are told apart as origins in one window; further ones share one without a name."""
+"""Most services with their own origin in one window; further ones share one without a name."""
 
 MAX_SOURCES: Final = 65_536
-"""Workers that are remembered as sources of messages in one window; then all are looked up anew."""
+"""Most workers in the cache of message sources in one window; then it is cleared."""
 
 MAX_KEPT: Final = 16_384
-"""Ways of asking, and destinations of each, that counters are kept for at hand, for all origins
-and kinds together; then they are all looked up anew."""
+"""Most cached counters of queries and their destinations, for all origins and kinds together; then
+the cache is cleared."""
 
 MAX_ASKED_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of tag sets that are told apart in one window; what asks for others is counted without."""
+"""Most bytes of tag sets in one window; requests for further ones are counted without tags."""
 
 
 class RequestLog:
-    """What a broker tells of: requests, messages of workers, destinations that come and go.
+    """The record of a broker: requests, messages of workers, and changes of destinations.
 
     Args:
-        recorder: Where it is recorded.
-        node: The node's name, for the names of workers that ask.
+        recorder: The recorder.
+        node: The node's name, for the names of workers.
 
     Attributes:
         recorder: As given.
-        kept: Tallies, and destinations of them, that are kept at hand.
-        without_tags: Times that a way of asking was looked up, and is counted without its tags.
-        defaults: The methods that choose where a request does not say; the log does not name them.
-        destinations: What becomes of destinations.
-        foreign: How many trace ids of strangers are taken.
+        kept: Cached counters and destinations.
+        without_tags: Queries counted without their tags.
+        defaults: The default methods, which the log does not name.
+        destinations: The record of destinations.
+        foreign: The limit for trace ids of requesters.
     """
 
     __slots__ = (
@@ -81,7 +80,7 @@ class RequestLog:
         self.foreign: Final = PerSecond(recorder.options.max_foreign_per_second, recorder.now)
         self._node: Final = node
         self._origins: dict[str, OriginLog] = {}
-        # Of all services that there is no room for.
+        # The origin of all services beyond the limit.
         self._others: Final = OriginLog(self, "")
         self._sources: dict[object, OriginLog] = {}
         self.defaults: dict[RoutingType, str] = {}
@@ -94,7 +93,7 @@ class RequestLog:
         recorder.flows.on_window.append(self._forget)
 
     def origin(self, service: str) -> OriginLog:
-        """Return where requests of a service's connections are counted."""
+        """Return the counters for the connections of a service."""
         name = service or UNREGISTERED
         found = self._origins.get(name)
         if found is None:
@@ -104,9 +103,9 @@ class RequestLog:
         return found
 
     def asked(self, selector: Selector) -> Asked | None:
-        """Return a way of asking as the log has it; `None` if it is too long, or one too many.
+        """Return a selector's query for the log; `None` if it is too long, or beyond the limit.
 
-        Each is there once, whoever asks, so that counters cost no more than the table's rows.
+        Equal queries share one object, so that counters need no more memory than the table's rows.
         """
         method = selector.method
         if self.defaults.get(selector.routing) == method:
@@ -125,7 +124,7 @@ class RequestLog:
         return None
 
     def keeps_too_much(self) -> bool:
-        """Note one more thing that is kept; if it is one too many, let go of all, and say so."""
+        """Count a cached object; at the limit clear the cache and return True."""
         self.kept += 1
         if self.kept <= MAX_KEPT:
             return False
@@ -137,7 +136,7 @@ class RequestLog:
         return True
 
     def know(self, origin: OriginLog) -> None:
-        """Note an origin that has tallies."""
+        """Add an origin that has counters."""
         self._used[origin] = None
 
     def _settle(self) -> None:
@@ -158,14 +157,14 @@ class RequestLog:
     def message(
         self, ask: Ask, source: object, size: int, routes: tuple[BrokerRoute, ...], outcome: int
     ) -> None:
-        """Count a message of a worker of the node that has been sent on, or refused.
+        """Count a message of a worker of the node that was forwarded or refused.
 
         Args:
-            ask: What it asks for.
+            ask: Its query.
             source: The worker's address; `None` if no worker sent it.
             size: Bytes of its payload.
-            routes: Those it was handed to.
-            outcome: How it ended for the broker: `DELIVER` once it was handed over.
+            routes: Its destinations.
+            outcome: How it ended for the broker: `DELIVER` once it was forwarded.
         """
         origin = self._sources.get(source)
         if origin is None:
@@ -181,7 +180,7 @@ class RequestLog:
     # --- destinations ---------------------------------------------------------------------
 
     def joined(self, entry: Entry[BrokerRoute], *, replaced: bool) -> None:
-        """Record that a destination has joined, or has taken the place of one."""
+        """Record that a destination has joined or replaced another."""
         name = EventName.RETAG if replaced else EventName.UP
         self._about(name, entry, "")
 
@@ -194,7 +193,7 @@ class RequestLog:
         self.destinations.add(name, entry.route_id, service, entry.tags, reason)
 
     def rejected(self, ask: Ask, reason: str) -> None:
-        """Record that nobody could take a request."""
+        """Record a request that no destination could take."""
         self.recorder.reject(_tags_of(ask.selector), reason)
 
 

@@ -1,8 +1,8 @@
-"""The rows of flow counters on their way into the log: in parts, and again if they are lost.
+"""The rows of flow counters on their way into the log, in parts and with retries.
 
-Rows are under way until the receipt of their block says that they are written, or are not. The
-block that the disk failed with is in doubt until the segment that broke off has been read again,
-up to `retry_seconds` later: written again before, it could be there twice.
+Rows are in flight until the receipt of their block is set. A block on which the disk failed is in
+doubt until its segment has been read again, up to `retry_seconds` later. Written again before, it
+could be in the log twice.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ FLOWS_A_BLOCK: Final = 1024
 """Most flows in a block."""
 
 TURN: Final = 256 * 1024
-"""Bytes after which the rest of the flows has to wait for the loop's next turn."""
+"""Bytes after which the rest of the flows waits for the loop's next turn."""
 
 _pack_flow: Final = FLOW.pack
 
 
 class FlowRows:
-    """Writes the rows of a table, and has those written again that the disk took and lost.
+    """A writer for the rows of a flow table, which writes lost rows again.
 
     Args:
-        table: Whose rows.
-        output: Where they are written.
-        limit: Most rows that are under way to the disk.
+        table: The table.
+        output: The output for the blocks.
+        limit: Most rows in flight to the disk.
     """
 
     __slots__ = ("_flight", "_flying", "_limit", "_output", "_table")
@@ -41,20 +41,20 @@ class FlowRows:
         self._table: Final = table
         self._output: Final = output
         self._limit: Final = limit
-        # Blocks that may be lost yet, the oldest first, and how many rows are in them.
+        # Blocks in flight, the oldest first, and the number of their rows.
         self._flight: list[tuple[Receipt, list[FlowRow]]] = []
         self._flying = 0
 
     def write(self, seq: int) -> int:
         """Write a block of rows.
 
-        What cannot be written now stays, and is written later: see `FlowTable.rows`.
+        Rows that cannot be written now are written later; see `FlowTable.rows`.
 
         Args:
-            seq: The last number that was given.
+            seq: The last number in use.
 
         Returns:
-            How many numbers were taken: one by each that was written, and by one that cannot be.
+            How many numbers were used: one for each row written, and one for a row that cannot be.
         """
         output = self._output
         rows = self._table.rows
@@ -69,9 +69,9 @@ class FlowRows:
             while rows and len(packed) < FLOWS_A_BLOCK and output.size - size < TURN:
                 taken.append(rows.popleft())
                 packed.append(self._packed(taken[-1], seq + len(taken)))
-        except Exception as error:  # noqa: BLE001 - the loop is not to fail with us
+        except Exception as error:  # noqa: BLE001 - a defect must not stop the loop
             output.failed(error)
-            # Without names it fits; else nothing does.
+            # Try the row without names; if that fails as well, drop it.
             row = taken.pop()
             if any(row[2:6]):
                 rows.appendleft((*row[:2], "", "", None, None, *row[6:]))
@@ -86,7 +86,7 @@ class FlowRows:
             self._flight.append((receipt, taken))
             self._flying += len(taken)
             return len(taken) + dropped
-        # Nothing else has taken a number meanwhile.
+        # No other record has used a number meanwhile.
         self._table.keep(taken)
         return dropped
 
@@ -109,7 +109,7 @@ class FlowRows:
         )
 
     def look(self) -> None:
-        """Let go of what is written, and take back what the disk took and lost."""
+        """Remove written rows from those in flight, and return lost ones to the table."""
         waiting: list[tuple[Receipt, list[FlowRow]]] = []
         lost: list[FlowRow] = []
         for each in self._flight:
@@ -125,12 +125,12 @@ class FlowRows:
             self._table.keep(lost)
 
     def let_go(self) -> None:
-        """Forget what is under way: there is no later time to write it again."""
+        """Forget the rows in flight, which cannot be written again."""
         self._flight.clear()
         self._flying = 0
 
     def drop_rest(self) -> int:
-        """Drop the rows that are left, as there will be no other time; return how many."""
+        """Drop the rows that are left; return how many."""
         rows = self._table.rows
         count = len(rows)
         if count:

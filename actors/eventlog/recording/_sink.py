@@ -1,4 +1,4 @@
-"""What a recorder gives its blocks to, as far as it needs to know."""
+"""The interface of the receiver of a recorder's blocks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["Figures", "Receipt", "Sink"]
 
 
 class Receipt:
-    """Tells who has handed a block on what became of it. Set once, by the thread that writes.
+    """The result of writing a block, set once by the thread that writes.
 
     Attributes:
-        kept: Whether the block is in the log. `None` as long as that is not known: it waits, or
-            the disk failed with it, and what is there has not been read again.
-        says: What the block says, in events `LOST`, is not in the log. Set by who hands it on.
+        kept: Whether the block is in the log. `None` while that is unknown: the block waits, or
+            the disk failed on it and the file has not been read again.
+        says: The losses that the block reports, in events `LOST`. Set by the recorder.
     """
 
     __slots__ = ("kept", "says")
@@ -24,7 +24,7 @@ class Receipt:
 
 
 class Sink(Protocol):
-    """Where blocks go: a `LogWriter`. Nothing here blocks."""
+    """The receiver of blocks: a `LogWriter`. No method blocks."""
 
     def begin(self, header: bytes, first_seq: int) -> None:
         """Begin a segment."""
@@ -33,9 +33,9 @@ class Sink(Protocol):
     def append(
         self, block: bytes, body: bytes | None = None, receipt: Receipt | None = None, /
     ) -> bool:
-        """Take a block, or its type and its body; say whether it was taken.
+        """Add a block, or its type and its body; return whether it was accepted.
 
-        The receipt, of a block of records, tells what became of it if it was.
+        The receipt of an accepted block of records shows the result of writing it.
         """
         ...
 
@@ -44,20 +44,20 @@ class Sink(Protocol):
         ...
 
     def trouble(self) -> str | None:
-        """Say what is wrong, if anything is."""
+        """Return the current failure, if there is one."""
         ...
 
     def statistics(self) -> Figures:
-        """Return what became of blocks after they were taken."""
+        """Return the figures of accepted blocks."""
         ...
 
 
 class Figures(Protocol):
-    """What became of blocks after they were taken: a `LogWriterStatistics`."""
+    """Figures of blocks that were accepted and not written: a `LogWriterStatistics`."""
 
     @property
     def lost_hops(self) -> int:
-        """Hops that were taken and then not written."""
+        """Hops that were accepted and not written."""
         ...
 
     @property

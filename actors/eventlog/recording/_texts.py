@@ -1,4 +1,4 @@
-"""How many bytes texts take in the log, and how they are made fit for it."""
+"""The sizes of texts in the log, and their conversion to valid UTF-8."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = [
 ]
 
 MAX_ASKED: Final = 4096
-"""Most bytes of a tag set, as it is in the log; requests that ask for more are counted without."""
+"""Most bytes of a tag set in the log; requests with a larger one are counted without tags."""
 
 T = TypeVar("T")
 
 _PART: Final = 5
-"""Most bytes that CBOR puts before a text or a list, and what a number takes."""
+"""Most bytes of a CBOR header or a number."""
 
 
 def clean(text: str, most: int) -> str:
-    """Return a text as UTF-8 can write it, of at most so many bytes; most need no change."""
+    """Return a text as valid UTF-8 of at most a number of bytes."""
     if len(text) <= most and text.isascii():
         return text
     data = text.encode("utf-8", "replace")
@@ -36,7 +36,7 @@ def clean(text: str, most: int) -> str:
 
 
 def clean_tags(tags: TagList) -> TagList:
-    """Return tags as UTF-8 can write them: what it cannot becomes a question mark."""
+    """Return tags as valid UTF-8; other characters become question marks."""
     try:
         for key, value in tags:
             if isinstance(key, str):
@@ -49,7 +49,7 @@ def clean_tags(tags: TagList) -> TagList:
 
 
 def clean_asked(asked: Asked) -> Asked:
-    """Return a tag set as UTF-8 can write it."""
+    """Return a query as valid UTF-8."""
     tags, method = clean_tags(asked.tags), _written(asked.method)
     if tags is asked.tags and method == asked.method:
         return asked
@@ -62,7 +62,7 @@ def size_of(text: str) -> int:
 
 
 def size_of_tags(tags: Iterable[Tag]) -> int:
-    """Return the bytes of tags in a block, at most."""
+    """Return the most bytes of tags in a block."""
     size = _PART
     for key, value in tags:
         size += 2 * _PART
@@ -74,7 +74,7 @@ def size_of_tags(tags: Iterable[Tag]) -> int:
 
 
 def size_of_asked(asked: Asked) -> int:
-    """Return the bytes of a tag set in a block, at most."""
+    """Return the most bytes of a query in a block."""
     return size_of_tags(asked.tags) + size_of(asked.method) + _PART
 
 

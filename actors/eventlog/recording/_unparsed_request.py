@@ -1,4 +1,4 @@
-"""Accounts of single requests: of one that was not read, and of one that is sampled."""
+"""The accounts of unparsed and of sampled requests."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _NONE: Final[dict[BrokerRoute | None, Cell]] = {}
 
 
 class UnparsedRequest(RequestCounting):
-    """The account of a request whose metadata are not whole, or cannot be read.
+    """The account of a request with incomplete or invalid metadata.
 
-    It is received and ended at once: before, it is not known what it asks for.
+    It is counted as received when it ends, as its query is not known before.
     """
 
     __slots__ = ("_tally",)
@@ -41,26 +41,26 @@ class UnparsedRequest(RequestCounting):
         self._tally: Final = tally
 
     def forward(self, exchange: Exchange) -> None:
-        """Do not come here: what cannot be read is handed to nobody."""
+        """Raise: an unparsed request is never forwarded."""
         raise AssertionError("a request that was not read was handed over")
 
     def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
-        """Do not come here either."""
+        """Raise: an unparsed request is never forwarded."""
         raise AssertionError("a request that was not read was handed over")
 
     def withdrawn(self, size: int) -> None:
-        """Count that one came and was cancelled."""
+        """Count a request that was received and cancelled."""
         self._tally.came.add(size)
         self._tally.finish(None, _CANCELED, size)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
-        """Count that it came, and how it ended."""
+        """Count that the request was received, and how it ended."""
         self._tally.came.add(exchange.size)
         self._tally.finish(None, outcome, exchange.size)
 
 
 class Sampled(RequestCounting):
-    """The account of a request whose hops are recorded: one when it ends, one for each copy."""
+    """The account of a request with recorded hops: one at its end, one for each copy."""
 
     __slots__ = ("_flags", "_hash", "_size", "_tally", "_trace")
 
@@ -80,21 +80,21 @@ class Sampled(RequestCounting):
             self._flags |= Flag.SHARD
 
     def forward(self, exchange: Exchange) -> None:
-        """Count that the request was handed over to the route that it has."""
+        """Count that the request was forwarded to its destination."""
         self._tally.forward(exchange)
 
     def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
-        """Count that a copy of it was handed over, and record it."""
+        """Count and record that a copy of the request was forwarded."""
         self._tally.copy(exchange, route)
         self._record(exchange, route, _FORWARD, 1, self._flags | Flag.MULTICAST)
 
     def end(self, exchange: Exchange, route: BrokerRoute | None, outcome: int) -> None:
-        """Count how the request ended, and record it."""
+        """Count and record how the request ended."""
         self._tally.end(exchange, route, outcome)
         self._record(exchange, route, _DELIVER if outcome == RELAYED else outcome, 0, self._flags)
 
     def mark(self, trace: str | None) -> str | None:
-        """Mark it: the broker's hop is the first, whenever it is recorded."""
+        """Return a tracing text with the mark after the broker's hop, the first."""
         mark = LogMark(self._trace, 1, self._tally.log.recorder.weight)
         return with_log_mark((read_tracing(trace) or {}) if trace else {}, mark) or trace
 
@@ -119,7 +119,7 @@ class Sampled(RequestCounting):
 
     @staticmethod
     def _learn(key: tuple[RequestCounters, BrokerRoute | None]) -> bytes:
-        """Return the ends of hops of a tally that a route has had, or none."""
+        """Return the packed ends of a hop between an origin and a destination, or none."""
         tally, route = key
         learn = tally.log.recorder.naming.learn
         if route is None:

@@ -1,4 +1,4 @@
-"""Windows in which flows are counted, and a wall clock that somebody sets."""
+"""Windows in which flows are counted, and a wall clock that detects when it is set."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final
 __all__ = ["WallClock", "Windows"]
 
 MAX_CLOCK_STEP: Final = 1_000_000
-"""Microseconds by which the clock may differ from what has passed before that is an event."""
+"""Most microseconds between wall clock and monotonic clock before the log records a step."""
 
 
 class WallClock:
-    """Tells the time, and notes if it was set.
+    """A wall clock that detects when it is set.
 
     Args:
-        clock: Tells nanoseconds since the Unix epoch.
-        now: Tells seconds; it does not go back.
+        clock: Returns nanoseconds since the Unix epoch.
+        now: Returns a monotonic time in seconds.
     """
 
     __slots__ = ("_clock", "_now", "_skew")
@@ -27,11 +27,11 @@ class WallClock:
         self._skew = 0
 
     def us(self) -> int:
-        """Return the microseconds since the Unix epoch."""
+        """Return the time in microseconds since the Unix epoch."""
         return self._clock() // 1000
 
     def step(self) -> int:
-        """Return by how many microseconds the clock was set since the last time; 0 if not."""
+        """Return by how many microseconds the clock was set since the last call; 0 if not."""
         skew = self.us() - int(self._now() * 1e6)
         step = skew - self._skew
         self._skew = skew
@@ -39,14 +39,14 @@ class WallClock:
 
 
 class Windows:
-    """Which window it is: all logs have the same ones.
+    """The windows of time for counting, which are the same in all logs.
 
     Args:
-        seconds: How long one is.
+        seconds: The length of a window.
 
     Attributes:
-        start: When the present one began, in microseconds since the Unix epoch.
-        length_ms: How long one is, in milliseconds.
+        start: The start of the current window, in microseconds since the Unix epoch.
+        length_ms: The length of a window, in milliseconds.
     """
 
     __slots__ = ("_length", "length_ms", "start")
@@ -57,5 +57,5 @@ class Windows:
         self.start = 0
 
     def of(self, now_us: int) -> int:
-        """Return when the window began that a time is in."""
+        """Return the start of the window that contains a time."""
         return now_us // self._length * self._length
