@@ -1,1 +1,1 @@
-"""The files of an event log: segments, blocks and their writer thread."""
+"""The files of an event log: segments, blocks and the thread that writes them."""

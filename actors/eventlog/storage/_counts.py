@@ -1,4 +1,4 @@
-"""What a log's files count, by the writer's thread alone, and as a value for everybody."""
+"""The counters of a log's files, written by the writer's thread only, and their values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Counts", "LogWriterStatistics"]
 
 @dataclass(slots=True)
 class Counts:
-    """Counters of a log's files; see `LogWriterStatistics` for what they count."""
+    """Counters of a log's files, as described at `LogWriterStatistics`."""
 
     segments: int = 0
     bytes: int = 0
@@ -28,24 +28,24 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class LogWriterStatistics:
-    """What a writer has done so far.
+    """The figures of a writer at one moment.
 
     Attributes:
-        segments: Segments sealed, those that tell of a gap included.
+        segments: Segments sealed, those that record a gap included.
         bytes: Bytes written into segments.
         pending: Bytes that wait for the disk.
         refused_blocks: Blocks that `append` refused: too many bytes waited, or the segment had
             failed already.
-        lost_blocks: Blocks that `append` took and that were then not written.
-        lost_hops: Hops in those, or in what a failing disk did not keep.
-        lost_flows: Flows in those.
-        lost_events: Route events in those.
-        recovered: Segments that an earlier run had left open, and that were sealed at the start.
-        recovered_lost_bytes: Bytes at the ends of those that no block could be made of.
-        bad: Files left open that could not be read, and were set aside as `.bad`, whole.
-        deleted_by_age: Segments deleted as they were too old.
-        deleted_by_bytes: Segments deleted as there were too many bytes.
-        deleted_unread: Of the deleted ones, those that somebody who reads the log had not read.
+        lost_blocks: Blocks that `append` accepted and that were not written.
+        lost_hops: Hops in these blocks, or in data that a failing disk did not keep.
+        lost_flows: Flows likewise.
+        lost_events: Route events likewise.
+        recovered: Segments left open by an earlier run and sealed at the start.
+        recovered_lost_bytes: Bytes at their ends that form no whole block.
+        bad: Open files that could not be read and were set aside as `.bad`.
+        deleted_by_age: Segments deleted because of their age.
+        deleted_by_bytes: Segments deleted because of the limit of bytes.
+        deleted_unread: Deleted segments that not all readers of the log had read.
         errors: Failures of the disk.
     """
 

@@ -1,4 +1,4 @@
-"""The few things that an event log asks of a disk. Tests put one in place that fails."""
+"""The operations of an event log on a disk, as an interface that tests can replace."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["Chunk", "DiskFiles", "FileInfo", "Files"]
 Chunk = bytes | bytearray | memoryview
 
 FILE_MODE: Final = 0o640
-"""Tag sets are user data: a log is for its owner, and the group to read."""
+"""Tag sets are user data: only the owner can write a log, and the group read it."""
 
 FOLDER_MODE: Final = 0o750
 
 
 class FileInfo(NamedTuple):
-    """What a file in the folder is.
+    """The properties of a file.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         size: Its bytes.
-        changed: When it was changed last, in seconds since the Unix epoch.
+        changed: The time of its last change, in seconds since the Unix epoch.
     """
 
     name: str
@@ -35,22 +35,22 @@ class FileInfo(NamedTuple):
 
 
 class Files(Protocol):
-    """A disk. Each method raises `OSError` if it cannot be done. Handles are small numbers."""
+    """A disk. Failed methods raise `OSError`. Handles are small numbers."""
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder and those above it; one that is there is fine."""
+        """Make a folder and its parents; existing ones are kept."""
         ...
 
     def lock(self, path: Path) -> int:
-        """Make a file if it is not there, and take its lock; it is let go with `close`.
+        """Lock a file, which is made if needed; `close` releases the lock.
 
         Raises:
-            LogInUse: Somebody else has it.
+            LogInUse: The lock is taken.
         """
         ...
 
     def holds(self, handle: int, path: Path) -> bool:
-        """Say whether the file at a path is the one that was locked, and not another."""
+        """Whether the file at a path is the one that was locked."""
         ...
 
     def list(self, folder: Path) -> list[FileInfo]:
@@ -58,23 +58,23 @@ class Files(Protocol):
         ...
 
     def read(self, path: Path) -> bytes:
-        """Return all of a file."""
+        """Return the content of a file."""
         ...
 
     def create(self, path: Path) -> int:
-        """Open a new file for writing; there must be none."""
+        """Create a file for writing; it must not exist."""
         ...
 
     def reopen(self, path: Path, size: int) -> int:
-        """Open a file to write on behind its first bytes; the others are cut off."""
+        """Open a file, cut it to a size, and write on from there."""
         ...
 
     def write(self, handle: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks, or raise; then some of the bytes may be written."""
+        """Write all chunks, or raise with some of the bytes written."""
         ...
 
     def fsync(self, handle: int) -> None:
-        """Have what was written outlast a power cut."""
+        """Sync a file to the disk."""
         ...
 
     def close(self, handle: int) -> None:
@@ -82,7 +82,7 @@ class Files(Protocol):
         ...
 
     def rename(self, path: Path, name: str) -> None:
-        """Give a file another name in the same folder."""
+        """Rename a file within its folder."""
         ...
 
     def unlink(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class Files(Protocol):
         ...
 
     def fsync_folder(self, folder: Path) -> None:
-        """Have the names in a folder outlast a power cut."""
+        """Sync the names in a folder to the disk."""
         ...
 
 
@@ -98,16 +98,16 @@ class DiskFiles:
     """The disk of this machine."""
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder and those above it; one that is there is fine."""
+        """Make a folder and its parents; existing ones are kept."""
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def lock(self, path: Path) -> int:
-        """Take the lock of a file.
+        """Lock a file.
 
         Raises:
-            LogInUse: Another process has it, or another log of this one.
+            LogInUse: Another process, or another log of this one, has the lock.
         """
-        import fcntl  # there is none on Windows, where all else can be imported
+        import fcntl  # not available on Windows, where the rest can be imported
 
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -121,14 +121,14 @@ class DiskFiles:
         return handle
 
     def holds(self, handle: int, path: Path) -> bool:
-        """Say whether the file at a path is the one that was locked, and not another."""
+        """Whether the file at a path is the one that was locked."""
         try:
             return os.path.samestat(os.fstat(handle), os.stat(path))  # noqa: PTH116 - as fstat
         except FileNotFoundError:
             return False
 
     def list(self, folder: Path) -> list[FileInfo]:
-        """Return the plain files in a folder; one that goes meanwhile is left out."""
+        """Return the plain files in a folder, without any deleted meanwhile."""
         found: list[FileInfo] = []
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -141,15 +141,15 @@ class DiskFiles:
         return found
 
     def read(self, path: Path) -> bytes:
-        """Return all of a file."""
+        """Return the content of a file."""
         return path.read_bytes()
 
     def create(self, path: Path) -> int:
-        """Open a new file for writing; there must be none."""
+        """Create a file for writing; it must not exist."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
 
     def reopen(self, path: Path, size: int) -> int:
-        """Open a file to write on behind its first bytes; the others are cut off."""
+        """Open a file, cut it to a size, and write on from there."""
         handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.ftruncate(handle, size)
@@ -160,7 +160,7 @@ class DiskFiles:
         return handle
 
     def write(self, handle: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks, or raise; then some of the bytes may be written."""
+        """Write all chunks, or raise with some of the bytes written."""
         for chunk in chunks:
             rest = memoryview(chunk)
             while rest:
@@ -170,7 +170,7 @@ class DiskFiles:
                 rest = rest[written:]
 
     def fsync(self, handle: int) -> None:
-        """Have what was written outlast a power cut."""
+        """Sync a file to the disk."""
         os.fsync(handle)
 
     def close(self, handle: int) -> None:
@@ -178,7 +178,7 @@ class DiskFiles:
         os.close(handle)
 
     def rename(self, path: Path, name: str) -> None:
-        """Give a file another name in the same folder."""
+        """Rename a file within its folder."""
         path.rename(path.with_name(name))
 
     def unlink(self, path: Path) -> None:
@@ -186,7 +186,7 @@ class DiskFiles:
         path.unlink()
 
     def fsync_folder(self, folder: Path) -> None:
-        """Have the names in a folder outlast a power cut."""
+        """Sync the names in a folder to the disk."""
         handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(handle)

@@ -1,19 +1,19 @@
-"""A log's folder: its lock, its identity, its epochs, and what an earlier run left in it.
+"""A log's folder: its lock, its identity, its epochs, and the files that an earlier run left.
 
 ```
 <directory>/<name>/.lock       held while the log is written
                    log         its identity, 16 random bytes
-                   epoch       the last epoch of which there is or was a segment, as text; with
+                   epoch       the last epoch with a segment, deleted or not, as text; with
                                ` running` until its run has sealed all
-                   untold      what is to be told of earlier runs, until the log tells it
+                   untold      notices of earlier runs, until the log records them
                    *.seg       sealed segments
-                   *.open      the one that is written
-                   *.new       what is written to take the place of another file
-                   *.bad       what was left open and cannot be read; for a person to look at
-                   .acks/      who has read how far
+                   *.open      the current segment
+                   *.new       a file being written to replace another
+                   *.bad       unreadable open segments, for inspection
+                   .acks/      the positions of readers
 ```
 
-Everything else in there is left alone.
+Other files in it are ignored.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 
 def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
-    """Return epoch and first event of a file with this suffix; `None` if it is no segment."""
+    """Return epoch and first number from a segment's name; `None` for another file."""
     if not name.endswith(suffix):
         return None
     try:
@@ -69,7 +69,7 @@ def segment_of(name: str, suffix: str) -> tuple[int, int] | None:
 
 
 def is_aside(name: str) -> bool:
-    """Say whether a file is one that was set aside: see `LogFolder.set_aside`."""
+    """Whether a file was set aside: see `LogFolder.set_aside`."""
     if not name.endswith(BAD):
         return False
     stem, _, number = name.removesuffix(BAD).rpartition(".")
@@ -78,12 +78,12 @@ def is_aside(name: str) -> bool:
 
 
 def is_full(error: OSError) -> bool:
-    """Say whether it is the disk that fails, which may pass, and not the folder that is wrong."""
+    """Whether the disk is full or fails, which may pass, and the folder is not at fault."""
     return error.errno in _FULL
 
 
 def _epoch_of(text: bytes) -> int | None:
-    """Return the epoch that the file says; `None` if it is damaged."""
+    """Return the epoch in the file's text; `None` if it is damaged."""
     number = text.removesuffix(_RUNNING)
     if not number.isdigit() or len(number) >= _MAX_EPOCH_TEXT or int(number) > MAX_EPOCH:
         return None
@@ -95,9 +95,9 @@ class LogFolder:
 
     Args:
         files: The disk.
-        options: Where it is, and what a run that is killed can lose.
-        count: Where to count.
-        random: What makes an identity.
+        options: The log's options.
+        count: The counters.
+        random: Makes an identity of a number of bytes.
     """
 
     def __init__(
@@ -115,30 +115,30 @@ class LogFolder:
         self._lock: int | None = None
         self._identity_stored = False
         self._alone = True
-        """Whether nobody else can have had the folder since the epoch was chosen."""
+        """Whether this run has held the folder since it chose the epoch."""
         self.settled = False
-        """Whether what earlier runs left is sealed: see `settle`."""
+        """Whether the segments of earlier runs are sealed: see `settle`."""
         self._begun = False
         """Whether the epoch has begun: see `begin_epoch`."""
         self.log_id = b""
         self.epoch = 0
         self.notices = UncleanRuns(files, self.path, options)
-        """What is to be told of earlier runs, until it is told."""
+        """The notices of earlier runs, until they are recorded."""
         self.unfinished: list[str] = []
-        """The same, until somebody takes it out to tell it."""
+        """The notices that the recorder has not fetched yet."""
 
-    # --- taking hold of it ----------------------------------------------------------------
+    # --- opening --------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the folder, and choose identity and epoch; nothing is written: see `settle`.
+        """Open the folder, and choose identity and epoch; nothing is written: see `settle`.
 
-        If there is no room for so much as the folder or its lock, it is taken later: `check`
-        says that it is not there.
+        If the disk has no space even for the folder or its lock, the folder is opened later:
+        `check` raises until then.
 
         Raises:
             LogInUse: Another process has it.
-            EventLogError: There are no more epochs; the folder is let go.
-            OSError: It cannot be done; the folder is let go.
+            EventLogError: There are no more epochs; the folder is released.
+            OSError: It failed; the folder is released.
         """
         self.settled = self._identity_stored = self._begun = False
         self.notices = UncleanRuns(self._files, self.path, self._options)
@@ -159,11 +159,11 @@ class LogFolder:
             raise
 
     def settle(self) -> None:
-        """Seal what an earlier run left open; once that is done, nothing.
+        """Seal the segments that an earlier run left open, once.
 
         Raises:
-            LogInUse: Another process had the folder before it could be taken.
-            OSError: It cannot be done; it may be tried again.
+            LogInUse: Another process had the folder before it could be opened.
+            OSError: It failed; it may be tried again.
         """
         if self.settled:
             return
@@ -176,24 +176,23 @@ class LogFolder:
             self._identity_stored = True
         self.notices.load()
         self._recover(found)
-        # Of a run that was killed between two segments, or whose file no power cut has left.
+        # A run may be killed between two segments, or lose its open file in a power cut.
         running = self._running(found)
         if running is not None:
             self.notices.add_run(running)
-        # Not before all of that is noted: with this nothing says any more that one was running.
+        # After the notices are stored, as this removes the mark of a running epoch.
         self._store_epoch()
         self.unfinished = self.notices.texts
         self.settled = True
 
     def begin_epoch(self) -> None:
-        """Note that there is a segment of this epoch; once that is done, nothing.
+        """Store that the epoch has a segment, once.
 
-        First there is the segment's file, then the note, then what is recorded: so a run that
-        ends before it writes leaves no epoch out, and none comes twice, even if its segments are
-        deleted.
+        The order is: the segment's file, the epoch, the first record. So a run that ends before it
+        writes leaves no epoch out, and no epoch is used twice, even if its segments are deleted.
 
         Raises:
-            OSError: It cannot be done; then nothing is to be written.
+            OSError: It failed; then nothing must be written.
         """
         if not self._begun:
             self._begun = True
@@ -204,7 +203,7 @@ class LogFolder:
                 raise
 
     def end_epoch(self) -> None:
-        """Note that all is sealed; if the disk does not let it, the next run says otherwise."""
+        """Store that all segments are sealed; if it fails, the next run adds a notice."""
         if self._begun and self._lock is not None:
             with suppress(OSError):
                 self._store(_EPOCH, str(self.epoch).encode())
@@ -214,7 +213,7 @@ class LogFolder:
         self._store(_EPOCH, text + _RUNNING * self._begun)
 
     def _running(self, found: list[FileInfo]) -> int | None:
-        """Return the epoch of the run that had not closed, if there is one."""
+        """Return the epoch of the run that did not close, if there is one."""
         if not any(info.name == _EPOCH for info in found):
             return None
         text = self._files.read(self.path / _EPOCH)
@@ -222,7 +221,7 @@ class LogFolder:
 
     @property
     def held(self) -> bool:
-        """Whether the folder is taken."""
+        """Whether this run holds the folder."""
         return self._lock is not None
 
     def _look(self) -> list[FileInfo]:
@@ -234,21 +233,21 @@ class LogFolder:
             return []
 
     def check(self) -> None:
-        """Check that the folder is still the one that was taken.
+        """Check that the folder is still the one that was opened.
 
         Raises:
-            FileNotFoundError: Somebody removed it; see `restore`.
-            OSError: It cannot be looked at.
+            FileNotFoundError: It was removed; see `restore`.
+            OSError: It cannot be checked.
         """
         if self._lock is None or not self._files.holds(self._lock, self.path / _LOCK):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
 
     def restore(self) -> None:
-        """Make the folder again, with what it is known by, after somebody removed it.
+        """Make the folder again, with its identity, after it was removed.
 
         Raises:
             LogInUse: Another log is in its place.
-            OSError: It cannot be done.
+            OSError: It failed.
         """
         self.close()
         self._files.make_folder(self.path)
@@ -266,7 +265,7 @@ class LogFolder:
             raise
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Release the folder."""
         if self._lock is not None:
             with suppress(OSError):
                 self._files.close(self._lock)
@@ -282,7 +281,7 @@ class LogFolder:
         return sorted(info for info in found if segment_of(info.name, SEALED) is not None)
 
     def aside(self) -> list[FileInfo]:
-        """Return what was set aside, the oldest first by what it was.
+        """Return the files that were set aside, in the order of their segments.
 
         Raises:
             OSError: The folder cannot be read.
@@ -310,7 +309,7 @@ class LogFolder:
         return self._last_epoch(found)[0] + 1
 
     def _last_epoch(self, found: list[FileInfo]) -> tuple[int, str]:
-        """Return the last epoch that there was, and which file says so."""
+        """Return the last epoch in use, and the file that shows it."""
         epochs = [(0, "")]
         for info in found:
             stem = info.name.removesuffix(BAD)
@@ -320,7 +319,7 @@ class LogFolder:
                     epochs.append((segment[0], info.name))
         if any(info.name == _EPOCH for info in found):
             stored = _epoch_of(self._files.read(self.path / _EPOCH))
-            # Segments may all have been deleted; an epoch must not come twice.
+            # All segments may have been deleted; an epoch must not be used twice.
             if stored is not None:
                 epochs.append((stored, _EPOCH))
             else:
@@ -342,7 +341,7 @@ class LogFolder:
     def _store(self, name: str, data: bytes) -> None:
         store(self._files, self.path / name, [data])
 
-    # --- what was left open ---------------------------------------------------------------
+    # --- recovery -------------------------------------------------------------------------
 
     def _recover(self, found: list[FileInfo]) -> None:
         names = {info.name for info in found}
@@ -378,12 +377,12 @@ class LogFolder:
                 )
 
     def set_aside(self, path: Path, reason: str) -> None:
-        """Rename a file that cannot be read, for a person to look at, and say so.
+        """Rename a file that cannot be read, for inspection, and log it.
 
         It counts towards the limits of bytes and age, as a segment does.
 
         Raises:
-            OSError: It cannot be done.
+            OSError: It failed.
         """
         name = self._name_aside(path)
         self._files.rename(path, name)

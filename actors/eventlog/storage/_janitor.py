@@ -1,14 +1,14 @@
-"""Deletes segments that are too old or too many, those that were read before the others.
+"""The deletion of segments beyond the limits of age and bytes, the oldest first.
 
-A clock that is set wrong must not delete a log, so age is time that has passed while the log was
-kept, by a clock that nobody sets. How old the segments are that a start finds is told by the
-times of their files, up to that of the newest or the wall clock, whichever is earlier: it takes
-both to be wrong. So the time in which nobody wrote the log counts from the next start on.
+A wrong clock must not delete a log, so age is the time for which the log was written, by a
+monotonic clock. At a start the age of segments follows from the times of their files, relative to
+that of the newest or to the wall clock, whichever is earlier: both would have to be wrong. So time
+in which the log was not written counts from the next start on.
 
-Who reads a log says how far in `.acks/<reader>.json`: `{"segment": "<name of a file>"}`. As
-segments are read in the order of their names, the oldest are those that were read. The newest
-sealed segment stays in any case: it says what the log is, and where it has come to. What was set
-aside, as it could not be read, is deleted in its turn, by the name of the segment it was to be.
+A reader of a log records its position in `.acks/<reader>.json`: `{"segment": "<name of a file>"}`.
+Segments are read in the order of their names, so the oldest have been read. The newest sealed
+segment is always kept: it identifies the log and its position. Files set aside as unreadable are
+deleted in turn, by the name of their segment.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _logger: Final = logging.getLogger("onward.actors.eventlog")
 
 ACKS: Final = ".acks"
 MAX_ACKS: Final = 256
-"""Most readers whose acknowledgements are looked at; the first by name."""
+"""Most acknowledgements that are read; the first by name."""
 
 
 class _Kept(NamedTuple):
-    """A sealed segment, or a file set aside, and since when, by the clock that nobody sets."""
+    """A sealed segment or a file set aside, with its monotonic start time."""
 
     name: str
     size: int
@@ -44,15 +44,15 @@ class _Kept(NamedTuple):
 
 
 class Janitor:
-    """Keeps a log within its limits of bytes and age.
+    """A janitor that keeps a log within its limits of bytes and age.
 
     Args:
         files: The disk.
         folder: The log's folder, opened.
         options: The limits.
-        count: Where to count.
-        clock: What tells the time, in seconds; nobody sets it.
-        wall_clock: What tells the time, in seconds since the Unix epoch. Looked at once.
+        count: The counters.
+        clock: Returns a monotonic time in seconds.
+        wall_clock: Returns the time in seconds since the Unix epoch. Read once.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Janitor:
         self._told = False
 
     def look(self) -> None:
-        """Look which files there are.
+        """List the files.
 
         Raises:
             OSError: The folder cannot be read.
@@ -95,19 +95,19 @@ class Janitor:
     ) -> deque[_Kept]:
         kept: deque[_Kept] = deque()
         since = now = self._clock()
-        # None is younger than one that follows it, whatever its time says.
+        # No file is younger than one that follows it, whatever its time.
         for name, size, changed in reversed(found):
             since = min(since, known.get(name, now - (latest - changed)))
             kept.appendleft(_Kept(name, size, since))
         return kept
 
     def add(self, name: str, size: int) -> None:
-        """Take note of a segment that was just sealed."""
+        """Add a segment that was just sealed."""
         self._segments.append(_Kept(name, size, self._clock()))
         self._bytes += size
 
     def clean(self) -> None:
-        """Delete what is over the limits. What cannot be deleted is tried again next time."""
+        """Delete files beyond the limits. Failed deletions are tried again next time."""
         acknowledged: str | None = None
         asked = False
         oldest = self._clock() - self._max_age
@@ -128,7 +128,7 @@ class Janitor:
                 self._count_unread(info.name)
 
     def _next(self) -> deque[_Kept] | None:
-        """Return that of the two whose first file is to go next; `None` if all are to stay."""
+        """Return the queue with the next file to delete; `None` if there is none."""
         segments = self._segments if len(self._segments) > 1 else None
         if not self._aside:
             return segments
@@ -141,7 +141,7 @@ class Janitor:
         try:
             self._files.unlink(self._folder.path / info.name)
         except FileNotFoundError:
-            pass  # somebody else did
+            pass  # it is deleted already
         except OSError as error:
             self._count.errors += 1
             _logger.warning("%s cannot be deleted: %s", info.name, error.strerror)
@@ -155,14 +155,14 @@ class Janitor:
         if not self._told:
             self._told = True
             _logger.warning(
-                "%s: %s was deleted, by the limits of bytes and age, before all who read the log "
-                "had read it; further ones are only counted",
+                "%s: %s was deleted, by the limits of bytes and age, before all readers of the "
+                "log had read it; further ones are only counted",
                 self._folder.path,
                 name,
             )
 
     def _acknowledged(self) -> str | None:
-        """Return up to which segment all readers have read; `None` if nobody reads the log."""
+        """Return the last segment read by all readers; `None` without readers."""
         folder = self._folder.path / ACKS
         try:
             found = sorted(info for info in self._files.list(folder) if info.name[-5:] == ".json")
@@ -172,7 +172,7 @@ class Janitor:
         return min(read) if read else None
 
     def _read_ack(self, path: Path) -> str:
-        """Return what one reader says; nothing that can be read is nothing that was."""
+        """Return a reader's position; empty if it cannot be read."""
         try:
             said = json.loads(self._files.read(path))
         except (OSError, ValueError, RecursionError):

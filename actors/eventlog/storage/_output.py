@@ -1,7 +1,7 @@
-"""One segment after another: what a recorder hands on, in blocks, each after what it refers to.
+"""The output of a recorder: segments of blocks, each after the definitions that it refers to.
 
-This is the one place where what is made of names and tags of strangers is handed on. Whatever goes
-wrong there costs a block, and what follows in the segment; it never reaches who routes.
+All data made from names and tags of peers pass through here. A defect in their packing costs a
+block and the rest of the segment; it never reaches the routing.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ __all__ = ["EVENTS", "FLOWS", "HOPS", "Output"]
 HOPS: Final = 0
 FLOWS: Final = 1
 EVENTS: Final = 2
-"""Places of the three kinds of record in what is counted of each."""
+"""Indices of the three kinds of records in their counters."""
 
 _logger: Final = logging.getLogger("onward.actors.eventlog")
 
 
 class Output:
-    """Hands segments on, and counts what was handed on and what was not.
+    """The output of segments, with counters of accepted and dropped records.
 
     Args:
-        sink: Where blocks go.
-        options: The log's.
+        sink: The receiver of blocks.
+        options: The log's options.
         log_id: The log's identity, 16 bytes.
-        epoch: Which run this is.
-        clock: Tells nanoseconds since the Unix epoch.
-        now: Tells seconds; it does not go back.
+        epoch: The number of this run.
+        clock: Returns nanoseconds since the Unix epoch.
+        now: Returns a monotonic time in seconds.
 
     Attributes:
-        naming: What has numbers in this segment.
-        losses: What was dropped.
-        generation: Rises with each segment.
+        naming: The numbers of names, routes and tag sets in this segment.
+        losses: The dropped records.
+        generation: A number that rises with each segment.
         segments: Segments begun.
         segment: Hops, flows and events in this segment.
-        total: Those that were given here since the start, written or dropped.
+        total: Hops, flows and events since the start, written or dropped.
         size: Bytes in this segment.
-        broken: Whether something went wrong in this segment, so that nothing more goes into it.
-        closed: Whether nothing is written at all.
+        broken: Whether a defect has ended this segment.
+        closed: Whether nothing is written.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Output:
     # --- segments -------------------------------------------------------------------------
 
     def begin(self, first_seq: int) -> None:
-        """Begin a segment, with the number that the next record gets."""
+        """Begin a segment, with the number of the next record."""
         self.generation += 1
         self.naming.forget()
         self.segment = [0, 0, 0]
@@ -120,19 +120,19 @@ class Output:
         self._sink.begin(header.serialize(), first_seq)
 
     def end(self, last_seq: int) -> None:
-        """End the segment, with the last number that was given."""
+        """End the segment, with the last number in use."""
         hops, flows, events = self.segment
         footer = SegmentFooter(hops, flows, events, last_seq, self._clock() // 1000)
         self._sink.seal(footer.serialize())
 
     @property
     def full(self) -> bool:
-        """Whether the segment is as large as may be."""
+        """Whether the segment has reached its size limit."""
         return self.size >= self._options.seal_bytes
 
     @property
     def due(self) -> bool:
-        """Whether another segment is to be begun: it is old, large, or takes nothing more."""
+        """Whether to begin another segment: this one is old, large or has failed."""
         now = self._now()
         failed = self._failed_at
         return (
@@ -152,7 +152,7 @@ class Output:
         body: bytes | None = None,
         receipt: Receipt | None = None,
     ) -> None:
-        """Write a block with so many records, after what it refers to; or drop it, and count."""
+        """Write a block of records after its definitions; or drop it, and count."""
         if not self.write(which, count, made, body, receipt):
             self.drop(which, count, BROKEN if self.broken else None)
             if receipt is not None:
@@ -166,21 +166,21 @@ class Output:
         body: bytes | None = None,
         receipt: Receipt | None = None,
     ) -> bool:
-        """Write a block with so many records, after what it refers to; say whether that went well.
+        """Write a block of records after its definitions; return whether it was accepted.
 
         Args:
             which: `HOPS`, `FLOWS` or `EVENTS`.
-            count: How many.
-            made: The block, or what makes it; or its type, if the body is apart.
-            body: Its body, of which the writer's thread makes the check.
-            receipt: Told what becomes of it, if it is written here.
+            count: The number of records.
+            made: The block, or a function that makes it; or its type, if the body is separate.
+            body: Its body, for which the writer's thread makes the checksum.
+            receipt: Receives the result, if the block is accepted.
         """
         if self.closed or self.broken:
             return False
         try:
             block = made if isinstance(made, bytes) else made()
             written = self._define() and self._append(block, body, receipt)
-        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+        except Exception as error:  # noqa: BLE001 - a defect must not stop the routing
             self.failed(error)
             return False
         if written:
@@ -191,7 +191,7 @@ class Output:
         return written
 
     def _define(self) -> bool:
-        """Write the names, routes and tag sets that are new; say whether all are written."""
+        """Write the new names, routes and tag sets; return whether all are written."""
         return all(self._append(made) for made in self.naming.blocks())
 
     def _define_early(self) -> None:
@@ -201,16 +201,16 @@ class Output:
     def _append(
         self, made: bytes, body: bytes | None = None, receipt: Receipt | None = None
     ) -> bool:
-        # Of a block that has a body apart the writer's thread makes the check.
+        # The writer's thread makes the checksum of a separate body.
         if not self._sink.append(made, body, receipt):
             return False
         self.size += len(made if body is None else body)
         return True
 
-    # --- what goes wrong ------------------------------------------------------------------
+    # --- failures -------------------------------------------------------------------------
 
     def drop(self, which: int, count: int, reason: str | None = None) -> None:
-        """Count records that do not get into the log; without a reason it is the disk's."""
+        """Count dropped records; the default reason is the failure of the disk."""
         self.total[which] += count
         if reason is None:
             reason = CLOSED if self.closed else self._sink.trouble() or BEHIND
@@ -222,15 +222,15 @@ class Output:
         self._log(error)
 
     def failed(self, error: Exception) -> None:
-        """Note a defect: nothing more goes into this segment, and the next tick begins another."""
+        """End the segment after a defect; the next tick begins another."""
         self.broken = True
         self._log(error)
 
     def guarded(self, step: Callable[[], object]) -> None:
-        """Do something that must not fail with whoever routes, whatever goes wrong."""
+        """Call a function and log its exception, which must not reach the routing."""
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - that is what this is for
+        except Exception as error:  # noqa: BLE001 - the purpose of this method
             self.failed(error)
 
     def _log(self, error: Exception) -> None:
@@ -238,5 +238,5 @@ class Output:
         self._seldom.log(logging.ERROR, "packing", text, self._options.name, shown(repr(error)))
 
     def look_at_losses(self) -> None:
-        """Count what was taken and not written."""
+        """Count records that were accepted and not written."""
         self.losses.look(self._sink.statistics(), self._sink.trouble() or FAILED)

@@ -1,10 +1,10 @@
-"""Files that are there whole or not at all, and segments that broke off and are sealed late.
+"""Atomic writes of files, and the late sealing of segments that were left open.
 
-A disk that fails an fsync has given up what was written since the last, and says so once: on Linux
-the file reads whole all the same, from memory, and the next fsync succeeds, with nothing of it on
-the disk. So what such a file holds is written to a new one, which takes its place. That is also
-done with what a start finds: nobody knows what the run before was told. A new file takes as much
-room as the old one until then, so a segment that broke off for another reason is only cut.
+A disk that fails an fsync has discarded the data since the last one, and reports it once. On Linux
+the file can still be read in full from memory, and the next fsync succeeds, with none of it on the
+disk. So the content of such a file is written to a new one, which replaces it. A start does so with
+every open segment, as the errors of the run before are unknown. The new file needs as much space
+again, so a segment that was left open for another reason is only cut.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _NEW: Final = ".new"
 
 
 class FsyncFailed(OSError):
-    """What was written to a file since its last fsync may never get to the disk."""
+    """An error of fsync: data written since the last one may never be on the disk."""
 
 
 def sync(files: Files, handle: int) -> None:
-    """Have what was written to a file outlast a power cut.
+    """Sync a file to the disk.
 
     Raises:
-        FsyncFailed: It cannot be done, and to try again would change nothing.
+        FsyncFailed: It failed, and another try would change nothing.
     """
     try:
         files.fsync(handle)
@@ -40,10 +40,10 @@ def sync(files: Files, handle: int) -> None:
 
 
 def store(files: Files, path: Path, chunks: Sequence[Chunk]) -> None:
-    """Write a file, whole or not at all; one that is there is replaced.
+    """Write or replace a file atomically.
 
     Raises:
-        OSError: It cannot be done; the one that was there still is.
+        OSError: It failed; an existing file is unchanged.
     """
     new = path.with_name(path.name + _NEW)
     with suppress(FileNotFoundError):
@@ -57,7 +57,7 @@ def store(files: Files, path: Path, chunks: Sequence[Chunk]) -> None:
             files.close(handle)
         files.rename(new, path.name)
     except OSError:
-        # It may be room that is missing, and this takes some.
+        # Space may be short, and the new file takes some.
         with suppress(OSError):
             files.unlink(new)
         raise
@@ -74,22 +74,22 @@ def complete(
     last_seq: int = 0,
     ended_us: int | None = None,
 ) -> SegmentFooter:
-    """Cut a segment that was left open to what is whole, and seal it.
+    """Cut an open segment to its whole blocks, and seal it.
 
     Args:
         files: The disk.
         path: The file.
-        data: What is read of it.
-        recovered: What `recover` says of that.
-        anew: Whether to write all of it to a new file, as this one may not be on the disk.
-        last_seq: The last number that was given, if more were than can be seen.
-        ended_us: When it ended, if later than can be seen.
+        data: Its content.
+        recovered: The result of `recover` for the content.
+        anew: Whether to write it to a new file, as this one may not be on the disk.
+        last_seq: The last number in use, if it is higher than the last in the content.
+        ended_us: The end, if it is later than the last time in the content.
 
     Returns:
         Its footer.
 
     Raises:
-        OSError: It cannot be done; it may be tried again, anew if it is `FsyncFailed`.
+        OSError: It failed; it may be tried again, with `anew` after `FsyncFailed`.
     """
     footer = recovered.footer
     end = b""

@@ -1,11 +1,10 @@
-"""The names, routes and tag sets of a segment, which stand for themselves once and then as numbers.
+"""The numbers of names, routes and tag sets in a segment, and their definitions.
 
-They are of strangers, so each is made fit for the log first, and whatever goes wrong with that
-is no business of who routes.
+The texts come from peers, so each is converted to valid UTF-8 first. An error of that must not
+reach the routing.
 
-A hop refers to four of them, its *ends*: who sent it, who has it, the route and what it asks for.
-They are looked up and packed once a segment for each pair of ends, and found by a key of
-whoever records the hop.
+A hop refers to four of them, its *ends*: sender, receiver, route and query. Ends are looked up and
+packed once a segment, and found by a key that the caller chooses.
 """
 
 from __future__ import annotations
@@ -24,22 +23,21 @@ __all__ = ["SegmentDictionary"]
 T = TypeVar("T", str, bytes, Asked)
 
 MAX_KNOWN: Final = 4096
-"""Ends that are remembered so that they need not be looked up for each hop; then all are looked up
-anew."""
+"""Most ends in the cache; then it is cleared."""
 
 _pack_ends: Final = Struct("<IIII").pack
 
 
 class SegmentDictionary:
-    """Gives numbers to names, routes and tag sets, each within one segment.
+    """The numbers of names, routes and tag sets within one segment.
 
     Args:
-        options: How many there may be.
-        define: Called as soon as many are new: writes what `blocks` yields.
-        failed: Called with what went wrong, if something did.
+        options: The limits.
+        define: Called when many are new, to write the blocks from `blocks`.
+        failed: Called with an exception.
 
     Attributes:
-        known: The ends that hops of this segment have had, by the key they were learnt with.
+        known: The packed ends of hops in this segment, by their keys.
     """
 
     __slots__ = ("_define", "_failed", "_names", "_routes", "_tagsets", "known")
@@ -65,16 +63,16 @@ class SegmentDictionary:
         route_id: bytes | None = None,
         asked: Asked | None = None,
     ) -> bytes:
-        """Return the ends of a hop as they are packed, and know them until the segment ends.
+        """Pack the ends of a hop, and store them until the segment ends.
 
-        What got no number, as there was no room, is not known: it is counted each time.
+        Ends without a number for lack of room are not stored, and so are counted each time.
 
         Args:
-            key: What to find them by in `known`.
-            origin: Who sent it.
-            dest: Who has it.
+            key: The key for `known`.
+            origin: The name of the sender.
+            dest: The name of the receiver.
             route_id: The route that took it.
-            asked: What it asks for.
+            asked: The query.
         """
         refused = self.refused
         ends = _pack_ends(
@@ -112,31 +110,31 @@ class SegmentDictionary:
         return self._number(self._tagsets, asked, clean_asked)
 
     def _number(self, numbers: IdTable[T], thing: T, made: Callable[[T], T]) -> int:
-        """Return a number for something new, once it is made fit for the log."""
+        """Return the number of a new entry, converted to valid UTF-8."""
         try:
             number = numbers.add(made(thing))
-        except Exception as error:  # noqa: BLE001 - who routes is not to fail with us
+        except Exception as error:  # noqa: BLE001 - a defect must not stop the routing
             self._failed(error)
             return 0
         if numbers.waiting >= PIECE:
-            # At once: with all that a block of hops needs, the loop would stand still.
+            # At once: all definitions of a block of hops together would block the loop.
             self._define()
         return number
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the blocks of what is new; each is done with when the next is taken."""
+        """Yield the blocks of new entries; taking the next one confirms the one before."""
         for numbers in (self._names, self._routes, self._tagsets):
             yield from numbers.blocks()
 
     def forget(self) -> None:
-        """Begin anew: another segment begins."""
+        """Clear the dictionary for another segment."""
         self.known.clear()
         for numbers in (self._names, self._routes, self._tagsets):
             numbers.forget()
 
     @property
     def refused(self) -> int:
-        """How many times there was no room, since the start."""
+        """Entries beyond a limit, since the start."""
         return self._names.refused + self._routes.refused + self._tagsets.refused
 
 

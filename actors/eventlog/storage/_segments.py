@@ -1,14 +1,13 @@
-"""Writes segments one after the other, whatever the disk does. One thread; nothing here waits.
+"""The segments of a log, written one after the other by one thread, through failures of the disk.
 
-A segment is written as `.open` and sealed: footer, fsync, rename, fsync of the folder. When
-the disk fails, what follows is dropped up to the next segment. Before that one is begun, the one
-that broke off is read again and treated as at a start: cut to its whole blocks and sealed. Its
-footer says the last number that was given, so that the log has no hole that is not told; where
-nothing of a segment got to the disk, an empty one stands for what was lost. Where it was an fsync
-that failed, what is read is written anew: see `_sealing`. Only then is it known, and told by its
-receipt, whether the block that the disk failed with is there.
+A segment is written as `.open` and sealed: footer, fsync, rename, fsync of the folder. When the
+disk fails, blocks are dropped up to the next segment. Before that one begins, the failed one is
+read again and recovered as at a start: cut to its whole blocks and sealed. Its footer has the last
+number in use, so that the log has no unrecorded gap. An empty segment stands for one that is wholly
+lost. After a failed fsync the content is written to a new file: see `_sealing`. Only then the
+receipt of the block in doubt is set.
 
-After a failure the disk is left alone for a while: segments begun in that time are dropped whole.
+After a failure the disk is not used for a while: segments begun in that time are dropped.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ class Segments:
     Args:
         files: The disk.
         folder: The log's folder, opened.
-        options: When to fsync, and how long to leave a failing disk alone.
-        count: Where to count.
-        clock: What tells the time for retries, in seconds.
-        sealed: Told of each segment that is sealed: its name and its bytes.
-        settled: Told that what earlier runs had left open is sealed, or that a file was set aside.
+        options: When to fsync, and how long to pause after a failure.
+        count: The counters.
+        clock: Returns the time for retries, in seconds.
+        sealed: Called with name and size of each sealed segment.
+        settled: Called when segments of earlier runs are sealed, or a file was set aside.
     """
 
     def __init__(
@@ -77,24 +76,24 @@ class Segments:
         self._settled = settled
         self._seldom = SeldomLogger(_logger)
         self._path: Path | None = None
-        """The segment that is written, or broke off."""
+        """The current segment, or the one that failed."""
         self._handle: int | None = None
-        """Its file; `None` if it broke off."""
+        """Its file; `None` if it failed."""
         self._header: SegmentHeader | None = None
         self._written = SegmentProgress(count, folder)
         self._doubted = False
-        """Whether what it reads may not be on the disk."""
+        """Whether its content may be in memory only, and not on the disk."""
         self._size = 0
         self._next_seq = 1
-        """What the next segment has to begin with for nothing to be missing."""
+        """The first number of the next segment if none is missing."""
         self._retry_at: float | None = None
         self.trouble: str | None = None
-        """What the disk says, as long as it fails."""
+        """The current failure of the disk."""
 
-    # --- what a caller does ---------------------------------------------------------------
+    # --- calls of the writer --------------------------------------------------------------
 
     def settle(self) -> None:
-        """Begin the epoch, as far as the disk lets it; if it is full, that is done later.
+        """Begin the epoch; on a full disk, later.
 
         Raises:
             LogInUse: Another process has the folder.
@@ -115,10 +114,10 @@ class Segments:
             self._settled()
 
     def begin(self, header: bytes, first_seq: int) -> bool:
-        """Begin a segment; what went before is sealed, if it is not.
+        """Begin a segment, and seal the one before if it is not.
 
         Returns:
-            Whether it is begun; if not, its blocks are dropped.
+            Whether it has begun; if not, its blocks are dropped.
         """
         if self._retry_at is not None and self._clock() < self._retry_at:
             return False
@@ -147,8 +146,8 @@ class Segments:
         Args:
             kind: Its type.
             chunks: Its bytes, with its header.
-            records: How many records are in it.
-            receipt: Is told what becomes of it; later, if the disk fails with it.
+            records: The number of its records.
+            receipt: Receives the result; later, if the disk fails on it.
 
         Returns:
             Whether it was written.
@@ -165,7 +164,7 @@ class Segments:
             self._count.lost_blocks += 1
             return False
         except Exception:
-            # A defect: what is in the file now shows as it is read again.
+            # A defect: the content of the file is checked when it is read again.
             self._let_go()
             raise
         self._written.keep(receipt)
@@ -175,10 +174,10 @@ class Segments:
         return True
 
     def seal(self, last_seq: int, ended_us: int) -> bool:
-        """Seal the segment, with the last number that was given, and the time.
+        """Seal the segment with the last number in use and the time.
 
         Returns:
-            Whether it is sealed. One without any record is not: it is deleted.
+            Whether it is sealed. A segment without records is deleted instead.
         """
         if self._handle is None:
             return False
@@ -189,13 +188,13 @@ class Segments:
             return False
 
     def close(self, header: bytes | None = None, footer: SegmentFooter | None = None) -> None:
-        """Seal what was left unsealed, and tell what is missing up to the end.
+        """Seal the last segment, and record a gap up to the end.
 
-        If the disk does not let it, what is in doubt counts as lost.
+        If the disk fails, the records in doubt count as lost.
 
         Args:
-            header: What was given last, whatever became of it; the footer likewise.
-            footer: It has the last number.
+            header: The header of the last segment, written or not; the footer likewise.
+            footer: The footer with the last number.
         """
         last_seq = 0 if footer is None else footer.last_seq
         try:
@@ -206,13 +205,13 @@ class Segments:
         except (OSError, LogInUse) as error:
             self._fail(error)
         if self._path is not None:
-            # It is left to the next start. What may be lost counts as lost: of a segment with an
-            # fsync that failed, all that no other made to last.
+            # The next start recovers it. Records that may be lost count as lost: after a failed
+            # fsync, all that no earlier fsync has written.
             self._written.give_up(all_of_it=self._doubted and self._fsync != "block")
         else:
             self._folder.end_epoch()
 
-    # --- how ------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------
 
     def _have_folder(self) -> None:
         if not self._folder.held:
@@ -224,7 +223,7 @@ class Segments:
     def _create(self, header: bytes, parsed: SegmentHeader) -> None:
         name = segment_name(parsed.epoch, parsed.first_seq)
         path = self._folder.path / (name.removesuffix(SEALED) + OPEN)
-        # First what is to be seen to if it cannot be made, or only half.
+        # Set the state first, for the recovery if creation fails.
         self._path, self._header = path, parsed
         self._doubted = False
         self._written.clear()
@@ -235,12 +234,12 @@ class Segments:
         if self._fsync == "block":
             sync(self._files, handle)
         if self._fsync != "never":
-            # What it is called lasts before anything is in it: a start finds whatever there is.
+            # Its name is on the disk before its content, so that a start finds it.
             self._files.fsync_folder(self._folder.path)
         self._folder.begin_epoch()
 
     def _make_last(self, handle: int, receipt: Receipt | None) -> None:
-        """Have what was written last, where each block is to, or it tells of an earlier run."""
+        """Sync the last block, if each block is synced or it reports an earlier run."""
         tells = receipt is not None and self._folder.notices.has(receipt.says)
         if self._fsync == "block" or (tells and self._fsync == "seal"):
             sync(self._files, handle)
@@ -248,7 +247,7 @@ class Segments:
     def _seal(self, last_seq: int, ended_us: int) -> bool:
         path, handle, header = self._now_open()
         if not self._written and last_seq < header.first_seq:
-            # The next segment will begin with the same number, and so have the same name.
+            # The next segment has the same first number, and so the same name.
             self._let_go()
             self._files.unlink(path)
             self._path = None
@@ -279,7 +278,7 @@ class Segments:
         self._sealed(path.with_suffix(SEALED).name, self._size)
 
     def _finish_last(self, last_seq: int, ended_us: int | None) -> None:
-        """See to the segment before: one that broke off, or whose end was not told."""
+        """Seal the segment before, if it failed or has no end."""
         path, header = self._path, self._header
         if path is None or header is None:
             return
@@ -318,7 +317,7 @@ class Segments:
         self._is_sealed(path, footer.last_seq)
 
     def _finish_renamed(self, sealed: Path, header: SegmentHeader) -> None:
-        """Of a segment whose file is gone: it was sealed all but for the folder, or deleted."""
+        """Settle a segment without its open file, which was renamed or deleted."""
         try:
             recovered = recover(self._files.read(sealed))
         except FileNotFoundError:
@@ -332,13 +331,13 @@ class Segments:
         self._is_sealed(sealed, recovered.footer.last_seq)
 
     def _tell_gap(self, header: SegmentHeader, last_seq: int) -> None:
-        """Put an empty segment where one was lost whole."""
+        """Write an empty segment in place of one that was lost."""
         begun = replace(header, first_seq=self._next_seq)
         self._create(begun.serialize(), begun)
         self._seal(last_seq, header.started_us)
 
     def _make_again(self) -> None:
-        """Make the folder again: somebody removed it."""
+        """Make the folder again after it was removed."""
         try:
             self._folder.restore()
         except (OSError, LogInUse) as error:

@@ -1,12 +1,12 @@
-"""What the log has to tell of earlier runs: in a file, until an event `LOST` has told it.
+"""Notices of earlier runs that did not close, stored in a file until an event `LOST` has them.
 
-A run that is killed says nothing of what it lost; the next one does, and may be killed before it
-could. What it found open is sealed by then, and would look like the end of a run that ended. So
-the notice is in a file before anything is sealed, and is taken out once the block with the event
-lasts. Whoever is killed in between has it told twice, and nobody has it told never.
+A killed run cannot record its losses. The next run does, and may be killed as well, after it has
+sealed the open segment, which then looks like that of a run that closed. So the notice is in a file
+before the segment is sealed, and is removed once the block with the event is on the disk. A run
+that is killed in between has its notice recorded twice, and never not at all.
 
 ```
-<name of a segment left open, with 0 for its first number if none was> <what is to be told>
+<name of a segment left open, with 0 for its first number if none was> <notice>
 ```
 """
 
@@ -28,10 +28,10 @@ __all__ = ["UncleanRuns"]
 UNTOLD: Final = "untold"
 
 MAX_UNFINISHED: Final = 64
-"""Most runs that are told of each; there are more only if as many were killed as they began."""
+"""Most runs with their own notice; there are more only if that many are killed at their start."""
 
 MAX_NOTICE: Final = 1024
-"""Most bytes of a line in the file; one that has more is none of ours."""
+"""Most bytes of a line in the file; a longer line means a damaged file."""
 
 _MORE: Final = "more"
 _DAMAGED: Final = "damaged"
@@ -42,12 +42,12 @@ _OF_DAMAGED: Final = (
 
 
 class UncleanRuns:
-    """What is to be told of earlier runs, in memory and in the log's folder.
+    """The notices of earlier runs, in memory and in the log's folder.
 
     Args:
         files: The disk.
         folder: The log's folder.
-        options: The log's: they say how much a run that is killed can lose.
+        options: The log's options, which bound the losses of a killed run.
     """
 
     def __init__(self, files: Files, folder: Path, options: LogOptions) -> None:
@@ -55,21 +55,21 @@ class UncleanRuns:
         self._path = folder / UNTOLD
         self._options = options
         self._texts: dict[str, str] = {}
-        """What is to be told, by the file that it is of."""
+        """The notices, by the name of the open segment."""
         self._loaded = False
         self._stored = True
-        """Whether the file says the same."""
+        """Whether the file is up to date."""
 
     @property
     def texts(self) -> list[str]:
-        """What is to be told, the oldest first."""
+        """The notices, the oldest first."""
         return list(self._texts.values())
 
     def load(self) -> None:
-        """Take what earlier runs have left to be told; once that is done, nothing.
+        """Read the notices that earlier runs have left, once.
 
         Raises:
-            OSError: It cannot be read; it may be tried again.
+            OSError: The file cannot be read; it may be tried again.
         """
         if not self._loaded:
             with suppress(FileNotFoundError):
@@ -77,16 +77,15 @@ class UncleanRuns:
             self._loaded = True
 
     def add(self, name: str, epoch: int, lost: int, aside: str) -> None:
-        """Note that a run left a file open, before that is sealed or renamed.
+        """Add a notice of a run that left a file open, before that is sealed or renamed.
 
-        What is noted already stays as it is: if a start was broken off, the file may not look as
-        it did.
+        An existing notice is not changed: after an interrupted start, the file may look different.
 
         Args:
             name: The file.
-            epoch: Which run.
-            lost: Bytes at its end of which no block can be made.
-            aside: What it will be called if it cannot be read; else empty.
+            epoch: The run's epoch.
+            lost: Bytes at its end that form no whole block.
+            aside: Its new name if it cannot be read; else empty.
 
         Raises:
             OSError: It is not on the disk; it may be tried again.
@@ -96,7 +95,7 @@ class UncleanRuns:
         self.store()
 
     def add_run(self, epoch: int) -> None:
-        """Note that a run did not close, unless that is noted of a file that it left open.
+        """Add a notice of a run that did not close, unless an open file of it has one.
 
         Raises:
             OSError: It is not on the disk; it may be tried again.
@@ -110,41 +109,41 @@ class UncleanRuns:
         self.store()
 
     def _add(self, name: str, epoch: int, text: str) -> None:
-        # Further ones are not told of each, but that there are some is.
+        # Further runs share one notice.
         full = len(self._texts) >= MAX_UNFINISHED
         self._texts[_MORE if full else name] = self._of_more(epoch) if full else text
         self._stored = False
 
     def has(self, texts: Iterable[str]) -> bool:
-        """Say whether one of these is to be told."""
+        """Whether one of these notices is pending."""
         return any(text in texts for text in self._texts.values())
 
     def forget(self, texts: Collection[str]) -> None:
-        """Forget what is told, and lasts. If the disk fails, `tidy` tries it again."""
+        """Remove recorded notices. If the disk fails, `tidy` tries again."""
         if self.has(texts):
             self._texts = {name: text for name, text in self._texts.items() if text not in texts}
             self._stored = False
             self.tidy()
 
     def tidy(self) -> None:
-        """Have the file say no more than is to be told, if the disk lets it."""
+        """Update the file, if the disk permits."""
         with suppress(OSError):
             self.store()
 
     def store_again(self) -> None:
-        """Write the file after somebody removed it.
+        """Write the file after it was removed.
 
         Raises:
-            OSError: It cannot be done; it may be tried again.
+            OSError: It failed; it may be tried again.
         """
         self._stored = False
         self.store()
 
     def store(self) -> None:
-        """Write the file, if it is not as it should be.
+        """Update the file.
 
         Raises:
-            OSError: It cannot be done; it may be tried again.
+            OSError: It failed; it may be tried again.
         """
         if self._stored:
             return
@@ -179,14 +178,14 @@ class UncleanRuns:
 
 
 def _run_of(epoch: int) -> str:
-    """Return what stands for a run of which no file was left: a name that no segment has."""
+    """Return the key of a run without an open file: a name that no segment has."""
     return segment_name(epoch, 0).removesuffix(SEALED) + OPEN
 
 
 def _parsed(data: bytes) -> dict[str, str]:
-    """Return what a file says; of a damaged one, that it is."""
+    """Return the notices in a file; for a damaged file, one that says so."""
     lines = data.split(b"\n")
-    # Each line has an end, so nothing is behind the last.
+    # Each line has an end, so nothing follows the last.
     if lines.pop() or len(lines) > MAX_UNFINISHED + 1:
         return {_DAMAGED: _OF_DAMAGED}
     found: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Hands blocks to a thread that writes them: the loop never waits for a disk.
+"""The writer of an event log: a queue, and a thread that waits for the disk instead of the loop.
 
-The loop puts what is to be done into a queue, bounded in bytes; the thread does it in order. If
-the disk does not keep up, blocks are refused; if it fails, they are dropped. Both are counted.
+The loop puts tasks into the queue, which is bounded in bytes; the thread does them in order. If
+the disk is too slow, blocks are refused; if it fails, they are dropped. Both are counted.
 """
 
 from __future__ import annotations
@@ -57,18 +57,17 @@ class _Seal(NamedTuple):
 
 
 class LogWriter:
-    """Writes one log: a daemon thread, and a queue to it.
+    """A writer of one log: a daemon thread with its queue.
 
     `open` is called first, in a thread, as it waits for the disk; then `begin`, `append` and
-    `seal` from one thread, which they do not hold up; `close` at the end. A segment that has
-    no records when it is sealed is deleted: what shows that an idle log is alive is an event,
-    `EventName.IDLE`.
+    `seal` from one thread, without blocking it; `close` at the end. A segment without records is
+    deleted when it is sealed: the event `EventName.IDLE` shows that an idle log is alive.
 
     Args:
-        options: Where and when to write, and how much.
+        options: The log's place, limits and intervals.
         files: The disk.
-        clock: What tells the time for retries, in seconds.
-        wall_clock: What tells the age of files, in seconds since the Unix epoch.
+        clock: Returns the time for retries, in seconds.
+        wall_clock: Returns the time for the age of files, in seconds since the Unix epoch.
 
     Attributes:
         log_id: The log's identity, 16 bytes, once it is open.
@@ -99,27 +98,27 @@ class LogWriter:
         )
         self._queue: SimpleQueue[_Begin | _Append | _Seal | Event | None] = SimpleQueue()
         self._thread: Thread | None = None
-        # Bytes put by one thread and done by the other; neither number has two writers.
+        # Bytes put by the loop and done by the thread; each number has one writer.
         self._put = 0
         self._done = 0
         self._refused_blocks = 0
         self._number = 0
-        """How many segments were begun; on the thread, which of them it is at."""
+        """Segments begun by the loop; `_at` is the thread's current one."""
         self._at = 0
         self._begun = False
         self._refusing = True
         self._failed_number = 0
         self._header: bytes | None = None
         self._footer: SegmentFooter | None = None
-        """Of what was given last: with them the end tells what of it is not there."""
+        """Header and footer of the last segment, to record at the end what is missing."""
         self._unclosed: str | None = None
 
     def open(self) -> int:
-        """Take the log's folder, seal what an earlier run left open, and start the thread.
+        """Open the log's folder, seal segments that an earlier run left open, and start the thread.
 
-        If the disk is full, or fails, the log is open all the same and in `trouble`: what is
-        given is dropped and counted, and with the segments that are begun it is tried again,
-        every `retry_seconds` at most. What is too old or too much is deleted before.
+        If the disk is full or fails, the log is open all the same and in `trouble`: blocks are
+        dropped and counted, and each new segment tries again, every `retry_seconds` at most. Files
+        beyond the limits of age and bytes are deleted before.
 
         Returns:
             The epoch of this run.
@@ -127,7 +126,7 @@ class LogWriter:
         Raises:
             LogInUse: Another process writes this log.
             EventLogError: There are no more epochs; the text says what to do.
-            OSError: The folder cannot be written, whatever room there is. It may be tried again.
+            OSError: The folder cannot be written, even with free space. It may be tried again.
         """
         if self._thread is not None:
             raise RuntimeError("the log was opened before")
@@ -148,7 +147,7 @@ class LogWriter:
         return self._folder.epoch
 
     def begin(self, header: bytes, first_seq: int) -> None:
-        """Begin a segment; one that was not sealed is, up to the number before.
+        """Begin a segment, and seal the one before if it is not, up to the number before.
 
         Args:
             header: From `SegmentHeader.serialize`.
@@ -156,7 +155,7 @@ class LogWriter:
         """
         self._number += 1
         self._header = header
-        # Without room it is dropped whole, and the next one tells the gap.
+        # Without room the whole segment is dropped, and the next one records the gap.
         self._refusing = self.pending >= self._options.max_pending
         self._begun = not self._refusing
         if self._begun:
@@ -166,18 +165,17 @@ class LogWriter:
     def append(
         self, block: Chunk, body: Chunk | None = None, receipt: Receipt | None = None
     ) -> bool:
-        """Have a block written.
+        """Queue a block.
 
         Args:
-            block: A whole block; or only its type, one byte, and then the thread makes the
-                block's header.
-            body: In that case its body, which may not be changed any more.
-            receipt: Is told what becomes of it, if it is taken.
+            block: A whole block; or only its type, one byte, for a header made by the thread.
+            body: In that case the body, which must not be changed any more.
+            receipt: Receives the result, if the block is accepted.
 
         Returns:
-            Whether it was taken; if not, too many bytes wait, it is over `MAX_BLOCK`, or the
-            segment has `failed`. What is refused is not written later. If that was a block of
-            names, routes or tag sets, the segment has failed.
+            Whether it was accepted. If not, too many bytes wait, it is over `MAX_BLOCK`, or the
+            segment has `failed`. A refused block is not written later. The segment fails if a
+            block of names, routes or tag sets is refused.
         """
         framed = body is None
         if body is None:
@@ -191,7 +189,7 @@ class LogWriter:
             or self.pending + size > self._options.max_pending
         ):
             self._refused_blocks += 1
-            # What comes later may refer to it.
+            # Later blocks may refer to it.
             self._refusing = self._refusing or kind in _DEFINITIONS
             return False
         self._put += size
@@ -199,11 +197,11 @@ class LogWriter:
         return True
 
     def seal(self, footer: bytes) -> None:
-        """Have the segment sealed.
+        """Queue the end of the segment.
 
         Args:
-            footer: From `SegmentFooter.serialize`. How many records there are the writer counts
-                itself, as not all that were taken may have been written.
+            footer: From `SegmentFooter.serialize`. The writer counts the records itself, as
+                accepted blocks may not have been written.
         """
         self._footer = read_footer(footer)
         if self._begun:
@@ -214,9 +212,9 @@ class LogWriter:
 
     @property
     def failed(self) -> bool:
-        """Whether the segment takes nothing more; seal it, and begin another.
+        """Whether the segment accepts no more blocks; seal it, and begin another.
 
-        That may be done at once: a failing disk is left alone for `retry_seconds` all the same.
+        That may be done at once: the writer pauses for `retry_seconds` all the same.
         """
         return self._refusing or self._failed_number == self._number
 
@@ -226,15 +224,15 @@ class LogWriter:
         return self._put - self._done
 
     def trouble(self) -> str | None:
-        """Return what keeps the log from being written; `None` if nothing does."""
+        """Return the failure that keeps the log from being written; `None` if there is none."""
         return self._unclosed or self._segments.trouble
 
     def unfinished(self) -> list[str]:
-        """Return what is to be told of earlier runs that did not end, each once.
+        """Return the notices of earlier runs that did not close, each once.
 
-        Nothing as long as nothing can be written: who records it is to be heard. What is not
-        written as the reason of an event `EventName.LOST`, word for word and with a receipt that
-        `says` it, the next run is to tell again.
+        Empty while the log cannot be written. Record each as the reason of an event
+        `EventName.LOST`, word for word and with a receipt that `says` it. Otherwise the next run
+        returns it again.
         """
         folder = self._folder
         if not folder.unfinished or self.failed or not folder.settled or self._segments.trouble:
@@ -243,19 +241,19 @@ class LogWriter:
         return found
 
     def statistics(self) -> LogWriterStatistics:
-        """Return what the writer has done so far."""
+        """Return the writer's current figures."""
         return LogWriterStatistics(
             pending=self.pending, refused_blocks=self._refused_blocks, **asdict(self._count)
         )
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all that was given so far is written, or dropped. It waits for the disk.
+        """Wait until all tasks so far are done. It waits for the disk.
 
         Args:
-            timeout: How long, in seconds.
+            timeout: Most seconds to wait.
 
         Returns:
-            Whether it is.
+            Whether they are.
         """
         if self._thread is None or not self._thread.is_alive():
             return True
@@ -264,11 +262,11 @@ class LogWriter:
         return done.wait(timeout)
 
     def close(self, timeout: float) -> None:
-        """Write what waits, end the thread, and let the folder go. It waits for the disk.
+        """Write the queue, end the thread, and release the folder. It waits for the disk.
 
         Args:
-            timeout: How long, in seconds. After it the thread is left to itself, `trouble` says
-                so, and what is not written by the end of the process is lost.
+            timeout: Most seconds to wait. Then the thread runs on, `trouble` reports it, and
+                blocks not written at the end of the process are lost.
         """
         thread = self._thread
         if thread is None:
@@ -297,7 +295,7 @@ class LogWriter:
         try:
             call(*arguments)
         except Exception:
-            # A defect of ours: the thread must not end while the loop counts on it.
+            # A defect: the thread must not end while the loop depends on it.
             _logger.exception("the event log %s failed", self._options.name)
             self._count.errors += 1
 
@@ -322,7 +320,7 @@ class LogWriter:
             self._done += len(task.header)
             if not begun:
                 self._failed_number = task.number
-                # What is too old goes even if nothing can be sealed: that may make the room.
+                # Delete old files even if nothing can be sealed: that may make room.
                 self._janitor.clean()
 
     def _write(self, task: _Append) -> None:

@@ -165,7 +165,7 @@ def test_what_somebody_had_not_read_is_counted(
         log.segment()
     assert log.count.deleted_by_bytes == 3
     assert log.count.deleted_unread == unread
-    assert caplog.text.count("before all who read the log") == min(unread, 1)
+    assert caplog.text.count("before all readers of the log") == min(unread, 1)
 
 
 def test_what_cannot_be_deleted_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
