@@ -1,4 +1,4 @@
-"""What became of one message, hop by hop: traces, and spans for OpenTelemetry.
+"""Traces of a message's hops, and spans for OpenTelemetry.
 
 ```python
 async with Node("near") as node:
@@ -8,7 +8,7 @@ async with Node("near") as node:
         print(hop.node, hop.report.worker, hop.at, hop.waited, hop.handled)
 ```
 
-Nothing is told by a node that has no tracer, and none has one unless it is given one.
+Only nodes with a tracer report hops; a node has none by default.
 """
 
 from ._chain import TracerChain

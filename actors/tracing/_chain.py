@@ -1,4 +1,4 @@
-"""Several tracers where a node has room for one."""
+"""A tracer that combines several tracers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["TracerChain", "hop_tracer_of"]
 
 
 class TracerChain(Tracer):
-    """Gives each message to several tracers: the first is around the second, and so on.
+    """A tracer that nests several tracers: the first encloses the second, and so on.
 
     ```python
     node.tracer = TracerChain(HopTracer(node), OpenTelemetryTracer())
     ```
 
     Args:
-        *tracers: The tracers. Each looks at its own part of the tracing text.
+        *tracers: The tracers. Each reads its own part of the tracing text.
 
     Attributes:
         tracers: As given.
@@ -38,14 +38,14 @@ class TracerChain(Tracer):
     def follow(
         self, worker: Worker, message: Message, handle: Callable[[Message], object]
     ) -> object:
-        """Have a message handled, within each of them."""
+        """Handle a message within all tracers."""
         for tracer in reversed(self.tracers):
             handle = partial(tracer.follow, worker, handle=handle)
         return handle(message)
 
 
 def hop_tracer_of(tracer: Tracer | None) -> HopTracer | None:
-    """Return the tracer of hops that a tracer is, or has in it."""
+    """Return the hop tracer that a tracer is or contains."""
     if isinstance(tracer, HopTracer):
         return tracer
     if isinstance(tracer, TracerChain):

@@ -1,4 +1,4 @@
-"""A marked message sent, and what comes back: reports, and the answer."""
+"""The tracing of one message: sending it marked, and collecting reports and the reply."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = ["TraceOptions", "trace"]
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """How long a trace waits, and for how much.
+    """Time limits and the number of reports of a trace.
 
     Attributes:
-        timeout: How long to wait for the answer, in seconds.
-        settle: How long to wait, in seconds, for reports that are still on their way when
-            the answer has come: from the answer, and from each report.
-        reports: Reports that are kept. Later ones are dropped, as dead letters.
+        timeout: How long to wait for the reply, in seconds.
+        settle: How long to wait for outstanding reports, in seconds, after the reply and after
+            each report.
+        reports: Most reports that are kept. Later ones are dropped, as dead letters.
 
     Raises:
         ValueError: A time is negative, or `reports` less than 1.
@@ -65,20 +65,20 @@ async def trace(
     options: TraceOptions = _OPTIONS,
     clock: Callable[[], int] = time.time_ns,
 ) -> Trace:
-    """Send a marked message and collect what nodes report of its hops, until its answer comes.
+    """Send a marked message and collect the reports of its hops, until the reply arrives.
 
-    The message comes from a worker, not from a request, as the way back of a request is open
-    for one message only. Nodes report that have a `HopTracer`; this one as well.
+    The message is sent by a worker and not as a request, as the return route of a request accepts
+    one message only. All nodes with a `HopTracer` report, this one included.
 
     Args:
-        node: Where to send from. Call it on its loop.
-        route: Where to.
-        payload: What.
-        options: How long to wait.
-        clock: Nanoseconds since the Unix epoch: the one that the node's tracer has.
+        node: The sending node. Call it on its loop.
+        route: The route.
+        payload: The payload.
+        options: The time limits.
+        clock: Returns nanoseconds since the Unix epoch, as the clock of the node's tracer does.
 
     Returns:
-        What became of it. No answer is no error: not every message has one.
+        The trace. A missing reply is no error: not every message has one.
 
     Raises:
         PayloadTooBig: The payload is over the limit.
@@ -114,7 +114,7 @@ async def trace(
 
 
 class _Collector(Worker):
-    """The tracer that the mark names: it takes reports and the answer."""
+    """The worker at the mark's tracer address, which receives reports and the reply."""
 
     def __init__(self, made: str, options: TraceOptions, clock: Callable[[], int]) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class _Collector(Worker):
         self._news = asyncio.Event()
 
     def handle_message(self, message: Message) -> None:
-        """Keep a report of this trace; anything else is the answer, the first of which counts."""
+        """Store a report of this trace; the first other message is the reply."""
         report = self._report_in(message)
         if report is None:
             if self.answer is None:
@@ -146,13 +146,13 @@ class _Collector(Worker):
         self._news.set()
 
     def dead(self, letter: DeadLetter) -> None:
-        """Note that this node dropped the message. On whatever thread that happened."""
+        """Store the reason for which this node dropped the message. On any thread."""
         mark = _mark(letter.message)
         if mark is not None and mark.trace == self._trace:
             self.lost = letter.reason
 
     async def finished(self) -> None:
-        """Wait for the answer, and then until all is said."""
+        """Wait for the reply, and then for outstanding reports."""
         loop = self.node.loop
         until = loop.time() + self._options.timeout
         while self.answer is None:
@@ -172,7 +172,7 @@ class _Collector(Worker):
         return True
 
     def _complete(self) -> bool:
-        """Tell whether each hop between the start and the answer has been reported to its end."""
+        """Whether all hops between the start and the reply are reported to their end."""
         done = {report.hop: report.before for report in self.reports if report.handled is not None}
         last = self.answered_after
         while last is not None and last != ROOT:

@@ -1,4 +1,4 @@
-"""Hops of marked messages, told to whoever marked them."""
+"""Reports of the hops of marked messages, for the tracer that marked them."""
 
 from __future__ import annotations
 
@@ -44,23 +44,22 @@ _SECOND: Final = 1.0
 _NO_STEP: Final = nullcontext()
 
 REPORT_FAILED: Final = "report failed"
-"""The reason of the dead letter that a report becomes when something raised on its way that is no
-error of Onward's, such as somebody's rule."""
+"""The dead-letter reason of a report when foreign code, such as an application's rule, raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class HopTracerOptions:
-    """How much a node tells those who mark messages.
+    """Limits for the reports that a node sends.
 
     Attributes:
-        per_second: Hops reported in one second, for all messages together, each by one
-            report, or two if its handler awaits. Those beyond are not reported, and counted.
-        per_message: Hops of one message that are reported, by all nodes together; later ones
-            are not, and counted.
-        remembered: Addresses in the ways back of marked messages that are remembered, and in
-            the ways of reports as many again. The oldest ways are forgotten: then reports of
-            answers that come by them are not sent, and those that pass go through handlers. With
-            addresses of the greatest length that is 8 MB.
+        per_second: Most hops reported in one second, for all messages together; each has one
+            report, or two if its handler awaits. Further hops are counted and not reported.
+        per_message: Most hops of one message that are reported, by all nodes together; further
+            ones are counted and not reported.
+        remembered: Most addresses in the stored return routes of marked messages, and in the
+            routes of reports as many again. The oldest routes are removed: then reports of replies
+            along them are not sent, and reports that pass go through handlers. With the longest
+            addresses that is 8 MB.
 
     Raises:
         ValueError: One of them is less than 1, or `per_message` over `MAX_MARK_DEPTH`.
@@ -76,43 +75,42 @@ class HopTracerOptions:
 
 @dataclass(frozen=True, slots=True)
 class HopTracerStatistics:
-    """What a hop tracer has counted."""
+    """The counters of a hop tracer."""
 
     reported: int
     """Reports sent."""
 
     ignored: int
-    """Messages with a tracing text or a mark that cannot be read, or is too long."""
+    """Messages with an invalid or too long tracing text or mark."""
 
     suppressed: int
     """Hops that were not reported because a limit was reached."""
 
     unreachable: int
-    """Hops of messages of which no way is known to lead to the tracer they name."""
+    """Hops of messages without a known route to the tracer in their mark."""
 
     passed: int
-    """Reports of other hops that were passed on in a worker's place."""
+    """Reports of other hops, forwarded in place of a worker."""
 
 
 class HopTracer(Tracer):
-    """Reports each hop of a marked message to the tracer that the mark names.
+    """A tracer that reports each hop of a marked message to the tracer in its mark.
 
-    A report goes along the message's own ways only, and is sent as by the worker, through its
-    access control. It goes
+    A report uses only routes of the message, and is sent as by the worker, through its access
+    control. Its route is
 
-    - along the return route, when that ends at the tracer;
-    - after an answer, along the rest of the onward route, when the worker had the question,
-      and it came by just that way; or when the worker is a link;
-    - the way of the hop before, when that was on this node: so the requests are followed too that
-      a worker makes on behalf of a message, with `context=message.context`.
+    - the return route, if that ends at the tracer;
+    - for a reply, the rest of the onward route, if it is the return route that the worker's
+      message had, or if the worker is a link;
+    - the route of the report before, if that hop was on this node. This covers requests that a
+      worker makes on behalf of a message, with `context=message.context`.
 
-    So nobody can have reports sent to where the message could not go. On the way back they
-    are passed on in the place of the workers that had the question: no handler sees them, and
-    what counts answers does not count them. On a node without a tracer they are messages
-    like any other.
+    So no report reaches an address that the message could not reach. On its route a report is
+    forwarded in place of the workers that had the message: their handlers do not see it, and it is
+    not counted as a reply. On a node without a tracer it is a plain message.
 
-    A report carries the names of this node and of the worker, both routes, and times: who may
-    send marked messages to the node learns those. A node has no tracer unless it is given one:
+    A report contains the names of this node and of the worker, both routes, and times. Every peer
+    that can send marked messages to the node learns these. A node has no tracer by default:
 
     ```python
     node.tracer = HopTracer(node)
@@ -121,11 +119,11 @@ class HopTracer(Tracer):
     Args:
         node: The node.
         options: The limits.
-        wall_clock: Nanoseconds since the Unix epoch.
-        clock: Nanoseconds, for durations.
+        wall_clock: Returns nanoseconds since the Unix epoch.
+        clock: Returns nanoseconds, for durations.
 
     Attributes:
-        node_id: What tells this node from others of its name: 16 hexadecimal digits.
+        node_id: An id that distinguishes nodes of the same name: 16 hexadecimal digits.
         options: As given.
     """
 
@@ -159,7 +157,7 @@ class HopTracer(Tracer):
         self._wall_clock = wall_clock
         self._clock = clock
         self.node_id: Final = self._new_id()
-        self._until = float("-inf")  # when the second ends that `_left` counts for
+        self._until = float("-inf")  # the end of the second of `_left`
         self._left = 0
         self._reported = 0
         self._ignored = 0
@@ -169,7 +167,7 @@ class HopTracer(Tracer):
         self._ways = Ways(self.options.remembered)
 
     def statistics(self) -> HopTracerStatistics:
-        """Return what has been counted so far."""
+        """Return the current figures."""
         return HopTracerStatistics(
             self._reported, self._ignored, self._suppressed, self._unreachable, self._passed
         )
@@ -177,7 +175,7 @@ class HopTracer(Tracer):
     def follow(
         self, worker: Worker, message: Message, handle: Callable[[Message], object]
     ) -> object:
-        """Have a message handled, and report the hop if the message is marked."""
+        """Handle a message, and report the hop if the message is marked."""
         context = message.context
         fields = read_tracing(context.trace) if context is not None and context.trace else None
         if context is None or fields is None:
@@ -202,9 +200,9 @@ class HopTracer(Tracer):
         return result
 
     def _pass_on(self, worker: Worker, message: Message, trace: str) -> bool:
-        """Pass on a report that goes back by the way the marked message came to a worker.
+        """Forward a report along the return route that the marked message had at a worker.
 
-        Anybody can say that a message is a report; so it must be one, and no more.
+        Every peer can mark a message as a report, so its payload must be a valid report.
         """
         way = message.onward_route[1:]
         if not way or not self._ways.leads_back(trace, worker.address, way):
@@ -246,13 +244,13 @@ class HopTracer(Tracer):
         return hop, message._replace(context=context._replace(trace=text))
 
     def _origin_of(self, worker: Worker, message: Message, mark: TraceMark) -> Origin | None:
-        """Return how a hop is to be reported, by what is known of the message's ways."""
+        """Return the origin for a hop's report, from the message's known routes."""
         onward, back = message.onward_route, message.return_route
         if back and back[-1] == mark.tracer:
             self._ways.note(mark.trace, worker.address, back)
             way = back
         elif onward[-1] == mark.tracer and worker.leaves_node:
-            # What is behind a link is an address of another node: a report goes through it.
+            # The address after a link is on another node: a report goes through the link.
             way = onward
         elif onward[-1] == mark.tracer and self._ways.leads_back(
             mark.trace, worker.address, onward[1:]
@@ -263,7 +261,7 @@ class HopTracer(Tracer):
         return Origin(mark.trace, mark.tracer, worker.address, message.to, way)
 
     def _sender(self, worker: Worker, origin: Origin) -> Worker | None:
-        """Return the worker that a report is sent as; `None` if that has stopped."""
+        """Return the worker that sends a report; `None` if it has stopped."""
         if origin.worker == worker.address:
             return worker
         try:
@@ -308,7 +306,7 @@ class HopTracer(Tracer):
         return max(0, self._clock() - since)
 
     def send(self, report: HopReport, origin: Origin, worker: Worker) -> None:
-        """Send a report; if it cannot be delivered it is a dead letter."""
+        """Send a report; if it cannot be delivered, it becomes a dead letter."""
         self._reported += 1
         context = Context(trace=tracing_of_report(report.trace))
         self._send(worker, origin.own, origin.way, encode_hop_report(report), context)
@@ -316,18 +314,18 @@ class HopTracer(Tracer):
     def _send(
         self, worker: Worker, own: Address, way: Route, payload: bytes, context: Context | None
     ) -> None:
-        """Send a report as by a worker: guards treat it no better than what the worker sends."""
+        """Send a report as by a worker, subject to the same access control."""
         message = Message(way, (), payload, worker.address, context)
         try:
             worker._out.carry_from(own, message)
         except OnwardError as error:
             self._node.dead_letter(message, error)
-        except Exception:  # noqa: BLE001 - of somebody's rule; it is no failure of the worker
+        except Exception:  # noqa: BLE001 - an error of a rule is no failure of the worker
             self._node.dead_letter(message, REPORT_FAILED)
 
 
 class _Hop(Watch):
-    """A hop that is under way."""
+    """A hop in progress."""
 
     __slots__ = ("_began", "_origin", "_report", "_sender", "_tracer")
 
@@ -341,7 +339,7 @@ class _Hop(Watch):
         self._began = began
 
     def report(self, outcome: HopOutcome) -> None:
-        """Send what is known of it."""
+        """Send a report with an outcome."""
         handled = None if outcome is HopOutcome.AWAITS else self._tracer.elapsed(self._began)
         report = replace(self._report, handled=handled, outcome=outcome)
         self._tracer.send(report, self._origin, self._sender)

@@ -1,6 +1,6 @@
-"""Spans of OpenTelemetry, one for each hop, by the tracing text of the messages themselves.
+"""OpenTelemetry spans for hops, from the tracing texts of messages.
 
-Nothing of OpenTelemetry is imported before a tracer is made.
+OpenTelemetry is imported only when a tracer is made.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["OpenTelemetryTracer"]
 
 _RANDOM: Final = 32
-"""Length of the address of a worker that was given none. One that nobody chose names no span."""
+"""Length of a random worker address, which is not used as the name of a span."""
 
 
 class OpenTelemetryTracer(Tracer):
-    """Makes a span of each hop whose message carries W3C's `traceparent`.
+    """A tracer that makes a span of each hop of a message with W3C's `traceparent`.
 
-    The span is the child of the one that the message names, and the message as the worker gets
-    it names the span: what the worker forwards, or answers, is part of the same trace, over
-    any link and through nodes that do not trace, as Rust nodes can. While the worker's own code
-    runs, the span is the current one, and what the worker sends or asks by its own methods is
-    part of the trace without being told to be. Code on the thread of a `ThreadWorker` sees none.
+    The span is a child of the one in the message, and replaces it in the message that the worker
+    gets. So forwarded messages and replies are part of the same trace, over any link and through
+    nodes without a tracer, Rust nodes included. While the worker's own code runs, the span is the
+    current one, and messages and requests that the worker sends by its own methods are part of the
+    trace. Code on the thread of a `ThreadWorker` has no current span.
 
     ```python
     node.tracer = tracer = OpenTelemetryTracer()
@@ -45,14 +45,14 @@ class OpenTelemetryTracer(Tracer):
         await node.request("relay => echo", b"hi", context=tracer.context())
     ```
 
-    Beside a `HopTracer` it goes into a `TracerChain`.
+    Use a `TracerChain` to combine it with a `HopTracer`.
 
     Names and attributes follow the semantic conventions for messaging: a span is a
     `process` of kind CONSUMER, its destination the worker's address. A handler that raises sets
     the status ERROR and is recorded.
 
     Args:
-        provider: Makes the spans; by default the global one.
+        provider: The provider of spans; by default the global one.
 
     Raises:
         MissingExtra: The extra `otel` is not installed.
@@ -78,10 +78,10 @@ class OpenTelemetryTracer(Tracer):
         """Return the context of a message that is part of the current span.
 
         Args:
-            base: What the context has besides.
+            base: The context to add the span to.
 
         Returns:
-            `base` itself if there is no current span, or its tracing text would be too long.
+            `base` itself if there is no current span or the tracing text would be too long.
         """
         fields = (read_tracing(base.trace) if base is not None and base.trace else None) or {}
         text = self._written(fields, None)
@@ -90,7 +90,7 @@ class OpenTelemetryTracer(Tracer):
     def follow(
         self, worker: Worker, message: Message, handle: Callable[[Message], object]
     ) -> object:
-        """Have a message handled within a span, if it carries a `traceparent`."""
+        """Handle a message within a span, if it has a `traceparent`."""
         context = message.context
         fields = read_tracing(context.trace) if context is not None and context.trace else None
         if context is None or not fields or "traceparent" not in fields:
@@ -134,7 +134,7 @@ class OpenTelemetryTracer(Tracer):
         return self._spans.start_span(name, parent, kind=self._kind, attributes=attributes)
 
     def _written(self, fields: dict[str, str], within: SpanContext | None) -> str | None:
-        """Write a tracing text that names a span: the current one by default."""
+        """Return a tracing text with a span, by default the current one."""
         made = {key: value for key, value in fields.items() if key != "tracestate"}
         before = made.pop("traceparent", None)
         self._propagator.inject(made, context=within)
@@ -149,15 +149,15 @@ class OpenTelemetryTracer(Tracer):
         return Empty()
 
     def enter(self, within: SpanContext) -> Any:
-        """Make a context the current one; return what `leave` is to be given."""
+        """Set the current context; return the token for `leave`."""
         return self._attach(within)
 
     def leave(self, token: Any) -> None:
-        """Make the context before the current one again."""
+        """Restore the context before `enter`."""
         self._detach(token)
 
     def end(self, span: Span, error: BaseException | None) -> None:
-        """End a span, with what the handler raised."""
+        """End a span, with the handler's exception, if any."""
         if error is not None:
             span.record_exception(error)
             span.set_status(self._error, f"{type(error).__name__}: {error}")
@@ -185,7 +185,7 @@ class _SpannedHop(Watch):
 
 
 class _Current:
-    """Makes a span the current one for a while, and that of what the worker sends."""
+    """A context manager that sets the current span, also for the worker's messages."""
 
     __slots__ = ("_sends", "_token", "_tracer", "_within")
 

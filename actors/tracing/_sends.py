@@ -1,4 +1,4 @@
-"""What a worker sends through while its messages are to be part of a trace."""
+"""The interception of a worker's messages, which adds them to a trace."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
 __all__ = ["Sends"]
 
 Add: TypeAlias = Callable[[Context | None], Context | None]
-"""Returns a context that names a trace, or the one it is given."""
+"""A function that returns the given context, with a trace if there is a current one."""
 
 
 class Sends:
-    """Stands between a worker and its node for a while, as an access control does.
+    """A temporary layer between a worker and its node, like an access control.
 
-    A message with a tracing text stays as it is: it is one that came, or its answer.
+    A message with a tracing text is not changed: it is forwarded, or a reply.
 
     Args:
-        worker: Whose messages.
-        add: Makes the context of those without a tracing text.
+        worker: The worker.
+        add: Makes the context of messages without a tracing text.
     """
 
     __slots__ = ("_add", "_below", "_worker", "table")
 
     def __init__(self, worker: Worker, add: Add) -> None:
-        # Always empty: so whoever sends finds nobody and calls `carry`.
+        # Always empty, so that a sender finds no target and calls `carry`.
         self.table: dict[Address, Target] = {}
         self._worker = worker
         self._add = add
         self._below: Workers | OutboundGuard = worker._out
 
     def enter(self) -> None:
-        """Have the worker send through this."""
+        """Insert this layer for the worker's messages."""
         self._below = self._worker._out
-        # It has what workers call of an `OutboundGuard`: a compiled class cannot be derived from.
+        # It has the methods of `OutboundGuard` that workers call; a compiled class has no subclass.
         self._worker._out = cast("OutboundGuard", self)
 
     def leave(self) -> None:
-        """Have the worker send as before."""
+        """Remove this layer."""
         self._worker._out = self._below
 
     def settle(self, sender: OutboundGuard) -> None:
-        """Send through this from now on, instead of the node."""
+        """Send through an access control from now on, instead of the node."""
         below = self._below
         if isinstance(below, Sends):
             below.settle(sender)
@@ -57,19 +57,19 @@ class Sends:
             self._below = sender
 
     def carry(self, message: Message) -> None:
-        """Do as what is below."""
+        """Add the trace to a message, and forward the call."""
         self._below.carry(self._traced(message))
 
     def carry_answer(self, message: Message) -> None:
-        """Do as what is below."""
+        """Add the trace to a reply, and forward the call."""
         self._below.carry_answer(self._traced(message))
 
     def carry_from(self, own: Address | None, message: Message) -> None:
-        """Do as what is below."""
+        """Add the trace to a message, and forward the call."""
         self._below.carry_from(own, self._traced(message))
 
     async def carry_wait(self, message: Message, own: Address | None = None) -> None:
-        """Do as what is below."""
+        """Add the trace to a message, and forward the call."""
         await self._below.carry_wait(self._traced(message), own)
 
     def request_from(
@@ -80,7 +80,7 @@ class Sends:
         timeout: float,
         context: Context | None,
     ) -> Coroutine[Any, Any, Message]:
-        """Do as what is below. The span is the one that is current now, not when it is awaited."""
+        """Add the span that is current now, not when it is awaited, and forward the call."""
         if context is None or not context.trace:
             context = self._add(context)
         return self._below.request_from(source, route, payload, timeout, context)

@@ -1,8 +1,8 @@
-"""What the reports of a trace come to: hops in order, times, and what is missing.
+"""The analysis of a trace's reports: hops in order, times and gaps.
 
-Reports say which hop came before which, so the order is known without comparing clocks. Times
-of two nodes are compared only as far as cause and effect allow: nothing can have happened on a
-node before the message was sent, nor, if it led to the answer, after that came.
+Each report names the hop before, so the order is known without comparing clocks. Times of two nodes
+are compared only by cause and effect: a hop is later than the sending of the message and, if it led
+to the reply, earlier than its arrival.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from ...protocol import Address, HopOutcome, HopReport, Message, Route
 __all__ = ["Trace", "TraceClock", "TraceGap", "TraceHop"]
 
 ROOT = "0" * 16
-"""The hop before the first."""
+"""The id that stands for the start, before the first hop."""
 
 _SECOND = 1e9  # in nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class TraceClock:
-    """The clock of a node, as compared with that of the node that traced."""
+    """The clock of a node, relative to that of the tracing node."""
 
     node_id: str
-    """Which node."""
+    """The node's id."""
 
     name: str
-    """Its name; nodes of one name are told apart by a number behind it."""
+    """Its name, followed by a number if several nodes have that name."""
 
     offset: float
-    """By how much its clock was taken to be ahead, in seconds."""
+    """The estimated lead of its clock, in seconds."""
 
     error: float | None
-    """By how much that may be wrong, in seconds; `None`: it cannot be told, as nothing that
-    the node did led to an answer."""
+    """The maximum error of the estimate, in seconds; `None` if it is unknown, as no hop of the
+    node led to a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,76 +43,76 @@ class TraceHop:
     """One hop of a trace."""
 
     report: HopReport
-    """What its node said."""
+    """The report of its node."""
 
     node: str
     """The name of its node; see `TraceClock`."""
 
     at: float
-    """When the worker took the message up, in seconds from the start, by the clock of its node
-    less the offset."""
+    """The time at which the worker began, in seconds from the start, by the clock of its node less
+    the offset."""
 
     waited: float | None
-    """How long the message waited in the mailbox, in seconds: from the end of the hop before,
-    where that was on the same node and one after the other; else `None`."""
+    """The message's time in the mailbox, in seconds, from the end of the hop before; `None` unless
+    that hop was directly before it and on the same node."""
 
     @property
     def handled(self) -> float | None:
-        """How long handling took, in seconds; `None`: it has not ended, or nobody said so."""
+        """The duration of the handling, in seconds; `None` if its end was not reported."""
         took = self.report.handled
         return None if took is None else took / _SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class TraceGap:
-    """A part of the way of which no node told anything."""
+    """A part of the route without reports."""
 
     after: str
-    """The hop before it, as in `HopReport.hop`; `ROOT`: the start."""
+    """The hop before it, as in `HopReport.hop`; `ROOT` for the start."""
 
     before: str | None
-    """The hop after it; `None`: nothing more was heard, or the answer."""
+    """The hop after it; `None` if it is the reply or there is none."""
 
     passed: Route
-    """Workers that the message passed, in order, by the return route of the hop after it."""
+    """The workers in the gap, in order, by the return route of the hop after it."""
 
     due: Route
-    """Where it was to go next, if nothing more was heard of it."""
+    """The rest of the onward route, if no hop follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What became of one message."""
+    """The result of tracing one message."""
 
     trace: str
     """Its id: 32 hexadecimal digits."""
 
     route: Route
-    """Where it was sent."""
+    """The route of the message."""
 
     hops: tuple[TraceHop, ...]
-    """What was reported, each hop after the one that led to it."""
+    """The reported hops, each after the one that led to it."""
 
     gaps: tuple[TraceGap, ...]
-    """What was not."""
+    """The parts without reports."""
 
     clocks: tuple[TraceClock, ...]
-    """The nodes that reported, in the order the message came to them."""
+    """The clocks of the nodes that reported, in the order the message reached them."""
 
     answer: Message | None
-    """The first answer, if one came in time."""
+    """The first reply, if one arrived in time."""
 
     answered_after: str | None
-    """The last hop that was reported on the way to that answer; `None` without an answer."""
+    """The last hop before that reply; `None` without a reply."""
 
     took: float
-    """Seconds until the answer, or until the end of the wait."""
+    """Seconds until the reply, or until the end of the wait."""
 
     lost: str | None
-    """Why the node that traced dropped the message, if it did."""
+    """The reason for which the tracing node dropped the message, if it did."""
 
     own_node: str = ""
-    """The id of the node that traced, if it has a tracer."""
+    """The id of the tracing node, if it has a tracer."""
 
 
 def analyse(
@@ -128,20 +128,20 @@ def analyse(
     own_node: str = "",
     lost: str | None = None,
 ) -> Trace:
-    """Make a trace of reports.
+    """Make a trace from reports.
 
     Args:
         trace: Its id.
-        tracer: Where the reports and the answer came to.
-        route: Where the message was sent.
-        reports: What came, in the order it came.
-        started: When the message was sent, in nanoseconds of our clock.
-        ended: When the answer came, or the wait was over.
-        answer: The answer, if there is one.
-        answered_after: The hop that the answer names as the one before. By default, as of an
-            answer that came without its mark, the only one after which nothing was heard.
-        own_node: The id of the node that traced, if it has a tracer; its clock is ours.
-        lost: Why the message was dropped here, if it was.
+        tracer: The address that receives the reports and the reply.
+        route: The route of the message.
+        reports: The reports, in order of arrival.
+        started: When the message was sent, in nanoseconds of this node's clock.
+        ended: When the reply arrived, or the wait was over.
+        answer: The reply, if there is one.
+        answered_after: The hop before the reply, by its mark. By default, for a reply without
+            its mark, the only hop that no other follows.
+        own_node: The id of this node, if it has a tracer; the times here are of its clock.
+        lost: The reason for which this node dropped the message, if it did.
     """
     known = _latest(reports)
     ordered = _in_order(known)
@@ -165,7 +165,7 @@ def analyse(
 
 
 def _latest(reports: Iterable[HopReport]) -> dict[str, HopReport]:
-    """Keep one report of each hop: that of its end, if it has come."""
+    """Return one report of each hop: that of its end, if it has arrived."""
     known: dict[str, HopReport] = {}
     for report in reports:
         before = known.get(report.hop)
@@ -175,10 +175,10 @@ def _latest(reports: Iterable[HopReport]) -> dict[str, HopReport]:
 
 
 def _in_order(known: Mapping[str, HopReport]) -> list[HopReport]:
-    """Order hops so that each comes after what led to it, and branches stay together."""
+    """Return the hops so that each follows the one that led to it, branch by branch."""
     after: dict[str, list[HopReport]] = {}
     for report in known.values():
-        # One whose cause was not reported is as if it came first.
+        # A hop without a reported predecessor counts as a first one.
         after.setdefault(report.before if report.before in known else ROOT, []).append(report)
     ordered: list[HopReport] = []
     waiting = sorted(after.pop(ROOT, ()), key=_depth, reverse=True)
@@ -194,7 +194,7 @@ def _depth(report: HopReport) -> tuple[int, int]:
 
 
 def _led_to(last: str | None, known: Mapping[str, HopReport]) -> set[str]:
-    """Return the hops that led to the answer."""
+    """Return the hops that led to the reply."""
     led: set[str] = set()
     while last is not None and last in known and last not in led:
         led.add(last)
@@ -225,7 +225,7 @@ def _clocks(
 
 
 def _names(given: Mapping[str, str], own_node: str) -> dict[str, str]:
-    """Return a name of its own for each node; ours keeps the one it has."""
+    """Return a unique name for each node; this node keeps its own."""
     names: dict[str, str] = {}
     for node_id in sorted(given, key=lambda each: each != own_node):
         names[node_id] = another_name(given[node_id], names.values())
@@ -233,7 +233,7 @@ def _names(given: Mapping[str, str], own_node: str) -> dict[str, str]:
 
 
 def another_name(name: str, taken: Collection[str]) -> str:
-    """Return a name, or the name with a number behind it if it is taken."""
+    """Return a name, with a number appended if it is taken."""
     made, number = name, 1
     while made in taken:
         number += 1
@@ -244,7 +244,7 @@ def another_name(name: str, taken: Collection[str]) -> str:
 def _last_on(
     own_node: str, report: HopReport | None, known: Mapping[str, HopReport], started: int
 ) -> int:
-    """Return when the message was last seen on our own node before a hop."""
+    """Return the time of the message's last hop on this node before a hop."""
     seen: set[str] = set()
     while report is not None and report.node_id != own_node and report.hop not in seen:
         seen.add(report.hop)
@@ -255,21 +255,21 @@ def _last_on(
 def _offset(
     most: int, reports: Iterable[HopReport], led: set[str], ended: int
 ) -> tuple[float, float | None]:
-    """Estimate how far a clock is ahead, and how wrong that may be, in seconds.
+    """Estimate the lead of a clock, and the maximum error, in seconds.
 
     Args:
-        most: How far it is at most, in nanoseconds: what it showed when the message had come,
-            less what ours showed before that was sent.
-        reports: What its node reported.
-        led: The hops that led to the answer.
-        ended: When that came.
+        most: The largest possible lead, in nanoseconds: the least difference between the
+            time of a hop and the time on this node's clock before the message was sent there.
+        reports: The reports of its node.
+        led: The hops that led to the reply.
+        ended: The arrival of the reply.
     """
     latest = [report.taken for report in reports if report.hop in led]
     if not latest:
         return min(0, most) / _SECOND, None
     least = max(latest) - ended
     if least <= 0 <= most:
-        # Nothing speaks against the clocks being one, as they are on one machine.
+        # The clocks may be the same, as on one machine.
         return 0.0, max(-least, most) / _SECOND
     return (least + most) / 2 / _SECOND, abs(most - least) / 2 / _SECOND
 
@@ -279,12 +279,12 @@ def _waited(report: HopReport, before: HopReport | None) -> float | None:
         return None
     own, *rest = report.return_route or (None,)
     if own != before.worker or (rest and tuple(rest) != before.return_route):
-        return None  # neither its forward nor its answer: it has been elsewhere in between
+        return None  # neither forward nor reply of that hop: it has been elsewhere in between
     waited = report.taken - before.taken - before.handled
     return waited / _SECOND if waited >= 0 else None
 
 
-# --- what is missing ------------------------------------------------------------------------
+# --- gaps -----------------------------------------------------------------------------------
 
 
 def _gaps(
@@ -298,7 +298,7 @@ def _gaps(
 ) -> tuple[TraceGap, ...]:
     gaps: list[TraceGap] = []
     went_on = {report.before for report in ordered}
-    # Where answers come to requests that were made on the way: there is their end.
+    # The return routes of requests that workers made: their replies end there.
     asked = {report.return_route for report in ordered if _is_asked(known, report)}
     for report in ordered:
         before = known.get(report.before)
@@ -322,25 +322,25 @@ def _gaps(
 
 
 def _is_asked(known: Mapping[str, HopReport], report: HopReport) -> bool:
-    """Tell whether a hop is the first of a request that a worker made on behalf of the message.
+    """Whether a hop is the first of a request that a worker made on behalf of the message.
 
-    It has a return route of one address, and that is not the worker's: so it is no answer.
+    It has a return route of one address, which is not the worker's: so it is no reply.
     """
     before, back = known.get(report.before), report.return_route
     return before is not None and len(back) == 1 and back[0] != before.worker
 
 
 def _passed(before: HopReport | None, back: Route, node_id: str, tracer: Address) -> Route:
-    """Return the workers between two hops that told nothing, in the order they were passed.
+    """Return the workers without reports between two hops, in order.
 
     Args:
-        before: The first of them; `None`: the start.
+        before: The first hop; `None` for the start.
         back: The return route at the second.
         node_id: The node of the second.
-        tracer: Where the message came from.
+        tracer: The sender of the message.
     """
-    # A forward leaves one address on the return route: that of the worker itself or, across a
-    # link, of the link at the other end, which is no hop. An answer has a new return route.
+    # A forward adds one address to the return route: that of the worker itself or, across a
+    # link, of the link at the other end, which is no hop. A reply has a new return route.
     known = (tracer,) if before is None else before.return_route
     if back[max(0, len(back) - len(known)) :] == known:
         back = back[: len(back) - len(known)]
@@ -352,7 +352,7 @@ def _passed(before: HopReport | None, back: Route, node_id: str, tracer: Address
 
 
 def _only_end(ordered: Iterable[HopReport]) -> str | None:
-    """Return the one hop after which nothing was heard, if there is one; `ROOT` without hops."""
+    """Return the only hop that no other follows, if there is one; `ROOT` without hops."""
     reports = list(ordered)
     went_on = {report.before for report in reports}
     ends = [report.hop for report in reports if report.hop not in went_on]

@@ -1,4 +1,4 @@
-"""A handler's coroutine, with something done around each of its steps and at its end."""
+"""A wrapper of a handler's coroutine, with a hook around each step and at the end."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any, cast
 
 
 class Watch(ABC):
-    """What is done around a handler."""
+    """Hooks around the execution of a handler."""
 
     __slots__ = ()
 
     @abstractmethod
     def step(self) -> AbstractContextManager[object]:
-        """Return what is entered while the handler's own code runs."""
+        """Return a context manager that is entered while the handler's own code runs."""
 
     @abstractmethod
     def ended(self, error: BaseException | None) -> None:
-        """Hear that the handler is done, or what it raised. Called once."""
+        """Handle the end of the handler, with the exception it raised, if any. Called once."""
 
 
 class Watched(Coroutine[Any, Any, Any]):
-    """Runs a coroutine as it is, and tells a watch.
+    """A coroutine that runs another one and calls the hooks of a watch.
 
-    No coroutine of our own that awaits it: one that is cancelled before its first step would
-    leave the one inside never awaited, which Python warns of.
+    It is no `async def` function: if that is cancelled before its first step, the inner coroutine
+    is never awaited, and Python warns of that.
     """
 
     __slots__ = ("_inner", "_watch")
@@ -37,7 +37,7 @@ class Watched(Coroutine[Any, Any, Any]):
         self._watch = watch
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Return what to step through to its end: itself, which has all that a generator has."""
+        """Return the iterator of the steps: this object, which has a generator's methods."""
         return cast("Generator[Any, Any, Any]", self)
 
     def __iter__(self) -> Iterator[Any]:
@@ -48,11 +48,11 @@ class Watched(Coroutine[Any, Any, Any]):
 
     @property
     def cr_await(self) -> Coroutine[Any, Any, Any]:
-        """What it awaits, under the name that coroutines have for it: for who looks on."""
+        """The awaited coroutine, under the usual name of this attribute, for inspection."""
         return self._inner
 
     def send(self, value: Any) -> Any:
-        """Take a step."""
+        """Run the next step."""
         try:
             with self._watch.step():
                 return self._inner.send(value)
@@ -66,7 +66,7 @@ class Watched(Coroutine[Any, Any, Any]):
         val: BaseException | object = None,
         tb: TracebackType | None = None,
     ) -> Any:
-        """Take a step with an error, such as being cancelled."""
+        """Run the next step with an exception, such as a cancellation."""
         try:
             with self._watch.step():
                 return self._inner.throw(typ)
@@ -75,7 +75,7 @@ class Watched(Coroutine[Any, Any, Any]):
             raise
 
     def close(self) -> None:
-        """End it."""
+        """Close the coroutine."""
         self._inner.close()
 
     def _ended(self, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""What a node remembers of marked messages, to know where reports of their hops may go."""
+"""The routes of marked messages, along which reports of their hops may be sent."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How the report of a hop was sent.
+    """The sender and route of a hop's report.
 
     Attributes:
-        trace: Of which trace.
-        tracer: Where to in the end.
-        worker: The primary address of the worker that it was sent as.
-        own: The address of that worker that the message came to.
-        way: Along which route.
+        trace: The trace id.
+        tracer: The address of the tracer.
+        worker: The primary address of the worker that sent it.
+        own: The address of that worker at which the message arrived.
+        way: The route of the report.
     """
 
     trace: str
@@ -33,11 +33,11 @@ class Origin:
 
 
 class Ways:
-    """The ways back of marked messages, and how hops were reported.
+    """The return routes of marked messages, and the origins of reports.
 
     Args:
-        limit: Most addresses in all that is remembered, of ways back and of reports each. What is
-            oldest is forgotten.
+        limit: Most addresses in the stored return routes, and in the routes of reports. The
+            oldest are removed.
     """
 
     __slots__ = ("_backs", "_origins")
@@ -47,19 +47,19 @@ class Ways:
         self._origins: _Bounded[str, Origin] = _Bounded(limit)
 
     def note(self, trace: str, worker: Address, back: Route) -> None:
-        """Remember that a worker had a message of a trace, and the way back from it."""
+        """Store that a worker had a message of a trace, with its return route."""
         self._backs.put((trace, worker, back), None, len(back))
 
     def leads_back(self, trace: str, worker: Address, way: Route) -> bool:
-        """Tell whether a worker had a message of the trace that came that way."""
+        """Whether a worker had a message of the trace with that return route."""
         return (trace, worker, way) in self._backs
 
     def note_origin(self, hop: str, origin: Origin) -> None:
-        """Remember how a hop was reported."""
+        """Store the origin of a hop's report."""
         self._origins.put(hop, origin, len(origin.way))
 
     def origin(self, mark: TraceMark) -> Origin | None:
-        """Return how the hop before was reported, if it was on this node."""
+        """Return the origin of the report of the hop before, if it was on this node."""
         origin = self._origins.get(mark.hop)
         if origin is None or (origin.trace, origin.tracer) != (mark.trace, mark.tracer):
             return None
@@ -67,7 +67,7 @@ class Ways:
 
 
 class _Bounded(Generic[K, V]):
-    """Values by key, of so many addresses together and at least one."""
+    """Values by key, with a limit for their addresses; the newest is always kept."""
 
     __slots__ = ("_limit", "_size", "_values")
 
@@ -84,7 +84,7 @@ class _Bounded(Generic[K, V]):
         return None if found is None else found[0]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Remember a value as the newest."""
+        """Store a value as the newest."""
         before = self._values.pop(key, None)
         self._size += size - (0 if before is None else before[1])
         while self._size > self._limit and self._values:
