@@ -153,4 +153,4 @@ def _written(answer: Any) -> bytes:
 def _text(value: object) -> str:
     if isinstance(value, UUID):
         return str(value)
-    raise TypeError(f"{value!r} is not to be written as JSON")
+    raise TypeError(f"{value!r} cannot be written as JSON")

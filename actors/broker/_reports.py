@@ -103,5 +103,5 @@ def _read(name: str, figures: Figures) -> dict[str, Any]:
     try:
         return dict(figures())
     except Exception:
-        _logger.exception("%s cannot tell its figures", name)
+        _logger.exception("%s cannot report its figures", name)
         return {}

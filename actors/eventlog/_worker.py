@@ -141,8 +141,8 @@ class EventLog(Worker):
         self._unsubscribe = node.dead_letters.subscribe(self._on_dead_letter)
         if TAGS in node._rules.made:
             text = (
-                "the event log %s begins after the broker: it says nothing of the destinations and "
-                "requests of connections that are there already; attach it first"
+                "the event log %s begins after the broker: destinations and requests of earlier "
+                "connections are not in it; attach it first"
             )
             _logger.warning(text, self.options.name)
         node.recorder = recorder
@@ -190,7 +190,7 @@ class EventLog(Worker):
         trouble = writer.trouble()
         if trouble is not None:
             lost = sum(recorder.statistics().dropped.values())
-            text = "the event log %s has ended without all that it was to write: %s%s"
+            text = "the event log %s has ended incomplete: %s%s"
             figure = f"; lost since the start: {counted(lost, 'record')}" if lost else ""
             _logger.warning(text, self.options.name, trouble, figure)
 

@@ -314,7 +314,7 @@ class Handlers:
         if handler is None:
             self._unhandled += 1
             what = f" of {request.route[:_LONGEST_ROUTE]!r}" if request.route else ""
-            text = f"nothing here answers {interaction.value}{what}"
+            text = f"no handler for {interaction.value}{what}"
             self._refuse(handling, outlet, ErrorCode.INVALID, text)
         elif self._running >= self.max_handling or not self.room_for(origin):
             self._rejected += 1

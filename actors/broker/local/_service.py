@@ -245,7 +245,7 @@ class Handling:
         if self.over or incoming is None or incoming.ended:
             return
         if not incoming.put(data, metadata):
-            self._fail(ErrorCode.INVALID, "an element that was not asked for")
+            self._fail(ErrorCode.INVALID, "an element without credit")
             self.cancel()
 
     def input_complete(self) -> None:

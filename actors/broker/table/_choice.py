@@ -196,7 +196,7 @@ class Choice:
         try:
             at = balancer.pick(_Routes(candidates), self._clock(), self.random)
             return _checked(at, candidates)
-        except Exception as error:  # noqa: BLE001 - what plug-ins do wrong stops here
+        except Exception as error:  # noqa: BLE001 - errors of plug-ins stop here
             self._on_failure(balancer, error)
             return int(self.random() * len(candidates))
 
@@ -211,7 +211,7 @@ class Choice:
         try:
             routes = _Routes(candidates)
             at = _checked(kept.sticky.pick(key, routes, self._clock(), self.random), candidates)
-        except Exception as error:  # noqa: BLE001 - what plug-ins do wrong stops here
+        except Exception as error:  # noqa: BLE001 - errors of plug-ins stop here
             self._on_failure(balancer, error)
             at = int(self.random() * len(candidates))
         self._keys += len(kept.sticky) - before
@@ -248,7 +248,7 @@ class Choice:
         try:
             placement = self._placement(selector, sharding, candidates)
             return _checked(placement.pick(key, load), candidates)
-        except Exception as error:  # noqa: BLE001 - what plug-ins do wrong stops here
+        except Exception as error:  # noqa: BLE001 - errors of plug-ins stop here
             self._on_failure(sharding, error)
             return key % len(candidates)
 

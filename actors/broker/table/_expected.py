@@ -113,7 +113,7 @@ class Expectations:
         self.forgotten += forgotten
         self._late += forgotten
         if left <= SLICE:
-            text = "%d destinations that were expected have not come in time and are forgotten"
+            text = "%d expected destinations have not registered in time and are forgotten"
             _logger.warning(text, self._late)
             self._late = 0
 

@@ -429,7 +429,7 @@ class TagIndexWorker(Worker):
         update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
         entry = update.entry
         if entry is None:
-            raise AssertionError("the timestamp is newer than all the table knows")
+            raise AssertionError("the timestamp is newer than any in the table")
         if expected:
             self.expectations.came()
         route.destination = make(entry.tags)

@@ -23,7 +23,7 @@ CONNECTION_ENDS: Final = "its connection ends"
 """The peer accepts no new requests; it may still answer earlier ones."""
 
 CONNECTION_LOST: Final = "its connection was lost"
-"""The connection ended without an error: the process died, the network failed or it closed."""
+"""The connection ended without notice: the process died, the network failed or the peer closed."""
 
 REGISTERED_ANEW: Final = "it registered anew"
 """The peer has registered with another route id."""

@@ -215,7 +215,7 @@ class BrokerRoute:
         return self.to
 
     def let_go(self) -> None:
-        """Release the connection or worker, which references to the route keep alive."""
+        """Release the connection or worker, which references to the route must not keep."""
         self.destination = replace(self.destination, evict=None, busy=None, handlers=None)
         self.stand_in = self.unwatch = None
 

@@ -41,12 +41,12 @@ class UnparsedRequest(RequestCounting):
         self._tally: Final = tally
 
     def forward(self, exchange: Exchange) -> None:
-        """Raise: an unparsed request is never forwarded."""
-        raise AssertionError("a request that was not read was handed over")
+        """Raise an error: an unparsed request is never forwarded."""
+        raise AssertionError("an unparsed request was forwarded")
 
     def copy(self, exchange: Exchange, route: BrokerRoute | None) -> None:
-        """Raise: an unparsed request is never forwarded."""
-        raise AssertionError("a request that was not read was handed over")
+        """Raise an error: an unparsed request is never forwarded."""
+        raise AssertionError("an unparsed request was forwarded")
 
     def withdrawn(self, size: int) -> None:
         """Count a request that was received and cancelled."""

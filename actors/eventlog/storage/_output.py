@@ -234,7 +234,7 @@ class Output:
             self.failed(error)
 
     def _log(self, error: Exception) -> None:
-        text = "the event log %s could not pack something: %s"
+        text = "the event log %s could not pack a record: %s"
         self._seldom.log(logging.ERROR, "packing", text, self._options.name, shown(repr(error)))
 
     def look_at_losses(self) -> None:

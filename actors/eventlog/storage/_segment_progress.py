@@ -53,7 +53,7 @@ class SegmentProgress:
             self._in_doubt = kind, records, receipt
 
     def keep(self, receipt: Receipt | None) -> None:
-        """Confirm the last block, which is in the log as safely as `fsync` makes it."""
+        """Confirm the last block, which is in the log and synced as `fsync` requires."""
         self._in_doubt = None
         if receipt is not None:
             receipt.kept = True

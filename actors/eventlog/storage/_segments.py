@@ -361,7 +361,7 @@ class Segments:
             self._seldom.log(
                 logging.ERROR,
                 "trouble",
-                "%s: cannot write: %s; events are dropped and counted, and it is tried again after "
+                "%s: cannot write: %s; events are dropped and counted; the next try is after "
                 "%g seconds",
                 self._folder.path,
                 text,

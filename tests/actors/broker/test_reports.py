@@ -57,7 +57,7 @@ async def test_one_that_fails_has_no_figures(caplog: pytest.LogCaptureFixture) -
         broker.report("broken", fails)
         with caplog.at_level(logging.ERROR):
             assert (await statistics(node))["listeners"] == [{"uri": "broken"}]
-        assert "broken cannot tell its figures" in caplog.text
+        assert "broken cannot report its figures" in caplog.text
 
 
 @in_memory

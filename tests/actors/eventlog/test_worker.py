@@ -266,7 +266,7 @@ async def test_a_disk_that_does_not_answer_does_not_hold_up_the_stop(
     assert not disk.answers.is_set()
     assert "does not answer" in log.statistics().trouble
     assert log.statistics().writer.pending > 0
-    assert "has ended without all" in caplog.text
+    assert "has ended incomplete" in caplog.text
     disk.answers.set()
     await asyncio.to_thread(writer.close, 20)
     assert [len(segment.events) for segment in segments(tmp_path)] == [1]

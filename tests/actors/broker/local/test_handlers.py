@@ -102,10 +102,10 @@ async def test_what_no_handler_is_for_is_invalid(handlers: Handlers) -> None:
     async def one(_request: Request) -> bytes:
         return b""
 
-    nothing = (0x204, "nothing here answers request/response")
+    nothing = (0x204, "no handler for request/response")
     assert await respond(handlers, Written()) == [nothing]
     other = await respond(handlers, Written(), route="x" * 300)
-    assert other == [(0x204, f"nothing here answers request/response of '{'x' * 100}'")]
+    assert other == [(0x204, f"no handler for request/response of '{'x' * 100}'")]
     assert (await start(handlers, silent := Written(), Interaction.METADATA_PUSH)).over
     assert silent.said == []
     assert handlers.statistics() == HandlersStatistics(0, 0, 0, unhandled=3, rejected=0, dropped=1)

@@ -314,7 +314,7 @@ async def test_an_element_nobody_asked_for_ends_the_channel(
     handling.element(b"too soon", None)
     handling.element(b"again", None)
     await handling.wait()
-    assert outlet.said == [(0x204, "an element that was not asked for")]
+    assert outlet.said == [(0x204, "an element without credit")]
 
 
 async def test_elements_of_what_is_no_channel_are_ignored(

@@ -107,7 +107,7 @@ async def test_those_that_do_not_come_are_forgotten_and_counted(
         await asyncio.sleep(2)
         figures = w.broker.statistics()
         assert (figures.expected, figures.expected_forgotten) == (0, 5)
-        assert "5 destinations that were expected have not come" in caplog.text
+        assert "5 expected destinations have not registered" in caplog.text
         began = w.loop.time()
         with pytest.raises(NoRoute):
             await w.node.request("32#zone=9", b"", timeout=99)
@@ -115,7 +115,7 @@ async def test_those_that_do_not_come_are_forgotten_and_counted(
         # The next time it is said how many those were, not how many in all.
         w.broker.expect(map(expected, range(7, 10)))
         await asyncio.sleep(11)
-        assert "3 destinations that were expected have not come" in caplog.text
+        assert "3 expected destinations have not registered" in caplog.text
         assert w.broker.statistics().expected_forgotten == 8
 
 
