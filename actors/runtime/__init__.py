@@ -1,1 +1,1 @@
-"""Run queue, mailboxes, worker cells, their life cycle, timers and threads."""
+"""Run queue, mailboxes, worker cells and their life cycle, timers and threads."""

@@ -1,4 +1,4 @@
-"""`Cell`: what a node keeps for each worker: its state and its turns."""
+"""`Cell`: the state and the turns of one worker."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = ["Cell", "Factory"]
 
 
 class _Pause(Turn):
-    """What a worker does that has something to hand over before the next message: nothing."""
+    """The turn at which a worker pauses if a message it has sent still waits for room."""
 
     __slots__ = ()
 
     def perform(self, cell: Cell) -> None:
-        """Take no message until there is room."""
+        """Pause the worker if it still waits for room."""
         cell.pausing = False
         if cell.waits_for:
             cell.paused = True
@@ -56,11 +56,14 @@ _PAUSE: Final = _Pause()
 Factory: TypeAlias = "Callable[[], Worker]"
 
 NEARLY: Final = 5
-"""A mailbox is nearly full when no more than one in so many of its places is free."""
+"""A mailbox is nearly full when at most one place in this many is free."""
 
 
 class Cell(Mailbox):
-    """One worker of a node. All but the `put` methods are for the node's loop thread."""
+    """One worker of a node, with its mailbox.
+
+    Only the `put` methods may be called from other threads than the node's.
+    """
 
     __slots__ = (
         "children",
@@ -122,10 +125,10 @@ class Cell(Mailbox):
         self.children: dict[Cell, None] | None = None
         self.timers: dict[Timer, None] | None = None
         self.in_hand: Message | None = None
-        self.waits_for: dict[Mailbox, WorkerLine] | None = None  # while it may not go on
-        self.pausing = False  # before it is paused: in the rest of its turn
+        self.waits_for: dict[Mailbox, WorkerLine] | None = None  # none: it may go on
+        self.pausing = False  # until the end of the turn, before it is paused
         self.paused = False
-        self.inside = 0  # bytes of the heavy messages that a link has brought and that wait
+        self.inside = 0  # bytes of waiting heavy messages that came over this link
         self.failures: deque[float] | None = None
         self.handled = 0
         self.failed = 0
@@ -137,7 +140,7 @@ class Cell(Mailbox):
         return f"{type(self.worker).__name__} {self.addresses[0]}"
 
     def take_mailbox(self, mailbox: MailboxOptions) -> None:
-        """Have the limits and the policy of a mailbox."""
+        """Set the limits and the overflow policy of the mailbox."""
         self.limit = self.most = mailbox.limit
         self.most_bytes = mailbox.max_bytes
         self.overflow = mailbox.overflow
@@ -145,7 +148,7 @@ class Cell(Mailbox):
     # --- turns ------------------------------------------------------------------------
 
     def turn(self) -> int:  # noqa: C901 - every hop passes here; calls would cost more than they show
-        """Handle a batch of what waits; return how much that was."""
+        """Handle a batch of messages; return its size plus one."""
         queue = self.queue
         if self.state != RUNNING or queue is None:
             return self._turn_out_of_order()
@@ -182,7 +185,7 @@ class Cell(Mailbox):
                         self._suspend_other(result)
                     self.in_hand = item
                 else:
-                    # Before anything that may stop the worker: its counts must be complete.
+                    # The item may stop the worker, so its counts are completed first.
                     self.handled += number - counted
                     counted = number + 1
                     self._do_other(item)
@@ -201,7 +204,7 @@ class Cell(Mailbox):
         return count + 1
 
     def handle_other(self, message: Message) -> None:
-        """Handle a message that is not in the queue as it is, but in something else."""
+        """Handle a message that was wrapped in the queue, as by `Heavy`."""
         self.handled += 1
         handle = self.handle
         if handle is None:
@@ -217,7 +220,7 @@ class Cell(Mailbox):
             self.raised(error, message)
 
     def _in_context(self, handle: Callable[[Message], object], message: Message) -> object:
-        """Handle a message with a context, unless nobody waits for it any more."""
+        """Handle a message with a context, unless its deadline has passed."""
         context = message[4]
         if context is None:
             raise AssertionError("unexpected message without a context")
@@ -237,12 +240,12 @@ class Cell(Mailbox):
         return handle(message)
 
     def _look_at_mailbox(self, observer: Observer, waiting: int) -> None:
-        # One message that waits is nothing to tell of, even where that is the limit.
+        # One waiting message is not reported, even if the limit is 1.
         if waiting > 1 and waiting * NEARLY >= self.most * (NEARLY - 1):
             observer.nearly_full(self, waiting)
 
     def found_full(self, observer: Observer, waiting: int) -> None:
-        """Tell who looks on that a sender found no room: a worker that hangs has no turns."""
+        """Report a full mailbox to the observer; a worker that hangs has no turns to do so."""
         node = self.node
         if get_ident() == node.thread_id:
             observer.nearly_full(self, waiting)
@@ -257,13 +260,13 @@ class Cell(Mailbox):
             item.perform(self)
 
     def look_again(self) -> None:
-        """Stay in the run queue as long as something waits."""
+        """Stay in the run queue while the queue is not empty."""
         if self.queue:
             self.scheduled = True
             self.node.schedule(self)
         else:
             self.scheduled = False
-            # A sender that saw the flag just before it was cleared counts on this look.
+            # A sender that saw the flag just before it was cleared relies on this check.
             if self.queue:
                 self.scheduled = True
                 self.node.schedule(self)
@@ -276,12 +279,12 @@ class Cell(Mailbox):
         return 1
 
     def suspend(self, result: object, finished: Callable[[asyncio.Task[Any]], object]) -> bool:
-        """Run what a handler returned in a task if it is a coroutine.
+        """Run a handler's result in a task if it is a coroutine.
 
-        The worker takes no further message until the task is done.
+        The worker handles no further message until the task is done.
 
         Returns:
-            Whether it is a coroutine.
+            Whether the result is a coroutine.
         """
         if not is_coroutine(result):
             return False
@@ -295,7 +298,7 @@ class Cell(Mailbox):
         self.state = BUSY
         self.task = task
         if self.worker.leaves_node:
-            self.heavy = HEAVY_FOR_SLOW  # a link that awaits its socket
+            self.heavy = HEAVY_FOR_SLOW  # a link that waits for its socket
         task.add_done_callback(finished, context=self.context)
         observer = self.node.observer
         if observer is not None:
@@ -303,10 +306,10 @@ class Cell(Mailbox):
         return True
 
     def _suspend_other(self, result: object) -> None:
-        """Run what a handler returned that is no coroutine, if it can be awaited.
+        """Run a handler's result that is an awaitable but not a coroutine.
 
         Raises:
-            BadHandler: It cannot: whoever wrote the handler thinks that it is an answer.
+            BadHandler: It cannot be awaited; the handler returned it as if it were an answer.
         """
         work = coroutine_of(result)
         if work is None:
@@ -321,10 +324,10 @@ class Cell(Mailbox):
         return BadHandler(method, f"it returned {kind}, which goes nowhere; an answer is `reply`")
 
     def resumed(self, task: asyncio.Task[Any]) -> bool:
-        """Note the end of a task; false if the worker has been given up meanwhile."""
+        """Record the end of a task; return false if the worker has been given up meanwhile."""
         if self.task is not task or self.state == STOPPED:
             if not task.cancelled():
-                task.exception()  # nobody else will look at it
+                task.exception()  # or asyncio reports it as never retrieved
             return False
         self.task = None
         self.heavy = HEAVY
@@ -353,17 +356,17 @@ class Cell(Mailbox):
                 raise
 
     def _look_at_result(self, result: object, message: Message | None) -> None:
-        # What a timer's action returns is nobody's business, unless nothing of it has run.
+        # The result of a timer's action is ignored, unless it is a generator: that has not run.
         if message is not None:
             self.raised(self._returned(result), message)
         elif is_generator(result):
             self.raised(BadHandler(f"a timer of {type(self.worker).__name__}", YIELDS))
 
     def recover(self, error: BaseException) -> None:
-        """Go on after something other than the worker's own code has raised.
+        """Recover from an exception that the worker's own code did not raise.
 
-        The message it has in hand is lost, and whoever sent it is told; the worker takes up
-        the next. One that was starting or stopping just then is closed.
+        The message in hand is lost, and its sender is told. The worker continues with the next
+        message; if it was starting or stopping, it is closed.
         """
         self.node.fault("a turn", error)
         if self.task is not None and self.task.done():
@@ -386,7 +389,7 @@ class Cell(Mailbox):
             self.serve_lines()
 
     def mishandled(self, message: Message, error: BaseException | None) -> None:
-        """Report a message that the worker had in hand and did not finish with."""
+        """Report a message that the worker did not finish handling."""
         failure = WorkerFailed(self.address, "" if error is not None else "it was stopped")
         failure.__cause__ = error
         self.node.lose(message, failure)
@@ -394,7 +397,7 @@ class Cell(Mailbox):
     def _receive(self, envelope: Envelope[Any]) -> None:
         message, future = envelope.message, envelope.reply_to
         if isinstance(message, messages._ActorStop):
-            # Left in the queue: whoever asked is answered when the worker has stopped.
+            # It stays in the queue and is answered when the worker has stopped.
             self.post(envelope, first=True)
             lifecycle.stop(self)
             return
@@ -429,21 +432,21 @@ class Cell(Mailbox):
                 self.turn()
 
     def _answer_error(self, future: pykka.Future[Any], error: BaseException) -> None:
-        self.settle(error)  # what was lost is not the caller's loss
+        self.settle(error)  # the caller did not send the message that was lost
         future.set_exception((type(error), error, error.__traceback__))
         if not lifecycle.is_fatal(error):
             self.failed += 1
             lifecycle.log_returned(self, error)
 
     def raised(self, error: BaseException, item: object = None) -> None:
-        """Do what the worker's policy says about a failure, with what it had in hand.
+        """Apply the worker's supervision policy to an error and the item in hand.
 
-        To let the error of passing on or answering through is none: what others send must not
-        have a worker restarted.
+        An error of forwarding or answering a message of another sender is not a failure of the
+        worker: other senders must not be able to have it restarted.
         """
         try:
             self._apply_policy(error, item)
-        except Exception as fault:  # noqa: BLE001 - it must not cost more than this message
+        except Exception as fault:  # noqa: BLE001 - only this message may be lost
             self.node.fault("handling the failure of a worker", fault)
 
     def _apply_policy(self, error: BaseException, item: object) -> None:
@@ -464,17 +467,17 @@ class Cell(Mailbox):
             lifecycle.fail(self, error)
 
     def settle(self, error: BaseException, message: Message | None = None) -> bool:
-        """Make a dead letter of what the worker has lost with an error, and tell who sent it.
+        """Make a dead letter of the message lost with an error, and tell its sender.
 
         Returns:
-            Whether it is the message in hand.
+            Whether the lost message is the message in hand.
         """
         return isinstance(error, OnwardError) and self.node.return_to_sender(
             message, error, self.addresses
         )
 
     def call(self, function: Callable[..., object], *args: object) -> object:
-        """Call user code: here, or on the worker's own thread, and then it is a coroutine."""
+        """Call user code; for a worker with a thread, return a coroutine that does so there."""
         if self.thread is None:
             return function(*args)
         return self.thread.run(function, *args)
@@ -482,18 +485,18 @@ class Cell(Mailbox):
     # --- room elsewhere ---------------------------------------------------------------
 
     def hand_over_later(self, full: MailboxFull, came: Message) -> None:
-        """Have what the worker passes on, or answers with, wait for room, if it may.
+        """Queue a forwarded message or an answer that waits for room in a full mailbox.
 
-        If the message in hand came over a link, its other end is pushed back, and the worker
-        goes on: others' messages pass it meanwhile. Else the worker is paused, so that the chain
-        that it is part of is as slow as its slowest worker.
+        If the message in hand came over a link, the message waits with the link, which holds
+        back its peer, and the worker continues with messages of other senders. Otherwise the
+        worker is paused, so that a chain of workers is as slow as its slowest.
 
         Args:
-            full: The error, which says where there is no room.
+            full: The error with the full mailbox and the message.
             came: The message in hand.
 
         Raises:
-            MailboxFull: It may not wait.
+            MailboxFull: The message may not wait.
         """
         room: Room | None = full.room
         if room is None or not room.may_wait:
@@ -502,7 +505,7 @@ class Cell(Mailbox):
         if get_ident() != node.thread_id:
             if self.thread is None or not self.thread.is_current():
                 raise full
-            room.intake.refused -= 1  # it is not refused, after all
+            room.intake.refused -= 1  # the message waits instead
             wait_on_thread(room, self.thread, came)
             return
         link = node.origin_of(came)
@@ -518,7 +521,7 @@ class Cell(Mailbox):
         line = waits_for.get(intake)
         if line is None:
             if self._closes_circle(intake):
-                # None of them would ever go on, so it is let in beyond the limit.
+                # All workers of the circle would wait forever, so the limit is exceeded.
                 if len(intake.queue or ()) >= intake.most + self.node.limits.waiting_messages:
                     raise MailboxFull(intake.address, "workers wait for one another")
                 intake.refused -= 1
@@ -530,14 +533,14 @@ class Cell(Mailbox):
             raise MailboxFull(
                 intake.address, f"{waiting_text(len(line.messages), 'message')} for room"
             )
-        intake.refused -= 1  # it is not refused, after all
+        intake.refused -= 1  # the message waits instead
         line.messages.append(message)
         if not self.pausing and not self.paused:
             self.pausing = True
             self.post(_PAUSE, first=True)
 
     def _closes_circle(self, intake: Mailbox) -> bool:
-        """Whether a worker waits, itself or by others, for this one."""
+        """Whether the worker of a mailbox waits for this worker, directly or through others."""
         seen: set[Mailbox] = set()
         look_at = [intake]
         while look_at:
@@ -551,7 +554,7 @@ class Cell(Mailbox):
         return False
 
     def has_room_in(self, intake: Mailbox) -> None:
-        """Go on if the worker waits for room nowhere else."""
+        """Resume the worker if it waits for room in no other mailbox."""
         waits_for = self.waits_for
         if waits_for is None:
             return
@@ -563,7 +566,7 @@ class Cell(Mailbox):
                 self.look_again()
 
     def wait_no_more(self) -> None:
-        """Lose what waits for room: the worker is to stop."""
+        """Drop the worker's messages that wait for room, because it is to stop."""
         for line in list((self.waits_for or {}).values()):
             line.give_up(MailboxFull(line.intake.address, "the worker that sent it was stopped"))
         if self.thread is not None:
@@ -572,13 +575,13 @@ class Cell(Mailbox):
     # --- the end ----------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Answer or dead-letter everything left in the queue of a stopped worker."""
+        """Answer or dead-letter each item left in the queue of a stopped worker."""
         queue = self.queue
         while queue:
             item = queue.popleft()
             try:
                 self.refuse(item)
-            except Exception as error:  # noqa: BLE001 - it must not cost those behind it
+            except Exception as error:  # noqa: BLE001 - the items behind it must be refused too
                 self.node.fault("refusing a message", error)
         self.scheduled = False
         if queue:
@@ -586,7 +589,7 @@ class Cell(Mailbox):
             self.node.schedule(self)
 
     def give_up(self) -> None:
-        """Close the worker and turn what waits into dead letters: the loop is closed."""
+        """Close the worker and dead-letter its queue after the loop was closed."""
         lifecycle.close(self)
         self.flush()
 
@@ -597,7 +600,7 @@ class Cell(Mailbox):
         return self.done
 
     def statistics(self) -> WorkerStatistics:
-        """Return what is counted for this worker."""
+        """Return the worker's counters."""
         return WorkerStatistics(
             address=self.address,
             kind=type(self.worker).__name__,

@@ -1,4 +1,4 @@
-"""What tells the time on an event loop, to the microsecond."""
+"""The clock of an event loop, to the microsecond."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["clock_of"]
 
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """Return a loop's clock, or for uvloop the one behind it.
+    """Return a loop's clock; for uvloop, the monotonic clock.
 
-    uvloop reads its clock once in each turn and in whole milliseconds, in which most
-    destinations answer: by it they would all be equally fast. It is the monotonic clock's time.
+    uvloop's clock is the monotonic clock, read once in each turn, in whole milliseconds. Most
+    destinations answer within one, so their latencies could not be told apart.
     """
     return time.monotonic if type(loop).__module__.split(".")[0] == "uvloop" else loop.time

@@ -1,8 +1,8 @@
-"""How workers start, fail, restart and stop.
+"""The life cycle of workers: start, failure, restart and stop.
 
-Each step is taken at once where user code is plain functions, and in a task of the worker
-where it is coroutines or where children have to stop first. A worker in such a step is
-not `RUNNING` and so takes no messages; they wait in its mailbox.
+A step runs at once if the worker's hooks are plain functions. It runs in a task of the worker if
+they are coroutines or if children have to stop first. During a step a worker is not `RUNNING`;
+its messages wait in its mailbox.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _pykka_logger = logging.getLogger("pykka")
 
 
 def bind(cell: Cell, worker: Worker) -> None:
-    """Join a worker's instance to its cell."""
+    """Attach a worker's instance to its cell."""
     cell.worker = worker
     cell.handle = None
     if worker._needs_thread and cell.thread is None:
@@ -43,13 +43,13 @@ def bind(cell: Cell, worker: Worker) -> None:
 
 
 def bound_handler(cell: Cell) -> Callable[[Message], object]:
-    """Return what is called with each message of the worker."""
+    """Return the function that handles each message of the worker."""
     handler = cell.worker.handle_message
     return handler if cell.thread is None else partial(cell.thread.run, handler)
 
 
 def start(cell: Cell) -> None:
-    """Call `on_start`; the worker takes messages when that is done."""
+    """Call `on_start`; the worker handles messages when that is done."""
     cell.state = BUSY
     try:
         work = coroutine_of(cell.call(cell.worker.on_start))
@@ -83,7 +83,7 @@ def _start_failed(cell: Cell, error: BaseException) -> None:
     cell.failed += 1
     try:
         cell.settle(error)
-    finally:  # one that did not start must never be taken for one that runs
+    finally:  # a worker that did not start must not remain on the table
         if cell.started is not None and not cell.started.done():
             cell.started.set_exception(error)
         else:
@@ -100,7 +100,7 @@ def log_failure(cell: Cell, error: BaseException, what: str = "failed") -> None:
     """Log a failure of a worker with its traceback."""
     try:
         if cell.registered:
-            # Users of Pykka look for these words of this logger.
+            # Programs that use Pykka expect this text from this logger.
             _pykka_logger.error("Unhandled exception in %s:", cell.worker, exc_info=error)
         else:
             logger.error("%s %s", cell, what, exc_info=error)
@@ -109,15 +109,15 @@ def log_failure(cell: Cell, error: BaseException, what: str = "failed") -> None:
 
 
 def log_returned(cell: Cell, error: BaseException) -> None:
-    """Log a failure that the caller gets as the answer."""
+    """Log a failure that is returned to the caller."""
     _pykka_logger.info("Exception returned from %s to caller:", cell.worker, exc_info=error)
 
 
 def fail(cell: Cell, error: BaseException) -> None:
-    """Restart, stop or escalate, as the worker's policy says."""
+    """Restart, stop or escalate, by the worker's policy."""
     policy = cell.supervision.on_failure
     if cell.deadline is not None:
-        policy = OnFailure.STOP  # it is stopping anyway
+        policy = OnFailure.STOP  # it is being stopped already
     factory = cell.factory
     if policy is OnFailure.RESTART and factory is not None and _may_restart(cell):
         log_failure(cell, error, "failed and is restarted")
@@ -148,11 +148,11 @@ def fatal(cell: Cell, error: BaseException) -> None:
 
 def _spread(cell: Cell, error: BaseException) -> None:
     if cell.registered:
-        # Pykka's own actors wait here for all others, which on one loop would be for ever.
+        # Pykka's own actors block here until all others have stopped; the loop must not block.
         pykka.ActorRegistry.stop_all(block=False)
     else:
-        # Out of the loop from a callback of its own, so that no turn is left half done. A
-        # task has let it out already: then this finds a loop that is ending.
+        # Raised from a separate callback, so that no turn is left half done. If a task has
+        # raised it already, the loop is ending and does not run the callback.
         cell.node.loop.call_soon(_raise, error)
 
 
@@ -161,7 +161,7 @@ def _raise(error: BaseException) -> None:
 
 
 class ChildFailed:
-    """The failure of a child, handled as the parent's own."""
+    """The failure of a child, in the queue of its parent."""
 
     __slots__ = ("_error",)
 
@@ -169,7 +169,7 @@ class ChildFailed:
         self._error = error
 
     def perform(self, cell: Cell) -> None:
-        """Apply the parent's policy."""
+        """Apply the parent's policy to the failure."""
         cell.raised(self._error)
 
 
@@ -217,7 +217,7 @@ def _restart_done(cell: Cell, task: asyncio.Task[Any]) -> None:
 
 
 class Stop:
-    """The request to stop, in its place among the messages."""
+    """A request to stop, queued among the messages."""
 
     __slots__ = ()
 
@@ -227,17 +227,17 @@ class Stop:
 
 
 def stop(cell: Cell, error: BaseException | None = None, *, hook: bool = True) -> None:
-    """Stop a worker that has nothing in hand.
+    """Stop a worker that has no message in hand.
 
     Args:
-        cell: Whose worker.
-        error: The failure that is the cause: then `on_failure` is called, not `on_stop`.
-        hook: Whether either is called at all.
+        cell: The cell of the worker.
+        error: The failure that is the cause; with it `on_failure` is called, not `on_stop`.
+        hook: Whether `on_stop` or `on_failure` is called.
     """
     cell.state = STOPPING
     try:
         work = _begin_stop(cell, error, hook=hook)
-    except Exception as fault:  # noqa: BLE001 - or it would never be off the table
+    except Exception as fault:  # noqa: BLE001 - or the worker would stay on the table
         cell.node.fault("stopping a worker", fault)
         work = None
     if work is None:
@@ -250,7 +250,7 @@ def stop(cell: Cell, error: BaseException | None = None, *, hook: bool = True) -
 def _begin_stop(
     cell: Cell, error: BaseException | None, *, hook: bool
 ) -> Coroutine[Any, Any, None] | None:
-    """Begin to stop a worker; return what is left to await."""
+    """Begin to stop a worker; return the coroutine that completes it, if one is needed."""
     _cancel_timers(cell)
     mark_stopped(cell)
     if cell.children:
@@ -282,7 +282,7 @@ async def _stop_children(cell: Cell) -> None:
 
 
 def _last_words(cell: Cell, error: BaseException | None) -> Coroutine[Any, Any, object] | None:
-    """Call `on_stop` or `on_failure`; return what is left to await."""
+    """Call `on_stop` or `on_failure`; return its coroutine, if it is one."""
     worker = cell.worker
     try:
         if error is None:
@@ -311,14 +311,14 @@ def _last_words_failed(cell: Cell, failure: BaseException) -> None:
 
 
 def close(cell: Cell) -> None:
-    """Take a worker off the table; what waits becomes dead letters."""
+    """Remove a worker from the table and dead-letter its queue."""
     if cell.state == STOPPED:
         return
     cell.state = STOPPED
     for step in _CLOSING:
         try:
             step(cell)
-        except Exception as error:  # noqa: BLE001 - the steps after it are for others
+        except Exception as error:  # noqa: BLE001 - the other steps must run too
             cell.node.fault("closing a worker", error)
 
 
@@ -337,7 +337,7 @@ def _lose_in_hand(cell: Cell) -> None:
 
 def _close_children(cell: Cell) -> None:
     for child in list(cell.children or ()):
-        # Its stop was cut short; it must not outlive its parent.
+        # Its stop was interrupted; it must not outlive its parent.
         cell.node.dead_letters.abandoned += 1
         close(child)
 
@@ -349,17 +349,17 @@ def _leave_node(cell: Cell) -> None:
 
 
 def _give_up_waiting(cell: Cell) -> None:
-    """Lose what waits for room elsewhere."""
+    """Drop the worker's messages that wait for room in other mailboxes."""
     cell.wait_no_more()
 
 
 def _flush(cell: Cell) -> None:
-    """Answer what is left in the mailbox."""
+    """Answer or dead-letter the items left in the mailbox."""
     cell.flush()
 
 
 def _serve_lines(cell: Cell) -> None:
-    """Refuse what waits for room in the mailbox."""
+    """Refuse the messages that wait for room in the mailbox."""
     cell.serve_lines()
 
 
@@ -370,7 +370,7 @@ def _leave_thread(cell: Cell) -> None:
 
 
 def _release_waiting(cell: Cell) -> None:
-    """Tell whoever waits for the worker to have started, or to have stopped."""
+    """Resolve the futures for the worker's start and stop."""
     started, done = cell.started, cell.done
     if started is not None and not started.done():
         started.set_exception(WorkerStopped(cell.address))
@@ -381,7 +381,7 @@ def _release_waiting(cell: Cell) -> None:
 def contained(
     done: Callable[[Cell, asyncio.Task[Any]], object], cell: Cell, task: asyncio.Task[Any]
 ) -> None:
-    """Call what is to follow a task of a worker, and have the worker go on whatever that raises."""
+    """Call the callback of a worker's task; recover the worker from any exception of it."""
     try:
         done(cell, task)
     except BaseException as error:
@@ -408,11 +408,11 @@ _CLOSING: Final[tuple[Callable[[Cell], None], ...]] = (
     _leave_thread,
     _release_waiting,
 )
-"""What is done for a worker that has stopped, in order. None depends on one before it."""
+"""The steps that close a worker, in order. No step depends on an earlier one."""
 
 
 async def stop_in_order(stopping: Iterable[Cell], deadline: float) -> None:
-    """Stop workers one after the other, without handling what is left in their mailboxes."""
+    """Stop workers one after the other, without handling the messages left in their mailboxes."""
     for number, cell in enumerate(stopping):
         await stop_within(cell, deadline, drain=False)
         if number % 1000 == 999:
@@ -420,16 +420,16 @@ async def stop_in_order(stopping: Iterable[Cell], deadline: float) -> None:
 
 
 async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
-    """Stop a worker, by force if it does not stop by itself.
+    """Stop a worker, by force if it does not stop in time.
 
-    A worker may use half of the time that is left; then what it does is cancelled, and it
-    may use half of the rest; then it is given up: off the table, reported and counted. So
-    one that hangs never takes all the time from the others.
+    A worker has half of the time that is left. Then its task is cancelled, and it has half of
+    the rest. Then it is given up: removed from the table, logged and counted. So a worker that
+    hangs leaves time for the others.
 
     Args:
-        cell: Whose worker.
-        deadline: When it has to be over, on the loop's clock.
-        drain: Whether the messages waiting for it are handled first.
+        cell: The cell of the worker.
+        deadline: The time by which it must have stopped, on the loop's clock.
+        drain: Whether its waiting messages are handled first.
     """
     if cell.state == STOPPED:
         return
@@ -459,7 +459,7 @@ async def stop_within(cell: Cell, deadline: float, *, drain: bool) -> None:
 
 
 async def _stopped_in_half(cell: Cell, deadline: float) -> bool:
-    # A property of the cell that other tasks change; the early way out saves a task switch.
+    # Other tasks change the state of the cell; the first check saves a task switch.
     if cell.state != STOPPED:
         left = max(0.0, deadline - cell.node.loop.time())
         await asyncio.wait([cell.when_done()], timeout=left / 2)
@@ -467,12 +467,12 @@ async def _stopped_in_half(cell: Cell, deadline: float) -> bool:
 
 
 def task_error(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return what a task raised; cancelling a handler fails that one message."""
+    """Return the exception of a task; a cancelled handler fails its one message."""
     if task.cancelled():
         return asyncio.CancelledError("the handler was cancelled")
     return task.exception()
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Tell whether an error is meant for the whole program."""
+    """Whether an error is meant for the whole program."""
     return not isinstance(error, Exception | asyncio.CancelledError)

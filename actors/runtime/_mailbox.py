@@ -1,17 +1,17 @@
-"""Mailboxes: what an address leads to, and what happens when it is full.
+"""Mailboxes: the queue behind an address, and the overflow policy.
 
-How a message gets from `Router.route` into a handler:
+A message goes from `Router.route` to a handler as follows:
 
 - `route` appends it to the target's queue and, unless `scheduled` is set already, sets
-  it and appends the target to the node's run queue. `scheduled` means *somebody will look at
-  this queue*: the run queue holds the worker, or the worker is busy and looks when it is done.
+  it and appends the target to the node's run queue. `scheduled` means that the queue will be
+  looked at: the run queue holds the worker, or the worker is busy and looks when it is done.
 - The node drains its run queue in one loop callback and gives each worker a `turn` of a
   bounded number of messages.
-- A handler that returned a coroutine gets a task; the worker is `BUSY` until that ends.
+- A coroutine that a handler returns runs in a task; the worker is `BUSY` until that ends.
 
-Senders may be other threads. No lock is taken: appending is atomic, and whoever clears
-`scheduled` looks at the queue once more afterwards. The worst a race can do is put a worker
-into the run queue twice, and a turn with nothing to do does nothing.
+Senders may be on other threads. No lock is taken: appending is atomic, and the code that clears
+`scheduled` looks at the queue once more afterwards. A race can at worst put a worker into the
+run queue twice, and a turn with an empty queue does nothing.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ if TYPE_CHECKING:
 __all__ = ["HEAVY", "HEAVY_FOR_SLOW", "Heavy", "Mailbox", "Target", "Turn", "is_envelope"]
 
 HEAVY: Final = 16 * 1024
-"""Bytes of a payload above which it counts in the bytes that wait. What is smaller is bounded by
-the number of messages: to count it would cost more than a hop may."""
+"""Bytes of a payload above which it counts in the bytes that wait. Smaller payloads are bounded by
+the number of messages; counting them would cost more than a hop may."""
 
 HEAVY_FOR_SLOW: Final = 512
-"""The same for the mailbox of a link while its peer is slow: all peers together may be many."""
+"""`HEAVY` for the mailbox of a link while its peer is slow; there may be many slow peers."""
 
 _NO_CONTEXT: Final = Context()
 
 
 class Target:
-    """What an address of the table leads to. `Node.route` reads these fields itself.
+    """The entry of an address in the table. `Node.route` reads these fields itself.
 
     Attributes:
-        queue: Where messages wait, or `None`: then `put` decides.
-        limit: How many may wait; at the limit `put` decides.
-        heavy: Bytes of a payload above which `put` decides.
-        scheduled: Whether somebody will look at the queue.
+        queue: The queue of messages, or `None`: then `put` is called.
+        limit: Messages that may wait; at the limit `put` is called.
+        heavy: Bytes of a payload above which `put` is called.
+        scheduled: Whether the queue will be looked at.
     """
 
     __slots__ = ("heavy", "limit", "queue", "scheduled")
@@ -74,38 +74,38 @@ class Target:
     scheduled: bool
 
     def put(self, message: Message) -> None:
-        """Take a message where appending to the queue is not all there is to it."""
+        """Accept a message that cannot simply be appended to the queue."""
         raise AssertionError(f"unexpected message {message}")
 
     def turn(self) -> int:
-        """Handle a batch of what waits; return how much that was."""
+        """Handle a batch of waiting messages; return the cost of the turn in messages."""
         raise AssertionError("unexpected turn")
 
     def recover(self, error: BaseException) -> None:
-        """Go on after a turn that an exception has broken off."""
+        """Recover from an exception that ended a turn."""
         raise AssertionError("unexpected end of a turn") from error
 
     def give_up(self) -> None:
-        """Turn what waits into dead letters: the event loop is closed."""
+        """Dead-letter the waiting messages after the event loop was closed."""
         raise AssertionError("unexpected end")
 
 
 class Turn:
-    """Something else than a message that a worker does when its turn comes."""
+    """An item in the queue of a worker that is not a message."""
 
     __slots__ = ()
 
     def perform(self, cell: Cell) -> None:
-        """Do it. Failures of user code propagate; coroutines go to `Cell.suspend`."""
+        """Run the item. Failures of user code propagate; coroutines go to `Cell.suspend`."""
         raise AssertionError(f"unexpected turn {self} of {cell}")
 
 
 class Heavy(Turn):
-    """A message in a mailbox whose bytes are counted.
+    """A message in a mailbox with its bytes counted.
 
     Args:
         message: The message.
-        sender: The link that it came over, if it came over one: it counts in that one's share.
+        sender: The link that it came over, if any; it counts in the share of that link.
     """
 
     __slots__ = ("message", "sender", "size")
@@ -122,9 +122,9 @@ class Heavy(Turn):
 
 
 class Mailbox(Target):
-    """The mailbox of a worker: what it takes, refuses and drops.
+    """The bounded mailbox of a worker, with its overflow policy.
 
-    The methods under "what arrives" are for any thread, the others for the loop's.
+    The methods under "arrival" may be called from any thread, the others from the loop's.
     """
 
     __slots__ = (
@@ -142,9 +142,9 @@ class Mailbox(Target):
 
     node: Node
     addresses: tuple[Address, ...]
-    most: int  # messages that may wait; `limit` is that, or 0 while there is a line
+    most: int  # messages that may wait; `limit` is the same, or 0 while there is a line
     most_bytes: int
-    bytes: int  # of those that wait whose payloads were over `heavy`
+    bytes: int  # of the waiting payloads that were over `heavy`
     overflow: Overflow
     state: int
     lines: deque[Line] | None
@@ -153,17 +153,17 @@ class Mailbox(Target):
 
     @property
     def address(self) -> Address:
-        """The primary address."""
+        """The primary address of the worker."""
         return self.addresses[0]
 
-    # --- what arrives; from any thread ------------------------------------------------
+    # --- arrival; from any thread -----------------------------------------------------
 
     def put(self, message: Message) -> None:
-        """Take a message when there is no queue yet, or no room in it.
+        """Accept a message when there is no queue yet, or no room in it.
 
         Raises:
             UnknownAddress: The worker has stopped.
-            MailboxFull: There is no room, and the policy gives the message back.
+            MailboxFull: There is no room, and the policy is not to drop messages.
         """
         if self.state == STOPPED:
             raise UnknownAddress(message[0][0])
@@ -171,13 +171,13 @@ class Mailbox(Target):
             self.load(message)
 
     def load(self, message: Message) -> None:
-        """Put a message into the queue, room or not."""
+        """Put a message into the queue, even beyond the limit."""
         if len(message[2]) <= self.heavy:
             self.post(message)
             return
         node = self.node
         if message[4] is None:
-            # `Sending.forward` looks at the size of those with a context only, which is cheaper.
+            # `Sending.forward` checks the size only of messages with a context, which is cheaper.
             message = message._replace(context=_NO_CONTEXT)
         heavy = Heavy(message, node.share_of(message))
         with node.lock:
@@ -188,7 +188,7 @@ class Mailbox(Target):
         self.post(heavy)
 
     def unload(self, heavy: Heavy) -> None:
-        """Count a message no more that has left the queue."""
+        """Subtract a message that has left the queue from the counted bytes."""
         node, sender = self.node, heavy.sender
         with node.lock:
             self.bytes -= heavy.size
@@ -202,12 +202,12 @@ class Mailbox(Target):
             node.call_on_loop(partial(sender.worker._inside_shrunk, sender.inside))
 
     def put_envelope(self, envelope: Envelope[Any]) -> None:
-        """Take what Pykka's `tell` or `ask` sends.
+        """Accept an envelope of Pykka's `tell` or `ask`.
 
         A stopped worker answers `pykka.ActorDeadError` at once.
 
         Raises:
-            MailboxFull: There is no room, and the policy gives the message back.
+            MailboxFull: There is no room, and the policy is not to drop messages.
         """
         if self.state == STOPPED:
             self.refuse(envelope)
@@ -215,7 +215,7 @@ class Mailbox(Target):
             self.post(envelope)
 
     def post(self, item: object, *, first: bool = False) -> None:
-        """Put something into the queue, room or not."""
+        """Put an item into the queue, even beyond the limit."""
         queue = self.queue
         if queue is None:
             with self.node.lock:
@@ -231,14 +231,14 @@ class Mailbox(Target):
             self.node.schedule(self)
 
     def has_room(self, item: Message | Envelope[Any]) -> bool:
-        """Whether there is room for a message, if those that wait for some are left out."""
+        """Whether there is room for a message, not counting the lines that wait for room."""
         queue = self.queue
         if queue is None:
             return True
         return len(queue) < self.most and not self._is_too_heavy(item)
 
     def _is_too_heavy(self, item: Message | Envelope[Any]) -> bool:
-        """Whether the bytes that wait would be too many with these. One may always wait."""
+        """Whether a message would exceed the limit of bytes. One message may always wait."""
         if type(item) is not Message or not self.bytes:
             return False
         size = len(item[2])
@@ -273,7 +273,7 @@ class Mailbox(Target):
         raise error
 
     def full(self) -> MailboxFull:
-        """Return the error that says that there is no room."""
+        """Return the error for a mailbox without room."""
         waiting = len(self.queue or ())
         if waiting >= self.most:
             return MailboxFull(self.address, waiting_text(self.most, "message"))
@@ -282,11 +282,11 @@ class Mailbox(Target):
         return MailboxFull(self.address, waiting_text(self.bytes, "byte"))
 
     def found_full(self, observer: Observer, waiting: int) -> None:
-        """Tell who looks on that there was no room in the mailbox."""
+        """Report a full mailbox to the observer."""
         raise AssertionError(f"unexpected {observer} of {waiting} messages")
 
     def _drop_oldest(self, queue: deque[Any]) -> bool:
-        # Only messages are dropped; the start, the stop and due timers keep their places.
+        # Only messages are dropped; starts, stops and due timers keep their places.
         kept: list[object] = []
         dropped = False
         while queue:
@@ -313,7 +313,7 @@ class Mailbox(Target):
             self.node.dead_letter(self._as_message(item), MailboxFull.reason)
 
     def refuse(self, item: object) -> None:
-        """Answer or dead-letter something this worker will not handle any more."""
+        """Answer or dead-letter an item that this worker will not handle."""
         if type(item) is Heavy:
             self.unload(item)
             item = item.message
@@ -331,30 +331,30 @@ class Mailbox(Target):
                 future.set_exception((pykka.ActorDeadError, dead, None))
 
     def _as_message(self, envelope: Envelope[Any]) -> Message:
-        """Give a message of Pykka's a form in which it can be a dead letter."""
+        """Return a Pykka message in the form of a dead letter."""
         return Message((self.address,), (), b"", None, Context(meta=envelope.message))
 
-    # --- those who wait for room; on the loop's thread ----------------------------------
+    # --- lines that wait for room; on the loop's thread ---------------------------------
 
     def join(self, line: Line) -> None:
-        """Have the messages of a line put into the mailbox as there is room, the first next."""
+        """Add a line, to be served when there is room."""
         if self.lines is None:
             self.lines = deque()
         self.lines.append(line)
-        self.limit = 0  # so that nobody passes those who wait
+        self.limit = 0  # so that no message passes those that wait
 
     def leave(self, line: Line) -> None:
-        """Forget a line."""
+        """Remove a line."""
         lines = self.lines
         if lines is not None and line in lines:
             lines.remove(line)
             if lines:
-                self.serve_lines()  # it may have been the one that others waited behind
+                self.serve_lines()  # it may have been the first line
             else:
                 self.limit = self.most
 
     def serve_lines(self) -> None:
-        """Put messages that wait into the mailbox, from each line in turn while there is room."""
+        """Put waiting messages into the mailbox, from each line in turn while there is room."""
         lines = self.lines
         while lines:
             line = lines[0]
@@ -365,7 +365,7 @@ class Mailbox(Target):
             moved = line.advance()
             if line.messages:
                 if not moved:
-                    break  # no other passes it: a large message would never find room
+                    break  # no line passes it, or a large message would never find room
                 lines.rotate(-1)
                 continue
             lines.popleft()
@@ -377,12 +377,12 @@ class Mailbox(Target):
 
 
 def is_message(item: object) -> TypeGuard[Message | Envelope[Any]]:
-    """Tell whether something in a queue is a message, routed or of Pykka's."""
+    """Whether an item of a queue is a message, routed or of Pykka's."""
     if is_envelope(item):
         return not isinstance(item.message, messages._ActorStop)
     return type(item) is Message
 
 
 def is_envelope(item: object) -> TypeGuard[Envelope[Any]]:
-    """Tell whether something in a queue came by Pykka's `tell` or `ask`."""
+    """Whether an item of a queue came by Pykka's `tell` or `ask`."""
     return type(item) is Envelope

@@ -1,4 +1,4 @@
-"""What a worker and a node may use, and what happens at the limit: plain values."""
+"""The limits and policies of workers and nodes, as plain values."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ __all__ = ["MailboxOptions", "NodeLimits", "OnFailure", "Overflow", "Supervision
 
 
 class Overflow(Enum):
-    """What a mailbox at its limit does with one more message."""
+    """The policy of a mailbox at its limit for one more message."""
 
     FAIL = auto()
     """The sender gets `MailboxFull`."""
 
     WAIT = auto()
-    """A sender that awaits (`send_wait`, `route_wait`, `request`) waits for room, and so does what
-    a worker passes on or answers with (`forward`, `redirect`, `step`, `route`, `reply`). Other
-    senders get `MailboxFull`."""
+    """A sender that awaits (`send_wait`, `route_wait`, `request`) waits for room. So does a message
+    that a worker passes on or answers with (`forward`, `redirect`, `step`, `route`, `reply`).
+    Other senders get `MailboxFull`."""
 
     DROP_OLDEST = auto()
     """The message that has waited longest becomes a dead letter."""
 
     DROP_NEWEST = auto()
-    """The message that came becomes a dead letter."""
+    """The new message becomes a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxOptions:
-    """How many messages may wait for a worker, and how many bytes.
+    """The limits of a mailbox and its policy when they are reached.
 
     Attributes:
         limit: Messages that may wait. Checked without a lock: each other thread that sends
             at the same instant can exceed it by one.
-        overflow: What happens at the limit.
-        max_bytes: Bytes that may wait, of the payloads that are larger than 16 KiB; of a link
-            that waits for its peer to read, larger than 512 bytes. One such message may always
-            wait, however large. Not counted are payloads that a worker has
-            made larger and passes on by `forward` or `step`, of messages without a context, as
-            `send` makes them: those are bounded by `limit` only. Requests and what comes over
-            a link have a context.
+        overflow: The policy at the limit.
+        max_bytes: Bytes that may wait, of the payloads larger than 16 KiB. For a link that waits
+            for its peer to read: larger than 512 bytes. One such message may always wait,
+            however large. A payload that a worker has made larger and passes on by `forward` or
+            `step` is not counted if its message has no context, as `send` makes them; it is
+            bounded by `limit` only. Requests and messages from a link have a context.
 
     Raises:
         ValueError: The limit is less than 1, or the bytes are negative.
@@ -56,27 +55,27 @@ class MailboxOptions:
 
 
 class OnFailure(Enum):
-    """What becomes of a worker whose handler raised."""
+    """The policy for a worker after its handler has raised."""
 
     RESUME = auto()
-    """Log and count it; go on with the next message and the same instance."""
+    """Log and count the failure; continue with the next message and the same instance."""
 
     RESTART = auto()
-    """Go on with a new instance at the same address, with the same mailbox."""
+    """Continue with a new instance at the same address, with the same mailbox."""
 
     STOP = auto()
-    """Stop the worker; what waits in its mailbox becomes dead letters."""
+    """Stop the worker; the messages in its mailbox become dead letters."""
 
     ESCALATE = auto()
-    """Stop the worker and treat the failure as its parent's. Without a parent: stop it."""
+    """Stop the worker and treat the failure as its parent's. Without a parent, only stop it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """What becomes of a worker that fails.
+    """The supervision of a worker.
 
     Attributes:
-        on_failure: The policy.
+        on_failure: The policy after a failure.
         max_restarts: Restarts allowed within the window; one more is treated as `ESCALATE`.
         within: Length of the window, in seconds.
     """
@@ -91,7 +90,7 @@ class Supervision:
 
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
-    """Everything in a node that could grow, and how far it may.
+    """The limits of a node.
 
     Attributes:
         addresses: Addresses of workers in the table. More: `LimitReached`.
@@ -99,30 +98,31 @@ class NodeLimits:
         drain: Messages a node handles before its event loop does other things.
         reroutes: Times the rules may rewrite one message. More: `RoutingLoop`.
         requests: Requests that wait for an answer. More: `TooManyRequests`.
-        late_answers: Requests given up that are remembered, so that an answer to one is
-            known to be late. Older ones are forgotten: their answer has no such worker.
+        late_answers: Given-up requests that are remembered, so that their answers are known to
+            be late. An answer to an older one is for an unknown address.
         timers: Timers of one worker. More: `LimitReached`.
         waiting_senders: Senders waiting for room in one mailbox. More: `MailboxFull`.
-        waiting_messages: Messages of one worker, passed on or answered with in one turn, that
-            wait for room in one mailbox. More: `MailboxFull`. Where workers wait for one another
-            in a circle, a mailbox takes as many beyond its limit, as none would go on otherwise.
-        room_timeout: Time a worker waits for room in a mailbox that takes nothing, in seconds.
-            Then the messages that it would put there are lost: `MailboxFull`.
+        waiting_messages: Messages that one worker has passed on or answered with in one turn and
+            that wait for room in one mailbox. More: `MailboxFull`. If workers wait for one
+            another in a circle, a mailbox accepts as many beyond its limit.
+        room_timeout: Time a worker waits for room in a mailbox that accepts no message, in
+            seconds. Then its messages for that mailbox are lost: `MailboxFull`.
         waiting_bytes: Bytes of the payloads larger than 16 KiB that wait in all mailboxes
             together, and of those larger than 512 bytes that wait for a link while it waits for
-            its peer to read. A mailbox that has none of them still takes one. More: as at a
+            its peer to read. A mailbox without any of them still accepts one. More: as at a
             mailbox's own limit.
         dead_letters: Dead letters kept; all are counted.
         dead_letter_reasons: Distinct reasons counted; further ones count as "other".
-        hops: Times a message may be passed on inside the node with no trace of it on the return
+        hops: Times a message may be passed on inside the node without a change of its return
             route, as by `Worker.step`. More: `RoutingLoop`.
         exposed: Addresses exposed at run time (`Node.expose`) at one link or listener. More:
             `LimitReached`.
         error_replies: Error replies sent in a second; those beyond are dropped and counted.
-        link_error_replies: Error replies sent in a second for what came over one link, and for
-            what came over none; those beyond are dropped and counted.
+        link_error_replies: Error replies sent in a second for messages that came over one link,
+            and for messages that came over none; those beyond are dropped and counted.
         payload: Size of a payload sent from this node, in bytes. More: `PayloadTooBig`.
-        stop_timeout: Time a worker that stops by itself gives its children, in seconds.
+        stop_timeout: Time that the children of a worker that stops by itself have to stop, in
+            seconds.
     """
 
     addresses: Count = 1_000_000

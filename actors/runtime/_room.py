@@ -1,18 +1,18 @@
-"""Lines of messages that wait for room in a mailbox, and what becomes of those who sent them.
+"""Lines of messages that wait for room in a mailbox.
 
-A mailbox at its limit does one of two things with one more message. It refuses it, or the message
-waits in a *line*: one for each sender, in the order they came. At the end of each turn of the
-mailbox's worker the lines are served in rotation, `QUANTUM` messages at a time, so that a sender
-with many messages does not keep the others out. While there is a line nothing else is put into
-the mailbox, so messages of one sender stay in order.
+A mailbox at its limit refuses one more message, or the message waits in a *line*. Each sender has
+one line, in order of arrival. At the end of each turn of the mailbox's worker the lines are served
+in rotation, `QUANTUM` messages at a time, so that a sender with many messages does not keep the
+others out. While there is a line no other message is put into the mailbox, so the messages of one
+sender stay in order.
 
 Three kinds of sender have lines:
 
 - a coroutine that awaits (`send_wait`, `request`): one message, and a future;
-- a worker that passes on or answers: it is *paused*, which means that it takes no further message
-  until its line is empty;
-- a link, for what came over it: it reads on until it keeps too much, and then holds its socket.
-  Workers that such a message passes are not paused; see `Cell.hand_over_later`.
+- a worker that passes on or answers: it is *paused*, which means that it handles no further
+  message until its line is empty;
+- a link, for messages that came over it: it reads until it keeps too many bytes, and then stops
+  reading. Workers that such a message passes are not paused; see `Cell.hand_over_later`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _SLACK: Final = 5.0
 
 
 class Room(NamedTuple):
-    """What a `MailboxFull` says to who can wait for room.
+    """The details of a `MailboxFull` for a sender that can wait for room.
 
     Attributes:
         intake: The mailbox.
-        message: The message, as it was to be put there.
-        may_wait: Whether the mailbox's policy lets those wait that are not links.
+        message: The message that was refused.
+        may_wait: Whether the mailbox's policy lets senders other than links wait.
     """
 
     intake: Mailbox
@@ -68,7 +68,7 @@ class Line(ABC):
 
     Attributes:
         intake: The mailbox.
-        messages: Those that wait.
+        messages: The messages that wait.
     """
 
     __slots__ = ("intake", "messages")
@@ -81,7 +81,7 @@ class Line(ABC):
         """Put messages into the mailbox while there is room, at most `QUANTUM`.
 
         Returns:
-            How many.
+            The number of messages put.
         """
         intake, messages = self.intake, self.messages
         for count in range(QUANTUM):
@@ -93,29 +93,29 @@ class Line(ABC):
         return QUANTUM
 
     def leave(self) -> deque[Message]:
-        """Leave the mailbox; return the messages that still wait, which are nobody's now."""
+        """Leave the mailbox; return the messages that still wait, for the caller to handle."""
         left, self.messages = self.messages, deque()
         self.intake.leave(self)
         return left
 
     @abstractmethod
     def moved(self, message: Message) -> None:
-        """Note that a message is in the mailbox."""
+        """Record that a message is in the mailbox."""
 
     @abstractmethod
     def done(self) -> None:
-        """Let the sender go on: all messages are in the mailbox."""
+        """Resume the sender after all messages have been put into the mailbox."""
 
     @abstractmethod
     def refuse(self) -> None:
-        """Tell the sender that the worker has stopped."""
+        """Fail the messages because the worker of the mailbox has stopped."""
 
 
 class SenderLine(Line):
     """The one message of a coroutine that awaits room.
 
     Attributes:
-        future: Done when the message is in the mailbox.
+        future: A future that is done when the message is in the mailbox.
     """
 
     __slots__ = ("future",)
@@ -132,10 +132,10 @@ class SenderLine(Line):
         return super().advance()
 
     def moved(self, message: Message) -> None:
-        """Do nothing: it has been the only one."""
+        """Ignore the move: the line has one message only."""
 
     def done(self) -> None:
-        """Let the coroutine go on."""
+        """Resume the coroutine."""
         if not self.future.done():
             self.future.set_result(None)
 
@@ -146,13 +146,13 @@ class SenderLine(Line):
 
 
 class WorkerLine(Line):
-    """Messages that a worker has passed on or answered with; it is paused meanwhile.
+    """The messages that a paused worker has passed on or answered with.
 
-    They wait for `NodeLimits.room_timeout` after the last that was taken, and are lost then.
+    They are lost `NodeLimits.room_timeout` after the last of them was accepted.
 
     Args:
         intake: The mailbox.
-        cell: The worker's.
+        cell: The cell of the worker.
     """
 
     __slots__ = ("_cell", "_since", "_timer")
@@ -161,7 +161,7 @@ class WorkerLine(Line):
         super().__init__(intake)
         self._cell = cell
         node = cell.node
-        self._since = node.loop.time()  # of when it waits for the next to be taken
+        self._since = node.loop.time()  # since when no message was accepted
         self._timer = node.loop.call_later(node.limits.room_timeout, self._look)
 
     def _look(self) -> None:
@@ -174,20 +174,20 @@ class WorkerLine(Line):
             self.give_up(MailboxFull(self.intake.address, f"no room for {limit:g} s"))
 
     def moved(self, message: Message) -> None:
-        """Note that there was room."""
+        """Record the time at which a message was accepted."""
         self._since = self._cell.node.now
 
     def done(self) -> None:
-        """Let the worker take messages again, if it waits for nothing else."""
+        """Resume the worker, unless it waits for room in another mailbox."""
         self._timer.cancel()
         self._cell.has_room_in(self.intake)
 
     def refuse(self) -> None:
-        """Lose what waits: the worker that it is for has stopped."""
+        """Lose the messages because the worker of the mailbox has stopped."""
         self.give_up(UnknownAddress(self.intake.address))
 
     def give_up(self, error: OnwardError) -> None:
-        """Lose what waits, and let the worker go on."""
+        """Lose the messages, and resume the worker."""
         left = self.leave()
         node = self._cell.node
         for message in left:
@@ -213,15 +213,15 @@ async def put_when_room(room: Room) -> None:
 
 
 def wait_on_thread(room: Room, thread: OwnThread, came: Message) -> None:
-    """Put a message into a mailbox once there is room, blocking this thread, which is no loop's.
+    """Put a message into a mailbox once there is room, blocking a worker's own thread.
 
-    If the message in hand came over a link, what is passed on waits with that link, as it does
-    for other workers, and the thread goes on. Of all that is made of one message only the first
-    may wait so while the link is held: with the others the thread waits until there was room.
+    If the message in hand came over a link, the message waits with that link, and the thread
+    continues. While the link has stopped reading, only the first message made of one message in
+    hand may wait so; the thread blocks until there was room for each other one.
 
     Args:
         room: The mailbox, and the message.
-        thread: This thread.
+        thread: The calling thread.
         came: The message in hand.
 
     Raises:
@@ -231,7 +231,7 @@ def wait_on_thread(room: Room, thread: OwnThread, came: Message) -> None:
     node = room.intake.node
     limit = node.limits.room_timeout
     put = asyncio.run_coroutine_threadsafe(_put_in_time(room, limit, thread, came), node.loop)
-    put.result(limit + _SLACK)  # if the loop is closed, nothing comes
+    put.result(limit + _SLACK)  # a closed loop gives no result
 
 
 async def _put_in_time(room: Room, limit: float, thread: OwnThread, came: Message) -> None:
@@ -260,23 +260,23 @@ async def _put_in_time(room: Room, limit: float, thread: OwnThread, came: Messag
 
 
 def _put_or_keep(room: Room, link: Worker) -> bool:
-    """Put a message into a mailbox, now or when there is room: then the link keeps it."""
+    """Put a message into a mailbox, or let a link keep it; return false if neither is possible."""
     intake = room.intake
     try:
-        intake.put(room.message)  # there may be room by now, and then nothing would serve a line
+        intake.put(room.message)  # there may be room by now, and no turn that serves a line
     except MailboxFull as full:
         if full.room is not None and link._wait_for_room(full.room):
             return True
-        intake.refused -= 1  # it is not refused, after all: the thread waits
+        intake.refused -= 1  # the thread waits instead
         return False
     return True
 
 
 async def _wait_with_link(room: Room, link: Worker, limit: float, thread: OwnThread) -> None:
-    """Wait until a held link keeps a message no more, unless it is the first of those of a call.
+    """Wait until a link that has stopped reading has moved a message, unless it is a call's first.
 
-    Without it what is made of one message could be more than a link may keep. With it for the
-    first as well a worker would stand still for others while what it sends to one waits.
+    Without the wait, the messages made of one message could exceed the share of the link. With
+    it for the first message too, a worker that waits for one sender would block the others.
     """
     moved = link._until_moved(room)
     if moved is None:
@@ -286,7 +286,7 @@ async def _wait_with_link(room: Room, link: Worker, limit: float, thread: OwnThr
         return
     thread.stop_waiting = partial(_set_done, moved)
     try:
-        await asyncio.wait((moved,), timeout=limit)  # after that it still waits with the link
+        await asyncio.wait((moved,), timeout=limit)  # then the message still waits with the link
     finally:
         thread.stop_waiting = None
 
@@ -297,7 +297,7 @@ def _set_done(moved: asyncio.Future[None]) -> None:
 
 
 def release_thread(thread: OwnThread) -> None:
-    """Have a worker's thread wait for room no more: the worker is to stop. On the loop's thread."""
+    """End a worker thread's wait for room, because the worker is to stop. On the loop's thread."""
     thread.ending = True
     if thread.stop_waiting is not None:
         thread.stop_waiting()
@@ -314,7 +314,7 @@ def _sender_stopped(intake: Mailbox) -> MailboxFull:
 
 
 def join(room: Room) -> SenderLine | None:
-    """Begin to wait for room; `None` if there was some and the message is in the mailbox.
+    """Begin to wait for room; return `None` if the message could be put into the mailbox at once.
 
     Raises:
         UnknownAddress: The worker has stopped.
@@ -328,7 +328,7 @@ def join(room: Room) -> SenderLine | None:
             raise
     else:
         return None
-    intake.refused -= 1  # it is not refused, after all
+    intake.refused -= 1  # the message waits instead
     limit = intake.node.limits.waiting_senders
     if len(intake.lines or ()) >= limit:
         raise MailboxFull(intake.address, waiting_text(limit, "sender"))

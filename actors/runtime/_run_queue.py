@@ -1,4 +1,4 @@
-"""The run queue: what every node does on its event loop, and how it is woken."""
+"""The run queue of a node, and how its event loop is woken."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _ENDS: Final = {
     _FORKED: "its thread is in the process that this one was forked from; start a node here",
     _LOOP_CLOSED: "its event loop was closed",
 }
-"""Why a node ended that was not stopped, by what is in `RunQueue.thread_id`."""
+"""The texts for nodes that ended without being stopped, by `RunQueue.thread_id`."""
 
 
 class Phase(Enum):
-    """The life of a node."""
+    """The phases in the life of a node."""
 
     NOT_STARTED = auto()
     OPEN = auto()
@@ -44,19 +44,19 @@ class Phase(Enum):
 
 
 class RunQueue:
-    """Targets with messages waiting, each given its turn on one event loop.
+    """The targets with waiting messages, which have their turns on one event loop.
 
     Args:
-        name: Of the node; for errors.
-        limits: Of the node.
+        name: The name of the node, for errors.
+        limits: The limits of the node.
 
     Attributes:
-        phase: How far in its life the node is.
-        thread_id: The thread its event loop runs on; less than 0 once there is none.
-        context: The `contextvars` that its turns see.
-        now: The loop's time when the node last looked, in seconds: at the start of a pass of
-            its run queue, of a request, and when a handler that awaited is done. Deadlines are
-            compared with it, as asking the clock for each message would cost too much.
+        phase: The phase of the node's life.
+        thread_id: The thread of its event loop; negative once there is none.
+        context: The `contextvars` of its turns.
+        now: The loop's time, in seconds, when the node last read it: at the start of a pass of
+            its run queue or of a request, and when a handler that awaited is done. Deadlines are
+            compared with it, as reading the clock for each message would cost too much.
     """
 
     def __init__(self, name: str, limits: NodeLimits) -> None:
@@ -72,7 +72,7 @@ class RunQueue:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop the node lives on.
+        """The event loop of the node.
 
         Raises:
             NodeNotStarted: The node has not been started yet.
@@ -91,13 +91,13 @@ class RunQueue:
         self.phase = Phase.OPEN
 
     def schedule(self, target: Target) -> None:
-        """Append to the run queue. The caller has set `scheduled`."""
+        """Append a target to the run queue. The caller has set its `scheduled`."""
         self._ready.append(target)
         if not self._awake:
             self._wake()
 
     def _wake(self) -> None:
-        # Two threads may both come here: a second drain finds nothing to do.
+        # Two threads may both get here; the second drain finds an empty queue.
         self._awake = True
         try:
             if threading.get_ident() == self.thread_id and self._loop is not None:
@@ -111,9 +111,9 @@ class RunQueue:
             self.loop_gone()
 
     def loop_gone(self) -> NodeStopped:
-        """Note that the loop was closed without stopping the node; return the error that says so.
+        """Record that the loop was closed without stopping the node; return the error for that.
 
-        What waits for workers becomes dead letters: no turn will come.
+        The messages in mailboxes become dead letters, as there will be no further turn.
         """
         if self.phase in (Phase.OPEN, Phase.CLOSING):
             self.phase = Phase.CLOSED
@@ -127,12 +127,12 @@ class RunQueue:
         raise NotImplementedError
 
     def forked(self) -> None:
-        """Note that the loop's thread is not in this process, which was forked. Idempotent."""
+        """Record that this process was forked, without the loop's thread. Idempotent."""
         self.phase = Phase.CLOSED
         self.thread_id = _FORKED
 
     def stopped_error(self) -> NodeStopped:
-        """Return the error of whoever uses the node while it does not run."""
+        """Return the error for using the node while it does not run."""
         if self.phase is Phase.NOT_STARTED:
             return NodeNotStarted(self.name)
         return NodeStopped(self.name, _ENDS.get(self.thread_id, ""))
@@ -149,7 +149,7 @@ class RunQueue:
                 try:
                     left -= target.turn()
                 except BaseException as error:
-                    # A fault of the node or of what looks on; `turn` handles those of workers.
+                    # A fault of the node or its observer; `turn` handles those of workers.
                     left -= 1
                     target.recover(error)
                     if not isinstance(error, Exception):
@@ -159,15 +159,15 @@ class RunQueue:
                 self.loop.call_soon(self._pass, self.limits.drain, context=self.context)
             else:
                 self._awake = False
-                # A sender that saw the flag just before it was cleared counts on this.
+                # A sender that saw the flag just before it was cleared relies on this check.
                 if ready:
                     self._wake()
 
     def fault(self, doing: str, error: BaseException) -> None:
-        """Log an exception that must not get further than the message it came with.
+        """Log an exception that must affect one message only.
 
         Args:
-            doing: What raised it, as "delivering a message".
+            doing: The step that raised it, such as "delivering a message".
             error: The exception.
         """
         kind = f"{self.name} {doing} {type(error).__name__}"
@@ -175,7 +175,7 @@ class RunQueue:
             _faults.log(logging.ERROR, kind, "node %r: %s failed", self.name, doing, error=error)
 
     def call_on_loop(self, function: Callable[[], object]) -> None:
-        """Have the loop call a function soon. From any thread."""
+        """Schedule a function to be called soon on the loop. From any thread."""
         loop = self.loop
         if threading.get_ident() == self.thread_id:
             loop.call_soon(function, context=self.context)

@@ -19,7 +19,7 @@ NEW: Final = 0
 """`on_start` is still to be called, as the first turn."""
 
 RUNNING: Final = 1
-"""Takes messages."""
+"""The worker handles messages."""
 
 BUSY: Final = 2
 """A coroutine of the worker, or a start or restart of it, is under way."""
@@ -28,6 +28,6 @@ STOPPING: Final = 3
 """Children are stopping, or `on_stop` is running."""
 
 STOPPED: Final = 4
-"""Off the table; takes nothing any more."""
+"""The worker is removed from the table and accepts no messages."""
 
 NAMES: Final = ("starting", "idle", "busy", "stopping", "stopped")

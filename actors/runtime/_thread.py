@@ -17,19 +17,19 @@ _Job: TypeAlias = (
 
 
 def is_coroutine(value: object) -> TypeGuard[Coroutine[Any, Any, Any]]:
-    """Tell whether a handler returned a coroutine, to be run to its end."""
+    """Whether a handler returned a coroutine."""
     return isinstance(value, Coroutine)
 
 
 def coroutine_of(value: object) -> Coroutine[Any, Any, Any] | None:
-    """Return what a hook or a handler returned as a coroutine, if it can be awaited."""
+    """Return the result of a hook or a handler as a coroutine, if it can be awaited."""
     if is_coroutine(value):
         return value
     return _awaited(value) if _is_awaitable(value) else None
 
 
 def is_generator(value: object) -> bool:
-    """Whether a method that yields was called: none of its code has run."""
+    """Whether the result is a generator, of which no code has run."""
     return not is_coroutine(value) and isinstance(value, Generator | AsyncGenerator)
 
 
@@ -42,25 +42,25 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 
 
 class OwnThread:
-    """Runs a worker's code, one call at a time, on a thread that may block.
+    """A thread that runs a worker's code, one call at a time, and may block.
 
     The worker's cell awaits each call before it makes the next, so the queue of calls
-    never holds more than one call and the word to quit.
+    never holds more than one call and the request to quit.
 
     Args:
         name: Name of the thread.
 
     Attributes:
-        calls: How many calls it has been given.
-        kept: In which of them the last message was made that a link keeps.
-        stop_waiting: Ends its waiting for room in a mailbox, if it waits.
-        ending: Whether it may wait for room no more.
+        calls: Number of calls made so far.
+        kept: Number of the call that made the last message that a link keeps.
+        stop_waiting: Function that ends its wait for room in a mailbox, if it waits.
+        ending: Whether it may no longer wait for room.
 
     The attributes are for the thread of the node's loop.
 
     Raises:
-        RuntimeError: The running event loop has an attribute `no_threads`, with this text: its
-            clock is not that of threads.
+        RuntimeError: The running event loop has an attribute `no_threads`, with this text,
+            because threads do not share its clock.
     """
 
     def __init__(self, name: str) -> None:
@@ -77,13 +77,13 @@ class OwnThread:
         self._thread.start()
 
     def is_current(self) -> bool:
-        """Whether the calling code runs on it."""
+        """Whether the calling code runs on this thread."""
         return threading.current_thread() is self._thread
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function on the thread; what it returns, if a coroutine, is run there too.
+        """Call a function on the thread; if it returns a coroutine, run that there too.
 
-        Cancelling this does not interrupt the function: a thread cannot be interrupted.
+        Cancelling this does not interrupt the function, as a thread cannot be interrupted.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
@@ -92,11 +92,11 @@ class OwnThread:
         return await answer
 
     def quit(self) -> None:
-        """End the thread after the call it is in."""
+        """End the thread after its current call."""
         self._jobs.put(None)
 
     def _run(self) -> None:
-        # It makes its event loop when first used: most such workers have no coroutines.
+        # The runner makes its event loop on first use; most such workers have no coroutines.
         runner = asyncio.Runner()
         while (job := self._jobs.get()) is not None:
             function, args, loop, answer = job
@@ -115,7 +115,7 @@ class OwnThread:
 
 
 def _no_threads() -> str | None:
-    """Return why the running event loop can do nothing with threads, if so."""
+    """Return why the running event loop cannot use threads, if it cannot."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # the worker is made on another thread than the loop's
@@ -130,7 +130,7 @@ def _settle(answer: asyncio.Future[Any], value: Any, error: BaseException | None
     if error is None:
         answer.set_result(value)
     elif isinstance(error, StopIteration):
-        # A future cannot hold one.
+        # A future cannot hold a `StopIteration`.
         answer.set_exception(RuntimeError(f"{error!r} from a handler"))
     else:
         answer.set_exception(error)

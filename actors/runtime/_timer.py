@@ -1,4 +1,4 @@
-"""Timers of workers: what they do is done as a turn of the worker."""
+"""Timers of workers, with actions that run in the worker's turns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Timer"]
 
 
 class Timer(Turn):
-    """An action a worker will do later, once or again and again.
+    """An action that a worker runs later, once or repeatedly.
 
-    Made by `Worker.after` and `Worker.every`. The action is never run beside a handler of
-    the same worker: when it is due it waits for its turn like a message, mailbox limit or
-    not. A repeated action that is late is not made up for: at most one run waits. What it
-    raises is a failure of the worker, as in a handler. A timer ends with its worker, also
+    Made by `Worker.after` and `Worker.every`. The action never runs beside a handler of the
+    same worker: when due, it waits for its turn like a message, but regardless of the mailbox's
+    limit. Late runs of a repeated action are skipped: at most one waits. An exception of the
+    action is a failure of the worker, as in a handler. A timer ends with its worker, also
     when the worker is restarted.
     """
 
@@ -58,7 +58,7 @@ class Timer(Turn):
         return self._action is not None
 
     def cancel(self) -> None:
-        """End the timer; an action that is due but has not begun is not run. Idempotent."""
+        """Cancel the timer; an action that is due but has not begun is not run. Idempotent."""
         if self._action is None:
             return
         self._end()
@@ -66,7 +66,7 @@ class Timer(Turn):
             self._cell.node.call_on_loop(self._handle.cancel)
 
     def perform(self, cell: Cell) -> None:
-        """Run the action: the worker's turn has come."""
+        """Run the action in the worker's turn."""
         action = self._action
         self._waiting = False
         if action is None:
