@@ -1,4 +1,4 @@
-"""Dead letters: what could not be delivered, counted by reason and kept for a while."""
+"""Dead letters: undeliverable messages, counted by reason and kept for a while."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["DeadLetter", "DeadLetters"]
 _logger = logging.getLogger("onward.actors")
 
 KEPT_PAYLOAD: Final = 256
-"""Bytes of a payload that are kept of a dead letter."""
+"""Bytes of the payload that a kept dead letter has."""
 
 EXPIRED: Final = "expired"
-"""The reason of a message whose deadline passed before a worker took it up."""
+"""The reason of a message that no worker had taken up by its deadline."""
 
 OTHER: Final = "other"
-"""The reason counted once there are as many distinct reasons as are counted."""
+"""The reason counted for further reasons once the limit of distinct reasons is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that did not get through.
+    """A message that could not be delivered.
 
     Attributes:
-        message: The message as it was when it failed. One that is kept has only the first
-            `KEPT_PAYLOAD` bytes of its payload and no context, so that what is kept of
-            dead letters is bounded in bytes and not only in number.
+        message: The message as it was when it failed. In a kept dead letter it has only the
+            first `KEPT_PAYLOAD` bytes of its payload and no context, so that the kept dead
+            letters are bounded in bytes and not only in number.
         size: Bytes of the whole payload; 0 if it is not `bytes`.
-        reason: Why, in a few words; the same words for the same cause.
-        at: When, in seconds of the node's clock.
+        reason: The reason in a few words; the same words for the same cause.
+        at: The time of the failure, in seconds of the node's clock.
     """
 
     message: Message
@@ -45,7 +45,7 @@ class DeadLetter:
     size: int
 
     def kept(self) -> DeadLetter:
-        """Return the letter as it is kept."""
+        """Return the dead letter with a short payload and no context."""
         onward, back, payload, source, _ = self.message
         short = Message(onward, back, _bytes_of(payload)[:KEPT_PAYLOAD], source)
         return DeadLetter(short, self.reason, self.at, self.size)
@@ -55,21 +55,21 @@ class DeadLetters:
     """The dead letters of a node. Safe to use from any thread.
 
     Args:
-        keep: How many are kept; older ones are counted but gone.
-        reasons: How many distinct reasons are counted; further ones count as `other`.
-        clock: What tells the time, in seconds.
+        keep: Number of dead letters kept; older ones are counted only.
+        reasons: Number of distinct reasons counted; further ones count as `other`.
+        clock: The function that returns the time, in seconds.
 
     Attributes:
         clock: As given.
         abandoned: Workers that did not stop in time, or could not.
-        denied: Messages that access controls did not let pass, and messages from outside that
-            were for what is neither exposed nor allowed.
-        routes_cut: Messages that were answered by a worker that was not the last of their route:
-            they were delivered, and what was left of the route was not.
+        denied: Messages that access controls denied, and messages from outside for addresses
+            that are neither exposed nor allowed.
+        routes_cut: Messages that were answered by a worker that was not the last of their route,
+            so that the rest of the route was not visited.
     """
 
     def __init__(self, *, keep: int, reasons: int, clock: Callable[[], float]) -> None:
-        # Counted here as the attributes of a node are as many as Python keeps in a fast way.
+        # Counted here because a further attribute of the node would slow all of them down.
         self.abandoned = 0
         self.denied = 0
         self.routes_cut = 0
@@ -82,26 +82,26 @@ class DeadLetters:
 
     @property
     def total(self) -> int:
-        """How many there have been."""
+        """The number of dead letters so far."""
         return sum(self.by_reason.values())
 
     @property
     def by_reason(self) -> Mapping[str, int]:
-        """How many there have been for each reason: a snapshot."""
+        """A snapshot of the number of dead letters by reason."""
         with self._lock:
             return MappingProxyType(dict(self._counts))
 
     @property
     def recent(self) -> tuple[DeadLetter, ...]:
-        """Those kept, oldest first."""
+        """The kept dead letters, oldest first."""
         with self._lock:
             return tuple(self._recent)
 
     def add(self, message: Message, reason: str) -> None:
-        """Count and keep a message, and show it to the subscribers."""
+        """Count and keep a message, and pass it to the subscribers."""
         with self._lock:
-            # Counted before anything that may raise: the clock is the user's, and what a
-            # message holds may be wrong.
+            # Counted before any code that may raise: the clock is the user's, and the message
+            # may be malformed.
             counts = self._counts
             counted = reason if reason in counts or len(counts) < self._reasons else OTHER
             counts[counted] = counts.get(counted, 0) + 1
@@ -118,14 +118,14 @@ class DeadLetters:
                 _logger.exception("a subscriber to dead letters failed")
 
     def forked(self) -> None:
-        """Go on in the child of a fork, whatever other threads were doing."""
+        """Replace the lock in the child of a fork, as another thread may have held it."""
         self._lock = threading.Lock()
 
     def subscribe(self, subscriber: Callable[[DeadLetter], object]) -> Callable[[], None]:
         """Call a function with every dead letter from now on.
 
-        It is called on whatever thread the message failed on and must not block; what it
-        raises is logged.
+        It is called on the thread on which the message failed and must not block. Its exceptions
+        are logged.
 
         Returns:
             A function that ends the subscription.

@@ -1,4 +1,4 @@
-"""Error replies of a node: what it says along the return route of what it cannot deliver."""
+"""Error replies of a node for messages that it cannot deliver."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["ErrorReplies"]
 
 
 class ErrorReplies:
-    """Sends error replies, so many a second at most, and never one for another.
+    """A sender of error replies with limited rates.
 
-    So they cannot make a flood larger: one for each message at most, and that small and
-    bounded. Those for what came over one link are bounded by themselves, so that who is at its
-    other end cannot have the others hear nothing; and so are those for the node's own workers.
+    There is at most one error reply for each message, a small one, and none for an error reply,
+    so they cannot amplify a flood. The rate for each link is limited separately, so that one peer
+    cannot use up the error replies of the others; so is the rate for the node's own workers.
 
     Args:
         router: The node.
         rate: Most error replies in a second; those beyond are dropped.
-        link_rate: Most of them along the way back over one link.
+        link_rate: Most error replies in a second over one link.
 
     Attributes:
-        on: Whether any are sent.
-        sent: How many have been sent.
-        dropped: How many have not been sent because there were too many.
+        on: Whether error replies are sent.
+        sent: Number of error replies sent.
+        dropped: Number of error replies not sent because of the rates.
     """
 
     __slots__ = (
@@ -67,12 +67,12 @@ class ErrorReplies:
         """Send an error reply, if they are on and the message may have one.
 
         Args:
-            message: What was not delivered, with its return route.
-            error: Why.
-            reason: The same in a few words, which is all that is sent of it.
+            message: The message that was not delivered, with its return route.
+            error: The error.
+            reason: The reason in a few words, which are the only text sent.
 
         Returns:
-            Whether one is sent.
+            Whether an error reply is sent.
         """
         if not self.on or not message[1] or is_error_reply(message):
             return False
@@ -104,7 +104,7 @@ class ErrorReplies:
 
 
 def _at(message: Message, error: OnwardError) -> Address:
-    """Return the address at fault: of those on the message's own way, so that it tells no more."""
+    """Return the failed address, if it is in the message's route: no other may be disclosed."""
     onward = message[0]
     at_fault = str(getattr(error, "target", ""))
     for address in onward[:2]:

@@ -1,4 +1,4 @@
-"""What decides who may reach the workers of a node: access controls, and what is exposed."""
+"""Access to the workers of a node: access controls and exposed addresses."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Guarding"]
 
-# What the constructor of a NamedTuple calls, at a third of the cost.
+# The constructor of a NamedTuple calls this, at three times the cost.
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 class Guarding(Router):
-    """A router that knows which workers are guarded and which are exposed.
+    """A router with access controls and exposed addresses.
 
     Args:
-        name: Of the node.
-        limits: Of the node.
-        clock: What stamps dead letters, in seconds; the loop's clock by default.
+        name: The name of the node.
+        limits: The limits of the node.
+        clock: The clock of dead letters, in seconds; the loop's clock by default.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -62,12 +62,12 @@ class Guarding(Router):
         ]
 
     def _target(self, cell: Cell, address: Address) -> Target:
-        """Return what an address of a worker is to lead to."""
+        """Return the target for an address of a worker."""
         guarded = self._guarded.get(cell)
         return cell if guarded is None else guarded.target(address)
 
     def sender_for(self, cell: Cell) -> Workers | OutboundGuard:
-        """Return what a worker sends through: the node, if nothing decides what it may send."""
+        """Return the object that a worker sends through: a guard, or the node if there is none."""
         checked = self._checked.get(cell)
         if checked is not None:
             return checked
@@ -78,9 +78,10 @@ class Guarding(Router):
     # --- messages from outside ----------------------------------------------------------
 
     def let_in(self, message: Message) -> None:
-        """Do as `carry` with a message from outside, behind whose first address others were given.
+        """Carry a message from outside that has a further address behind the first.
 
-        What its worker passes on is checked. A message with no such address needs no check.
+        The messages that its worker passes on are checked. A message with one address needs no
+        check.
         """
         first = message[0][0]
         if self.table.get(first) not in self._checked:
@@ -88,9 +89,9 @@ class Guarding(Router):
         self.carry(message)
 
     def guard(self, first: Address) -> None:
-        """Check from now on what the worker of an address passes on.
+        """Check from now on the messages that the worker of an address passes on.
 
-        Nobody pays for that check whose workers get nothing from outside.
+        Workers that get no messages from outside are not slowed down by checks.
         """
         cell = _cell_of(self.table.get(first))
         if cell is None or cell in self._checked or cell.worker.leaves_node:
@@ -104,13 +105,13 @@ class Guarding(Router):
         if below is cast("Workers", self):
             cell.worker._out = sender
         else:
-            cast("OutboundGuard", below).settle(sender)  # that of a message that is traced
+            cast("OutboundGuard", below).settle(sender)  # a traced message is in hand
 
     def pass_on(self, message: Message) -> Message:
-        """Return a message as it may go on; one from outside with what it may do from there.
+        """Return a message with its permissions for the next hop, if it is from outside.
 
         Raises:
-            NotExposed: It is from outside and may not go there.
+            NotExposed: It is from outside and may not be sent to its first address.
         """
         context = message[4]
         if context is None:
@@ -120,13 +121,13 @@ class Guarding(Router):
             return message
         onward = message[0]
         given, allows = outside
-        # What is in front of the addresses that were given, workers and rules of this node put
-        # there, who say themselves where they send to.
+        # Addresses in front of the given ones were added by workers and rules of this node,
+        # which may send to any address.
         if len(onward) <= given:
             if not allows(onward[0]):
                 self.dead_letters.denied += 1
                 error = NotExposed(onward[0])
-                error.lost = message  # it is others' in any case
+                error.lost = message  # it belongs to another sender in any case
                 raise error
             given = len(onward) - 1
             outside = _new(Outside, (given, allows))
@@ -137,15 +138,15 @@ class Guarding(Router):
         return message
 
     def is_inside(self, address: Address) -> bool:
-        """Tell whether an address is of a worker that is no link to another node."""
+        """Whether an address belongs to a worker other than a link to another node."""
         cell = _cell_of(self.table.get(address))
         return cell is not None and not cell.worker.leaves_node
 
     def link_on(self, back: Route) -> Address | None:
-        """Return the first link on a way back, if there is one.
+        """Return the address of the first link on a return route, if there is one.
 
-        It is where the message came from: what is in front of it the node's own workers put
-        there, and what is behind it is the claim of whoever sent it.
+        The message came over that link: the addresses in front of it were added by the node's
+        own workers, and those behind it by the sender, without verification.
         """
         for address in back:
             cell = _cell_of(self.table.get(address))
@@ -156,9 +157,9 @@ class Guarding(Router):
         return None
 
     def share_of(self, message: Message) -> Cell | None:
-        """Return the link in whose share of what waits a message counts, if it came over one.
+        """Return the link that a waiting message counts for, if it came over one.
 
-        Workers that pass it on are its source, but leave the link on its return route.
+        Workers that pass it on become its source, but leave the link on its return route.
         """
         source = message[3]
         cell = None if source is None else self._cell_at(source)
@@ -177,24 +178,23 @@ class Guarding(Router):
         return _cell_of(self.table.get(address))
 
     def worker_at(self, address: Address) -> Worker | None:
-        """Return the worker that has an address, if there is one."""
+        """Return the worker at an address, if there is one."""
         cell = self._cell_at(address)
         return None if cell is None else cell.worker
 
     def expose(self, at: AddressLike, address: AddressLike) -> None:
-        """Let the other end of a link send to a worker. Safe from any thread.
+        """Allow the peer of a link to send to a worker. Safe from any thread.
 
-        For what is made while the node runs for whoever is at the other end. It ends with
+        For workers that are made for a peer while the node runs. The permission ends with
         the worker, and with the link or listener. Idempotent.
 
         Args:
-            at: The address of a link; or of a listener: of all its links, those to come
-                included.
-            address: The address to expose: a worker's.
+            at: The address of a link, or of a listener for all its present and future links.
+            address: The address of the worker to expose.
 
         Raises:
             UnknownAddress: There is no such worker, or no such link or listener.
-            LimitReached: `NodeLimits.exposed` are exposed there.
+            LimitReached: `NodeLimits.exposed` addresses are exposed there.
         """
         with self.lock:
             exposed = address_of(address)
@@ -205,25 +205,25 @@ class Guarding(Router):
             self._exposures.add(place.address, exposed)
 
     def hide(self, at: AddressLike, address: AddressLike) -> bool:
-        """End what `expose` began. What a link was made to expose stays exposed.
+        """Undo `expose`. Addresses that a link was configured to expose stay exposed.
 
         Args:
             at: As given to `expose`.
             address: As given to `expose`.
 
         Returns:
-            Whether it was exposed there.
+            Whether the address was exposed there.
         """
         with self.lock:
             cell = _cell_of(self.table.get(address_of(at)))
             return cell is not None and self._exposures.remove(cell.address, address_of(address))
 
     def is_exposed(self, address: Address, at: tuple[Address, ...]) -> bool:
-        """Tell whether `expose` lets an address be reached at one of these. For links."""
+        """Whether `expose` has exposed an address at one of these places. For links."""
         return self._exposures.has(address, at)
 
     def lets_error_replies(self, at: tuple[Address, ...]) -> bool:
-        """Tell whether error replies may go out at one of these. For links."""
+        """Whether error replies may be sent at one of these places. For links."""
         return any(each in self._exposures.error_replies for each in at)
 
 

@@ -1,6 +1,6 @@
-"""Mailboxes of requests: one for each, with an address nobody can guess.
+"""Pending requests, each with a mailbox at a random address.
 
-An answer finds its request by the address it comes to, so that requests need no numbers.
+An answer is matched to its request by that address, so requests need no numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["LATE_ANSWER", "RandomAddresses", "Reply", "Requests"]
 
 LATE_ANSWER: Final = "late answer"
-"""The reason of the dead letter that an answer nobody waits for any more becomes."""
+"""The reason of a dead letter that is the answer to a request given up."""
 
 _ERRORS: Final = ERROR_SOURCE.value
 _BYTES: Final = 16
@@ -47,17 +47,17 @@ _SHARED_TIMERS: Final = 16
 _CLOSED: Final = Phase.CLOSED
 
 _DEADLINES: Final = 256
-"""Requests with the same timeout share a deadline within this part of it."""
+"""Requests with the same timeout share a deadline within this fraction of it."""
 
 _AT_ONCE: Final = 16
-"""Requests in a row that may be answered before the event loop does other things."""
+"""Requests in a row that may be answered before the event loop runs other tasks."""
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 class RandomAddresses:
     """Local addresses of 32 hexadecimal digits from the system's random source.
 
-    Asking the system for many at once costs a fraction each. Safe from any thread.
+    Random bytes are read for many addresses at once, which is cheaper. Safe from any thread.
     """
 
     __slots__ = ("_ready",)
@@ -81,7 +81,7 @@ class RandomAddresses:
 
 
 class Reply(Target):
-    """The mailbox of one request: it takes one answer."""
+    """The mailbox of one request, which accepts one answer."""
 
     __slots__ = ("_router", "future", "onward", "timeout")
 
@@ -96,14 +96,14 @@ class Reply(Target):
         self._router = router
 
     def put(self, message: Message) -> None:
-        """Take the answer; a second one becomes a dead letter."""
+        """Accept the answer; a second one becomes a dead letter."""
         if get_ident() != self._router.thread_id:
             self._router.call_on_loop(lambda: self.put(message))
         elif self.future.done():
             self._router.dead_letter(message, LATE_ANSWER)
         else:
             back = message[1]
-            # `read_error_reply` says whether it is one; most answers need not be asked.
+            # The test of the last address spares most answers the call.
             reply = read_error_reply(message) if back and back[-1][1] == _ERRORS else None
             recorder = self._router.recorder
             if recorder is not None:
@@ -115,17 +115,17 @@ class Reply(Target):
                 self.future.set_exception(error)
 
     def expire(self) -> None:
-        """Fail the request: it has waited as long as it may."""
+        """Fail the request at its timeout."""
         if not self.future.done():
             target = format_route(self.onward)
             self.future.set_exception(RequestTimeout(target, f"{self.timeout:g} s"))
 
 
 class _Patience:
-    """The requests with one and the same timeout, oldest first, and one timer for them all.
+    """The requests with the same timeout, oldest first, and their one timer.
 
-    A timer of its own would be a fifth of what a request costs. The oldest expires first,
-    so only that one needs a timer; it is set anew when it goes off, not for every request.
+    A timer for each request would be a fifth of its cost. The oldest expires first,
+    so only that one needs a timer; it is set again when it fires, not for every request.
     """
 
     __slots__ = ("_loop", "_timer", "armed", "context", "deadlines", "shared", "until")
@@ -139,14 +139,14 @@ class _Patience:
         self.arm(deadline)
 
     def arm(self, deadline: float) -> None:
-        """Set the timer."""
+        """Set the timer for a deadline."""
         self.armed = True
         self._timer = self._loop.call_at(deadline, self._due)
 
     def renew(self, deadline: float, timeout: float) -> None:
-        """Make the context of the next requests, whose deadline is a little after theirs.
+        """Make a context for the next requests, with a deadline slightly after theirs.
 
-        One for each would be a thirtieth of what a request costs.
+        A context for each request would be a thirtieth of its cost.
         """
         self.until = deadline + timeout / _DEADLINES
         self.context = Context(self.until)
@@ -174,7 +174,7 @@ class Requests:
         router: The node.
 
     Attributes:
-        count: How many wait.
+        count: The number of waiting requests.
     """
 
     def __init__(self, router: Router) -> None:
@@ -182,14 +182,14 @@ class Requests:
         self.count = 0
         self._at_once = 0
         self._patience: dict[float, _Patience] = {}
-        # Given up and not answered; as a dict, for its order.
+        # Requests given up and not answered; a dict, for its order.
         self._given_up: dict[Address, None] = {}
 
     def __contains__(self, address: Address) -> bool:
         return type(self._router.table.get(address)) is Reply
 
     def is_late(self, address: Address) -> bool:
-        """Tell whether the address is that of a request given up not long ago."""
+        """Whether an address belongs to a request given up recently."""
         return address in self._given_up
 
     async def request(  # noqa: C901 - every request passes here; calls would cost more than they show
@@ -200,7 +200,7 @@ class Requests:
         source: Address | None,
         context: Context | None,
     ) -> Message:
-        """Send a message and wait for what comes back. See `Router.request`."""
+        """Send a message and wait for the answer; see `Router.request`."""
         router = self._router
         loop = router._loop
         if loop is None or router.phase is _CLOSED:
@@ -249,7 +249,7 @@ class Requests:
                     raise
                 await _put_in_time(room, future)
             if future.done():
-                # Answered without the loop. It must come to its own work all the same.
+                # Answered without a pass of the loop, which must run other tasks now and then.
                 self._at_once = (self._at_once + 1) % _AT_ONCE
                 if not self._at_once:
                     await asyncio.sleep(0)
@@ -257,7 +257,7 @@ class Requests:
         except BaseException:
             self._give_up(address)
             if future.done() and not future.cancelled():
-                future.exception()  # it may have come together with a cancellation
+                future.exception()  # an answer may come together with a cancellation
             raise
         finally:
             self.count -= 1
@@ -269,16 +269,16 @@ class Requests:
                 observer.asked(address)
 
     def fail(self, address: Address, error: OnwardError) -> bool:
-        """Raise an error where a request waits for its answer; say whether one does."""
+        """Raise an error in the request that waits at an address; return whether there is one."""
         reply = self._router.table.get(address)
         if type(reply) is not Reply or reply.future.done():
             return False
-        error.lost = None  # what was lost is not the loss of whoever asked
+        error.lost = None  # the requester did not send the message that was lost
         reply.future.set_exception(error)
         return True
 
     def close(self, name: str) -> None:
-        """Fail every request that still waits, and cancel the timers: the node stops."""
+        """Fail all waiting requests and cancel the timers, because the node stops."""
         for address in list(self._router.table):
             self.fail(address, NodeStopped(name, "while an answer was due"))
         for patience in self._patience.values():
@@ -287,10 +287,10 @@ class Requests:
     def _patience_of(
         self, loop: asyncio.AbstractEventLoop, timeout: float, now: float
     ) -> _Patience:
-        # Those that are shared have been checked, so it costs the usual request nothing.
+        # A shared timeout has been checked before, so most requests skip the check.
         deadline = now + check_timeout(timeout)
-        # Most programs use a few timeouts. One that computes them from deadlines must not
-        # leave a timer behind for each.
+        # Most programs use a few timeouts. A program that computes them from deadlines must
+        # not leave a timer behind for each.
         shared = self._patience
         if len(shared) >= _SHARED_TIMERS:
             for key, patience in list(shared.items()):
@@ -311,11 +311,11 @@ class Requests:
 
 
 async def _put_in_time(room: Room, future: asyncio.Future[Message]) -> None:
-    """Wait for room as long as the request may last.
+    """Put a message into a mailbox once there is room, within the timeout of its request.
 
     Raises:
-        MailboxFull: There was none in time. Unlike a timeout after the message was handed
-            over, this leaves no doubt.
+        MailboxFull: There was no room in time. Unlike after a timeout, it is certain that the
+            message was not handed over.
     """
     line = join(room)
     if line is None:
@@ -329,4 +329,4 @@ async def _put_in_time(room: Room, future: asyncio.Future[Message]) -> None:
         line.future.result()
     elif isinstance(future.exception(), RequestTimeout):
         raise MailboxFull(room.intake.address, "no room in time")
-    # Else the node has stopped: the request raises that.
+    # Else the node has stopped, and the request raises that error.

@@ -1,4 +1,4 @@
-"""The router: messages in, by the table of addresses and the rules for other types."""
+"""The router: the delivery of messages by the address table and the rules."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 __all__ = ["Router", "Rule"]
 
 ANSWERED_ERROR: Final = "answer to an error reply"
-"""The reason of the dead letter that an answer to an error reply becomes."""
+"""The reason of a dead letter that is an answer to an error reply."""
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 Rule: TypeAlias = Callable[[Message], Message | None]
-"""Gives a message back with its first address replaced; `None`: it took the message over."""
+"""Returns a message with its first address replaced, or `None` if it took the message over."""
 
 
 class Rules:
-    """The rules of a node, by the type of address, and what each belongs to."""
+    """The rules of a node and their owners, by address type."""
 
     __slots__ = ("made", "owners")
 
@@ -68,21 +68,21 @@ class Rules:
 
 
 class Router(Undeliverable):
-    """Takes messages to where their first onward address leads.
+    """The address table and rules of a node, by which it delivers messages.
 
     Args:
-        name: Of the node.
-        limits: Of the node.
-        clock: What stamps dead letters, in seconds; the loop's clock by default.
+        name: The name of the node.
+        limits: The limits of the node.
+        clock: The clock of dead letters, in seconds; the loop's clock by default.
 
     Attributes:
-        table: What each address leads to.
-        lock: Held to change the table; looking up takes no lock.
-        random_address: Makes an address that nobody can guess.
-        tracer: What follows messages that are traced, if anything does.
-        recorder: What records messages, links and requests, if the node has an event log.
-        event_log: What keeps that log, for its figures; it stays when it has ended.
-        waiting_bytes: Bytes of the payloads that wait in all mailboxes, of those counted there.
+        table: The target of each address.
+        lock: The lock for changes of the table; looking up takes no lock.
+        random_address: Function that makes a random address.
+        tracer: The tracer of messages, if any.
+        recorder: The recorder of messages, links and requests, if the node has an event log.
+        event_log: The worker of that log, for its counters; it stays set after its end.
+        waiting_bytes: Bytes of the counted payloads that wait in all mailboxes.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -99,20 +99,20 @@ class Router(Undeliverable):
     # --- routing ----------------------------------------------------------------------
 
     def route(self, message: Message) -> None:
-        """Hand a message to the worker its first onward address leads to.
+        """Deliver a message to the worker at its first onward address.
 
-        Safe from any thread; it never waits. When it returns the message is in a mailbox,
-        or a rule has taken it over, or an overflow policy has dropped it. The message comes
-        from code outside of workers, whatever `source` it has: workers have `Worker.route`.
+        Safe from any thread; it never waits. When it returns, the message is in a mailbox,
+        or a rule has taken it over, or an overflow policy has dropped it. The message counts as
+        sent from outside of workers, whatever its `source`; workers use `Worker.route`.
 
         Raises:
             EmptyRoute: There is no onward address.
             UnknownAddress: No worker has the address.
             UnknownAddressType: There is no rule for the type of the address.
             MailboxFull: The worker does not keep up.
-            AccessDenied: An access control does not let it in.
+            AccessDenied: An access control denies it.
             RoutingLoop: Rules rewrote it too often.
-            PayloadNotBytes: Its payload is something else than `bytes`.
+            PayloadNotBytes: Its payload is not `bytes`.
             NodeStopped: The node has not started, or has stopped.
         """
         if type(message[2]) is not bytes:
@@ -123,7 +123,7 @@ class Router(Undeliverable):
             return
         if message[3] is not None:
             message = from_code(message)
-        # What follows is `carry`, once more: a call would be a tenth of it.
+        # The rest is a copy of `carry`; a call would add a tenth of the cost.
         onward = message[0]
         target = self.table.get(onward[0]) if onward else None
         if target is None:
@@ -141,9 +141,9 @@ class Router(Undeliverable):
                 self._wake()
 
     def carry(self, message: Message) -> None:
-        """Do as `route`, and believe the message's source.
+        """Deliver a message as `route`, and keep its source.
 
-        For what a node is made of: workers' own methods, links, the broker.
+        For the parts of a node: the methods of workers, links and the broker.
         """
         onward = message[0]
         target = self.table.get(onward[0]) if onward else None
@@ -162,39 +162,39 @@ class Router(Undeliverable):
                 self._wake()
 
     def carry_answer(self, message: Message) -> None:
-        """Do as `carry` with an answer: it goes where the return route says.
+        """Deliver an answer as `carry`.
 
-        Where what a worker passes on is checked, `OutboundGuard` is in the place of the node.
+        For a worker with checks on what it passes on, `OutboundGuard` replaces the node.
         """
         self.carry(message)
 
     def pass_on(self, message: Message) -> Message:
-        """Return a message from outside as it may go on; a node knows what that may."""
+        """Return a message with its permissions for the next hop; see `Guarding`."""
         raise NotImplementedError
 
     def guard(self, first: Address) -> None:
-        """Check from now on what a worker passes on; a node knows its workers."""
+        """Check from now on the messages that a worker passes on; see `Guarding`."""
         raise NotImplementedError
 
     def carry_from(self, _own: Address | None, message: Message) -> None:
-        """Do as `carry`: what a worker sends is the same from each of its addresses.
+        """Deliver a message as `carry`, whichever of its addresses the worker sends from.
 
-        Where that is controlled, `OutboundGuard` is in the place of the node.
+        For a worker with outgoing access controls, `OutboundGuard` replaces the node.
         """
         self.carry(message)
 
     def route_now(self, message: Message) -> None:
-        """Do as `carry`, and give a worker of the node its turn at once if the node is idle.
+        """Deliver a message as `carry`, and run its worker's turn at once if the node is idle.
 
-        For requests: whoever sends is about to wait, and a pass of the event loop less is a
-        quarter of what a request costs. Only on the loop's thread and not in a turn.
+        For requests: the requester waits next, and the pass of the event loop that this saves
+        is a quarter of a request's cost. Only on the loop's thread and not in a turn.
         """
         onward = message[0]
         target = self.table.get(onward[0]) if onward and not self._awake else None
         if target is None:
             self.carry(message)
             return
-        self._awake = True  # so that nobody wakes the loop
+        self._awake = True  # so that `schedule` does not wake the loop
         try:
             queue = target.queue
             if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
@@ -253,15 +253,15 @@ class Router(Undeliverable):
         return rule
 
     def _load_rule(self, address_type: int) -> Rule | None:
-        """Look for a rule that is not installed yet; a node asks its transports."""
+        """Load a rule that is not installed yet; a node asks its transports."""
         raise NotImplementedError
 
     def link_on(self, back: Route) -> Address | None:
-        """Return the first link on a way back, if there is one; a node knows its links."""
+        """Return the address of the first link on a return route, if there is one."""
         raise NotImplementedError
 
     def share_of(self, message: Message) -> Cell | None:
-        """Return the link in whose share of what waits a message counts, if it came over one."""
+        """Return the link that a waiting message counts for, if it came over one."""
         raise NotImplementedError
 
     def origin_of(self, message: Message) -> Worker | None:
@@ -274,14 +274,14 @@ class Router(Undeliverable):
             return
         if not self._requests.is_late(first):
             raise UnknownAddress(first)
-        # Whoever answers cannot know that nobody waits any more; it is no error of theirs.
+        # A worker that answers cannot know that the request was given up: it gets no error.
         self.dead_letter(message, LATE_ANSWER)
 
     async def route_wait(self, message: Message) -> None:
-        """Do as `route`, but wait for room where the mailbox's policy is to wait.
+        """Deliver a message as `route`, but wait for room where the mailbox's policy is to wait.
 
         Raises:
-            MailboxFull: The policy is another, or too many senders wait already.
+            MailboxFull: The policy is another one, or too many senders wait already.
             DeliveryError: As `route`.
         """
         check_bytes(message[2])
@@ -293,7 +293,7 @@ class Router(Undeliverable):
             raise
 
     def _carry_outside(self, message: Message) -> None:
-        """Do as `carry` with what a worker passes on by the node's methods."""
+        """Deliver a message from outside that a worker passes on by a method of the node."""
         try:
             self.carry(self.pass_on(message))
         except OnwardError as error:
@@ -301,7 +301,7 @@ class Router(Undeliverable):
             raise
 
     async def carry_wait(self, message: Message, _own: Address | None = None) -> None:
-        """Do as `route_wait`, and believe the message's source."""
+        """Deliver a message as `route_wait`, and keep its source."""
         try:
             self.carry(message)
         except MailboxFull as full:
@@ -311,21 +311,21 @@ class Router(Undeliverable):
             await self._on_loop(put_when_room(room))
 
     def deliver(self, message: Message) -> bool:
-        """Do as `route` for a message whose sender cannot be told of an error.
+        """Deliver a message as `route`, or make it a dead letter instead of raising.
 
-        For messages from outside. What cannot be delivered becomes a dead letter.
+        For messages from outside, where no sender could handle the error.
 
         Returns:
             Whether it was delivered.
 
         Raises:
-            PayloadNotBytes: Its payload is something else than `bytes`.
+            PayloadNotBytes: Its payload is not `bytes`.
         """
         check_bytes(message[2])
         return self.carry_or_bury(message if message[3] is None else from_code(message))
 
     def carry_or_bury(self, message: Message) -> bool:
-        """Do as `deliver`, and believe the message's source."""
+        """Deliver a message as `deliver`, and keep its source."""
         onward, back = message[0], message[1]
         try:
             if max(len(onward), len(back)) > MAX_ROUTE_LENGTH:
@@ -352,13 +352,13 @@ class Router(Undeliverable):
         """Send a message. Safe from any thread.
 
         Args:
-            route: Where to.
-            payload: What.
-            return_route: The way back; none by default.
-            context: What travels with it inside the node.
+            route: The onward route.
+            payload: The payload.
+            return_route: The return route; none by default.
+            context: The context of the message inside the node.
 
         Raises:
-            PayloadNotBytes: The payload is something else than `bytes`.
+            PayloadNotBytes: The payload is not `bytes`.
             PayloadTooBig: The payload is over the limit.
             DeliveryError: As `route`.
         """
@@ -387,7 +387,7 @@ class Router(Undeliverable):
         return_route: RouteLike = (),
         context: Context | None = None,
     ) -> None:
-        """Do as `send`, but wait for room where the mailbox's policy is to wait."""
+        """Send a message as `send`, but wait for room where the mailbox's policy is to wait."""
         self.check_payload(payload)
         if self._loop is not None and self._loop.is_closed():
             raise self.loop_gone()
@@ -417,24 +417,25 @@ class Router(Undeliverable):
         The return route is a mailbox of this one request, with a random address.
 
         Args:
-            route: Where to.
-            payload: What.
-            timeout: How long to wait, in seconds. It becomes the message's deadline, after
-                which no worker of the node takes it up.
-            context: What travels with it inside the node; its deadline is kept, if it has one.
+            route: The onward route.
+            payload: The payload.
+            timeout: Time to wait, in seconds. It becomes the message's deadline, after
+                which no worker of the node handles it.
+            context: The context of the message inside the node; its deadline is kept, if it has
+                one.
 
         Returns:
-            The first message that comes back. A further one has no such address.
+            The first answer. A further one is for an unknown address.
 
         Raises:
-            RequestTimeout: Nothing came back in time; it may still have been handled.
-            MailboxFull: There was no room, in time where the policy is to wait.
+            RequestTimeout: No answer came in time; the message may still have been handled.
+            MailboxFull: There was no room, or none in time where the policy is to wait.
             TooManyRequests: The node waits for as many answers as it may.
             NodeStopped: The node stopped.
-            PayloadNotBytes: The payload is something else than `bytes`.
+            PayloadNotBytes: The payload is not `bytes`.
             PayloadTooBig: The payload is over the limit.
-            Refused: An error reply came: it was certainly not handed over.
-            GivenUp: An error reply came: it was handed over, or may have been.
+            Refused: An error reply came; the message was certainly not handed over.
+            GivenUp: An error reply came; the message was handed over, or may have been.
             DeliveryError: As `route`.
         """
         if context is None or context[4] is None:
@@ -444,7 +445,7 @@ class Router(Undeliverable):
     async def _request_outside(
         self, route: RouteLike, payload: bytes, timeout: float, context: Context
     ) -> Message:
-        """Do as `request` with what a worker asks on for another node."""
+        """Send a request that a worker makes for another node."""
         onward = self.route_of(route)
         try:
             return await self.request_from(None, onward, payload, timeout, context)
@@ -460,15 +461,16 @@ class Router(Undeliverable):
         timeout: float,
         context: Context | None,
     ) -> Coroutine[Any, Any, Message]:
-        """Do what `request` says, for a worker."""
+        """Send a request as `request`, from a worker."""
         work = self._requests.request(route, payload, timeout, source, context)
         return work if get_ident() == self.thread_id else self._on_loop(work)
 
     def drawn(self, recorder: Recorder, context: Context | None) -> Context | None:
-        """Return the context of a message from outside that the event log's count came out at.
+        """Return the context of a message that the event log's countdown has selected.
 
-        It is marked if it may be sampled: see `MessageLog.enters`. To mark is the loop's business,
-        so a message of another thread may not. If two threads count at a time, one may be missed.
+        The context is marked if the message may be sampled, see `MessageLog.enters`. Only the
+        loop's thread marks contexts. If two threads count at the same time, one message may be
+        missed.
         """
         if get_ident() == self.thread_id:
             return recorder.messages.enters(context)
@@ -479,8 +481,8 @@ class Router(Undeliverable):
         """Check the type and the size of a payload.
 
         Raises:
-            PayloadNotBytes: It is not `bytes`.
-            PayloadTooBig: It is over the limit.
+            PayloadNotBytes: The payload is not `bytes`.
+            PayloadTooBig: The payload is over the limit.
         """
         if type(payload) is not bytes:
             check_bytes(payload)
@@ -489,7 +491,7 @@ class Router(Undeliverable):
 
     @staticmethod
     def route_of(given: RouteLike) -> Route:
-        """Make a route of anything that reads as one; texts are read once and remembered."""
+        """Return a route for any form of one; parsed texts are cached."""
         if isinstance(given, str):
             return _parsed(given)
         return given if _is_route(given) else route_of(given)
@@ -497,15 +499,15 @@ class Router(Undeliverable):
     # --- rules ------------------------------------------------------------------------
 
     def add_rule(self, address_type: int, rule: Rule, *, owner: object = None) -> None:
-        """Resolve the addresses of a type by a function.
+        """Add a rule that resolves the addresses of a type.
 
         Args:
-            address_type: 1 to 255. A worker that has the very address comes first.
-            rule: Gives a message back with its first address replaced, or returns `None`
+            address_type: 1 to 255. A worker at the same address has precedence.
+            rule: Function that returns a message with its first address replaced, or `None`
                 when it has taken the message over. It runs on the sender's thread, must not
-                block, and what it raises the sender gets.
-            owner: What the rule belongs to, by default the rule itself. An owner can replace its
-                rule; another owner's is not replaced.
+                block, and raises its errors to the sender.
+            owner: The owner of the rule, by default the rule itself. Only the owner can replace
+                its rule.
 
         Raises:
             ValueError: The type is out of range.
@@ -525,11 +527,11 @@ class Router(Undeliverable):
 
         Args:
             address_type: The type.
-            owner: What the rule belongs to; by default a rule is removed that was added without
+            owner: The owner of the rule; by default a rule is removed that was added without
                 an owner.
 
         Returns:
-            Whether it was removed. Without a rule, or with one of another owner, nothing is done.
+            Whether a rule of the owner was removed.
         """
         with self.lock:
             present = self._rules.owners.get(address_type)
@@ -542,7 +544,7 @@ class Router(Undeliverable):
 
 
 def _owner_text(owner: object) -> str:
-    """Return what a rule belongs to, for an error: `the function shop.resolve`."""
+    """Return the owner of a rule as a text for errors: `the function shop.resolve`."""
     if isinstance(owner, (FunctionType, MethodType)):
         return f"the function {owner.__module__}.{owner.__qualname__}"
     kind = type(owner)
@@ -555,7 +557,7 @@ class _LateAnswer(UnknownAddress):
 
 
 def from_code(message: Message) -> Message:
-    """Return a message as one that no worker sent."""
+    """Return a message without its source."""
     onward, back, payload, _, context = message
     return _new(Message, (onward, back, payload, None, context))
 

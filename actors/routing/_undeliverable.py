@@ -1,4 +1,4 @@
-"""What becomes of messages that do not get through: who is told, and what is counted."""
+"""Undeliverable messages: dead letters, failed requests and error replies."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ __all__ = ["Undeliverable", "is_others", "note_lost", "reason_text"]
 
 
 class Undeliverable(RunQueue):
-    """A run queue with dead letters, and with the requests and senders that hear of them.
+    """A run queue with dead letters, requests and error replies.
 
     Args:
-        name: Of the node.
-        limits: Of the node.
-        clock: What stamps dead letters, in seconds; the loop's clock by default.
+        name: The name of the node.
+        limits: The limits of the node.
+        clock: The clock of dead letters, in seconds; the loop's clock by default.
 
     Attributes:
-        observer: What looks on while the node works, if anything does.
-        dead_letters: What could not be delivered.
-        error_replies: What tells others that a message did not get through.
+        observer: The observer of the node, if any.
+        dead_letters: The messages that could not be delivered.
+        error_replies: The sender of error replies.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
@@ -58,17 +58,17 @@ class Undeliverable(RunQueue):
 
     @property
     def clock(self) -> Callable[[], float]:
-        """What stamps dead letters, as given."""
+        """Return the clock of dead letters, as given."""
         return self.dead_letters.clock
 
     def fail_request(self, address: Address, error: OnwardError) -> bool:
-        """Raise an error where a request waits, in place of an answer. Call it on the loop.
+        """Raise an error in a waiting request, in place of an answer. Call it on the loop.
 
         For rules and transports that learn that no answer will come.
 
         Args:
-            address: The mailbox of the request: the last step of its way back.
-            error: What `request` is to raise.
+            address: The mailbox of the request: the last address of its return route.
+            error: The error that `request` raises.
 
         Returns:
             Whether a request waits there.
@@ -76,26 +76,26 @@ class Undeliverable(RunQueue):
         return self._requests.fail(address, error)
 
     def lose(self, message: Message, error: OnwardError) -> None:
-        """Make a message a dead letter, and tell who waits for it.
+        """Make a message a dead letter, and report the error to its sender.
 
-        A request of this node raises the error. Anybody else is sent an error reply, if the
-        node sends any. If the message is the answer to a request of this node, that request
-        raises `GivenUp`. For whoever has taken a message over and cannot do anything with it.
-        Safe from any thread.
+        A request of this node raises the error. Any other sender gets an error reply, if the
+        node sends them. If the message is the answer to a request of this node, that request
+        raises `GivenUp`. For rules and workers that have taken a message over and cannot deliver
+        it. Safe from any thread.
 
         Args:
             message: The message.
-            error: Why; what the request raises.
+            error: The cause; the request raises it.
         """
         self.dead_letter(message, error)
         try:
             self._answer_lost(message, error)
-        except Exception as fault:  # noqa: BLE001 - it must not cost more than this message
+        except Exception as fault:  # noqa: BLE001 - only this message may be lost
             self.fault("telling a request that its answer is lost", fault)
         self._tell(message, error)
 
     def _answer_lost(self, message: Message, error: OnwardError) -> None:
-        """Tell the request that a message was the answer to, if it was one's of this node."""
+        """Fail the request of this node that a lost message was the answer to, if there is one."""
         onward = message[0]
         if onward and onward[-1] in self._requests:
             lost = GivenUp(onward[0], f"the answer was lost: {reason_text(error)}")
@@ -104,17 +104,17 @@ class Undeliverable(RunQueue):
     def return_to_sender(
         self, message: Message | None, error: OnwardError, own: tuple[Address, ...]
     ) -> bool:
-        """Lose what a worker could not pass on or answer, if it let the error through.
+        """Lose the message of an error that a worker has raised, and report it to its sender.
 
         Args:
-            message: What the worker has in hand, if anything.
-            error: What it raised, with `lost`; that is taken from it, as whoever hears of
-                the error next has not lost anything.
+            message: The message that the worker has in hand, if any.
+            error: The error. Its `lost` is cleared, as the next receiver of the error has lost
+                no message.
             own: The worker's addresses.
 
         Returns:
-            Whether the message in hand is what was lost. Otherwise it was another, if any,
-            and this one has not been finished with.
+            Whether the lost message is the one in hand, or its answer. If not, the message in
+            hand has not been dealt with.
         """
         lost, error.lost = error.lost, None
         if lost is None:
@@ -122,34 +122,34 @@ class Undeliverable(RunQueue):
         if message is not None and is_forward_of(lost, message):
             self.lose(message, error)
             return True
-        if message is not None and lost[0] == message[1]:  # an answer, which has no way but that
+        if message is not None and lost[0] == message[1]:  # an answer
             self.dead_letter(lost, error)
             if isinstance(error, PayloadTooBig):
                 reason = reason_text(error)
                 self._tell(message, GivenUp(message.to, reason), reason)
-            else:  # an error reply would have to go the way that the answer could not
+            else:  # an error reply would take the return route on which the answer failed
                 self._answer_lost(lost, error)
             return True
-        if is_answer(lost, own):  # nobody else is to be told
+        if is_answer(lost, own):  # there is no other sender to report to
             self.dead_letter(lost, error)
         else:
             self.lose(lost, error)
         return False
 
     def answer_error(self, message: Message, reason: str, *, certain: bool = True) -> bool:
-        """Tell who sent a message that it will not be handled. Safe from any thread.
+        """Report to the sender of a message that it will not be handled. Safe from any thread.
 
-        A request of this node raises `Refused` or `GivenUp`. Anybody else is sent an error
-        reply, if the node sends any and the message has a return route.
+        A request of this node raises `Refused` or `GivenUp`. Any other sender gets an error
+        reply, if the node sends them and the message has a return route.
 
         Args:
             message: The message, as it came to the worker.
-            reason: Why, in a few words that may be shown to anybody.
-            certain: Whether nothing has been done with the message, so that it is safe to
+            reason: The reason, in a few words that may be disclosed to any peer.
+            certain: Whether the message has certainly had no effect, so that it is safe to
                 send it again.
 
         Returns:
-            Whether anybody is told.
+            Whether the error is reported.
         """
         error = (Refused if certain else GivenUp)(message.to, reason)
         return self._tell(message, error, reason)
@@ -157,7 +157,7 @@ class Undeliverable(RunQueue):
     def _tell(self, message: Message, error: OnwardError, reason: str = "") -> bool:
         try:
             return self._tell_sender(message, error, reason)
-        except Exception as fault:  # noqa: BLE001 - it must not cost more than this message
+        except Exception as fault:  # noqa: BLE001 - only this message may be lost
             self.fault("telling a sender of a dead letter", fault)
             return False
 
@@ -170,7 +170,7 @@ class Undeliverable(RunQueue):
         return self._fail_soon(back[-1], error)
 
     def _fail_soon(self, mailbox: Address, error: OnwardError) -> bool:
-        """Raise an error where a request waits; from any thread."""
+        """Raise an error in a waiting request; from any thread."""
         if get_ident() != self.thread_id:
             self.call_on_loop(lambda: self.fail_request(mailbox, error))
             return True
@@ -188,12 +188,12 @@ class Undeliverable(RunQueue):
 
         Args:
             message: The message.
-            reason: Why: a few words, the same for the same cause, or the error.
+            reason: A few words, the same for the same cause, or the error.
         """
         try:
             words = reason if isinstance(reason, str) else reason_text(reason)
             self.dead_letters.add(message, words)
-        except Exception as error:  # noqa: BLE001 - it must not cost more than this message
+        except Exception as error:  # noqa: BLE001 - only this message may be lost
             self.fault("keeping a dead letter", error)
 
     def _loop_time(self) -> float:
@@ -201,10 +201,10 @@ class Undeliverable(RunQueue):
 
 
 def is_forward_of(lost: Message, message: Message) -> bool:
-    """Tell whether a message that was lost is one that came, or what a worker made of it.
+    """Whether a lost message is a given message, or was made of it by a worker.
 
-    That has the same way back, if it has one, and else the rest of the same way; the payload
-    may have been changed.
+    Such a message has the same return route, or without one the rest of the same onward route.
+    The payload may have been changed.
     """
     if lost is message:
         return True
@@ -217,31 +217,31 @@ def is_forward_of(lost: Message, message: Message) -> bool:
 
 
 def is_answer(lost: Message, own: tuple[Address, ...]) -> bool:
-    """Tell whether a message that was lost leads back to nobody but who sent it."""
+    """Whether the return route of a lost message leads only to the worker that sent it."""
     return len(lost[1]) == 1 and lost[1][0] in own
 
 
 def is_others(lost: Message, own: tuple[Address, ...]) -> bool:
-    """Tell whether a worker lost what others had sent it, or its answer, and nothing of its own."""
+    """Whether a worker lost a message of another sender, or an answer to one."""
     return bool(lost[0] and lost[0][0] in own) or is_answer(lost, own) or is_given(lost)
 
 
 def is_given(message: Message) -> bool:
-    """Tell whether another node chose the first address of a message, or left none to choose."""
+    """Whether another node chose the first address of a message, or the message has none left."""
     context = message[4]
     outside = None if context is None else context[4]
     return outside is not None and len(message[0]) <= outside[0]
 
 
 def note_lost(error: OnwardError, message: Message) -> None:
-    """Note with an error which message it is about, if it is no failure of who sent it on."""
+    """Set `lost` of an error, unless the worker that passed the message on is at fault."""
     handed_over = not isinstance(error, NotDelivered | RouteError)
     if error.lost is None and not handed_over and is_given(message):
         error.lost = message
 
 
 def reason_text(error: OnwardError) -> str:
-    """Return the few words an error is counted under."""
+    """Return the reason under which an error is counted."""
     if isinstance(error, DeliveryError):
         return error.reason
     name = type(error).__name__
