@@ -1,11 +1,11 @@
-"""Who may send what to whom: access controls for the addresses of a node.
+"""Access controls for the addresses of a node.
 
 ```python
 access = Access(incoming=from_source("api"), outgoing=to_next("log", "store"))
 await node.start(Orders, address="orders", access=access)
 ```
 
-A message that may not pass raises `AccessDenied` where it is sent.
+Sending a message that a control denies raises `AccessDenied`.
 """
 
 from ._controls import (

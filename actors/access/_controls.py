@@ -1,8 +1,8 @@
-"""Access controls: functions of a message that say whether it may pass, and how to combine them.
+"""Access controls: predicates of messages, and functions that combine them.
 
-A control decides by what cannot be forged: `Message.source`, the primary address of the local
-worker that sent the message (for one from another node: its link's), and the onward route,
-which is where the message really goes. The return route is anybody's claim.
+A control decides by fields that cannot be forged. `Message.source` is the primary address of the
+local worker that sent the message; for a message from another node, of the link. The onward route
+is the route that the message takes. The return route is an unverified claim of the sender.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ __all__ = [
 ]
 
 AccessControl: TypeAlias = Callable[[Message], bool]
-"""Tells whether a message may pass; only `True` lets it.
+"""A predicate that permits a message by `True` and denies it by `False`.
 
-It is called on the sender's thread, before the message is in any mailbox, and must not block. One
-that raises, or returns anything but `True` and `False`, denies, and that is logged now and then.
+It is called on the sender's thread, before the message is in any mailbox, and must not block. A
+control that raises, or returns another value, denies the message; that is logged at intervals.
 """
 
 
 class Control:
-    """A control that can be shown and, if need be, adapts to the node it is used on."""
+    """A control with a readable representation, which may depend on its node."""
 
     __slots__ = ()
 
     def __call__(self, message: Message) -> bool:
-        """Tell whether a message may pass."""
+        """Whether the control permits a message."""
         raise AssertionError(f"unexpected call of {self!r} for {message}")
 
     def on(self, _node: Workers) -> AccessControl:
-        """Return what decides on that node."""
+        """Return the control for a node."""
         return self
 
 
@@ -155,25 +155,25 @@ class _Not(Control):
 
 
 allow_all: Final[AccessControl] = _All()
-"""Lets every message pass. An address with no other control costs nothing."""
+"""Permits every message. An address with no other control has no overhead."""
 
 deny_all: Final[AccessControl] = _None()
-"""Lets no message pass."""
+"""Permits no message."""
 
 local_only: Final[AccessControl] = _LocalOnly(None)
-"""Lets pass what a worker of the node sent that is no link, and what code outside of workers
-sent. It looks at the last hop: what comes from another node by way of a forwarder that is
-exposed was sent by that forwarder."""
+"""Permits messages sent by workers of the node other than links, and by code outside of workers.
+Only the last hop counts: a message from another node that an exposed forwarder passed on was sent
+by the forwarder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What may come in at an address, and what its worker may send from it.
+    """The access controls of an address.
 
     Attributes:
-        incoming: Decides about messages for the address. Its worker is the first onward address.
-        outgoing: Decides about what the worker sends, with itself as the source: the first
-            onward address is where it goes.
+        incoming: The control for messages to the address, which is their first onward address.
+        outgoing: The control for messages that the worker sends, with itself as the source and
+            the next hop as the first onward address.
     """
 
     incoming: AccessControl = allow_all
@@ -181,55 +181,61 @@ class Access:
 
 
 def from_source(*addresses: AddressLike) -> AccessControl:
-    """Let pass what these workers of the node sent, by their primary addresses.
+    """Return a control that permits messages from some workers, by their primary addresses.
 
-    With the address of a link: what came over that link.
+    The address of a link permits messages that came over that link.
     """
     return _FromSource(frozenset(map(address_of, addresses)))
 
 
 def to_next(*addresses: AddressLike) -> AccessControl:
-    """Let pass what goes to these addresses next."""
+    """Return a control that permits messages with one of some addresses as the next hop."""
     return _ToNext(frozenset(map(address_of, addresses)))
 
 
 def all_of(*controls: AccessControl) -> AccessControl:
-    """Let pass what every one of these lets pass, asked in order; with none: everything."""
+    """Return a control that permits messages that all controls permit; without controls, all.
+
+    The controls are called in order.
+    """
     return _AllOf(controls)
 
 
 def any_of(*controls: AccessControl) -> AccessControl:
-    """Let pass what one of these lets pass, asked in order; with none: nothing."""
+    """Return a control that permits messages that any control permits; without controls, none.
+
+    The controls are called in order.
+    """
     return _AnyOf(controls)
 
 
 def not_(control: AccessControl) -> AccessControl:
-    """Let pass what a control does not let pass. If that raises, nothing passes."""
+    """Return a control that permits messages that another denies. If that raises, it denies too."""
     return _Not(control)
 
 
 def on_node(control: AccessControl, node: Workers) -> AccessControl:
-    """Return what a control is on a node."""
+    """Return a control in its form for a node."""
     return control.on(node) if isinstance(control, Control) else control
 
 
 class NoDecision(TypeError):
-    """A control returned something that is neither `True` nor `False`."""
+    """A control returned a value other than `True` and `False`."""
 
 
 def passes(control: AccessControl, message: Message) -> bool:
-    """Ask a control.
+    """Whether a control permits a message.
 
     Raises:
-        NoDecision: It returned no decision. A coroutine would count as true, so that whoever
-            writes a control with `async def` would let everything pass.
+        NoDecision: It returned neither `True` nor `False`. A coroutine is true, so a control
+            written with `async def` would permit every message.
     """
     answer: object = control(message)
     if answer is True or answer is False:
         return answer
     close = getattr(answer, "close", None)
     if callable(close):
-        close()  # a coroutine that nobody will await
+        close()  # a coroutine that will not be awaited
     raise NoDecision(f"{_name(control)} returned {type(answer).__name__}, not True or False")
 
 

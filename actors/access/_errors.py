@@ -8,6 +8,6 @@ __all__ = ["AccessDenied"]
 
 
 class AccessDenied(NotDelivered):
-    """An access control did not let the message in, or its sender send it."""
+    """An access control of the receiver or of the sender denied the message."""
 
     reason = "denied"

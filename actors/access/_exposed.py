@@ -1,4 +1,4 @@
-"""What the other ends of links may reach: addresses that are exposed, and patterns behind them."""
+"""Addresses exposed to the peers of links, and the patterns allowed behind them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _ANY: Final = b"*"
 
 
 class Exposed(frozenset[Address]):
-    """The addresses that a link lets in, and where messages let in may go from there.
+    """The addresses that a link exposes, and the addresses that messages may go on to.
 
-    `Node.listen` and `Node.connect` make one of `expose` and `allow`, and transports hand it on
-    to their links as it is. A plain `frozenset` does as well: then nothing more is allowed.
+    `Node.listen` and `Node.connect` make one from `expose` and `allow`, and transports pass it
+    to their links unchanged. A plain `frozenset` may take its place, and allows no more.
 
     An address of a type other than 0 with the value `*` stands for all addresses of that type.
 
     Attributes:
-        allowed: The patterns of what may be reached behind what is exposed: in a value, `*`
-            stands for any bytes.
+        allowed: The patterns of the addresses that exposed workers may pass messages on to. In
+            a value, `*` stands for any bytes.
     """
 
     allowed: tuple[Address, ...]
@@ -31,11 +31,11 @@ class Exposed(frozenset[Address]):
     _types: frozenset[int]
 
     def __new__(cls, expose: Iterable[Address] = (), allow: Iterable[Address] = ()) -> Self:
-        """Make one.
+        """Make a set of exposed addresses.
 
         Args:
-            expose: What is exposed.
-            allow: The patterns.
+            expose: The exposed addresses.
+            allow: The allowed patterns.
         """
         made = super().__new__(cls, expose)
         made.allowed = tuple(allow)
@@ -50,7 +50,7 @@ class Exposed(frozenset[Address]):
         return address in self or address[0] in self._types
 
     def allows(self, address: Address) -> bool:
-        """Whether a message that was let in may go to an address next."""
+        """Whether a message that came over the link may go to an address next."""
         if address in self or address[0] in self._types:
             return True
         kind, value = address

@@ -1,4 +1,4 @@
-"""What is exposed while a node runs: workers made for whoever is at the other end of a link."""
+"""Addresses exposed while a node runs: workers made for the peer of a link."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Exposures"]
 
 
 class Exposures:
-    """What each link, or each listener's links, let in besides what they were made to expose.
+    """The addresses exposed at run time, for each link or for all links of a listener.
 
-    Changed under the node's lock; looking takes none.
+    Changed under the node's lock; looking up takes none.
 
     Args:
         limit: Most addresses exposed at one link or listener.
 
     Attributes:
         error_replies: The links, and listeners of links, that error replies may cross.
-        listeners: The listeners: what is exposed there is for all their links.
+        listeners: The listeners, for which an exposure applies to all their links.
     """
 
     __slots__ = ("_at", "_limit", "_where", "error_replies", "listeners")
@@ -36,7 +36,7 @@ class Exposures:
         """Expose an address at a link or listener. Idempotent.
 
         Raises:
-            LimitReached: As many are exposed there as may be.
+            LimitReached: The limit of addresses exposed there is reached.
         """
         there = self._at.get(at, ())
         if address not in there:
@@ -46,7 +46,7 @@ class Exposures:
             self._where.setdefault(address, set()).add(at)
 
     def remove(self, at: Address, address: Address) -> bool:
-        """Expose it no longer; tell whether it was exposed there."""
+        """Remove an exposure; return whether there was one."""
         there = self._at.get(at)
         if there is None or address not in there:
             return False
@@ -55,12 +55,12 @@ class Exposures:
         return True
 
     def has(self, address: Address, at: Iterable[Address]) -> bool:
-        """Tell whether an address is exposed at one of these."""
+        """Whether an address is exposed at one of some links and listeners."""
         where = self._where.get(address)
         return where is not None and any(each in where for each in at)
 
     def forget(self, address: Address) -> None:
-        """Drop what is exposed at an address, and the exposures of it: its worker stops."""
+        """Remove the exposures at an address and of it, because its worker stops."""
         for exposed in self._at.pop(address, ()):
             _discard(self._where, exposed, address)
         for at in self._where.pop(address, ()):

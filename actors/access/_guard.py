@@ -1,8 +1,8 @@
-"""Guards: what stands in the table, and between a worker and its node, where access is controlled.
+"""Guards: enforcement of access controls on incoming and outgoing messages.
 
-An address with a control for what comes in leads to a `GuardedMailbox`, which asks the control and
-hands on to the worker's cell. A worker with a control for what it sends has an `OutboundGuard`
-where others have the node. So neither costs anything where there is no control.
+An address with a control for incoming messages has a `GuardedMailbox` in the table, which calls
+the control and passes messages to the worker's cell. A worker with a control for outgoing messages
+sends through an `OutboundGuard` in place of the node. Without controls there is no overhead.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ __all__ = ["AccessLike", "GuardedMailbox", "OutboundGuard", "WorkerAccess"]
 AccessLike: TypeAlias = (
     "Access | Mapping[AddressLike, Access] | Mapping[str, Access] | Mapping[Address, Access]"
 )
-"""Access for all addresses of a worker, or for each that is named."""
+"""Access for all addresses of a worker, or for each named address."""
 
 LOG_INTERVAL: Final = 60.0
-"""Seconds between two lines about the failures of one control."""
+"""Seconds between two log lines about the failures of one control."""
 
 logger: Final = logging.getLogger("onward.actors")
 
 
 class AccessCheck:
-    """A control on its node: asks it, and denies when it cannot decide."""
+    """A control on its node, which denies a message if it fails."""
 
     __slots__ = ("_about", "_control", "_due", "_node")
 
@@ -54,15 +54,15 @@ class AccessCheck:
         self._due = 0.0
 
     def check(self, message: Message) -> None:
-        """Let a message pass.
+        """Check a message.
 
         Raises:
-            AccessDenied: It may not. It is counted.
+            AccessDenied: The control denies it. It is counted.
         """
         try:
             if passes(self._control, message):
                 return
-        except Exception as error:  # noqa: BLE001 - user code; it has not let anything pass
+        except Exception as error:  # noqa: BLE001 - user code; it has not permitted the message
             self._log(error)
         self._node.dead_letters.denied += 1
         raise AccessDenied(message[0][0])
@@ -71,17 +71,17 @@ class AccessCheck:
         now = self._node.loop.time()
         if now >= self._due:
             self._due = now + LOG_INTERVAL
-            text = "the access control of what %s failed and denies"
+            text = "the access control for messages %s failed and denies"
             logger.error(text, self._about, exc_info=error)
 
 
 class GuardedMailbox(Target):
-    """Stands in the table in the place of a worker whose incoming messages are controlled."""
+    """The table entry of an address with a control for incoming messages."""
 
     __slots__ = ("cell", "judge")
 
     def __init__(self, cell: Cell, judge: AccessCheck) -> None:
-        # `queue` is never set, so that whoever sends calls `put`.
+        # `queue` is never set, so that senders call `put`.
         self.queue = None
         self.limit = 0
         self.heavy = 0
@@ -90,10 +90,10 @@ class GuardedMailbox(Target):
         self.judge = judge
 
     def put(self, message: Message) -> None:
-        """Hand a message on to the worker if it may come in.
+        """Pass a message to the worker if the control permits it.
 
         Raises:
-            AccessDenied: It may not.
+            AccessDenied: The control denies it.
             DeliveryError: As the worker's mailbox.
         """
         self.judge.check(message)
@@ -106,10 +106,10 @@ class WorkerAccess:
     Args:
         node: Its node.
         cell: The worker's cell.
-        access: For all its addresses, those it is given later included, or for each named.
+        access: For all its addresses, including later ones, or for each named address.
 
     Attributes:
-        sender: What the worker sends through; `None`: nothing decides what it may send.
+        sender: The guard that the worker sends through, or `None` without outgoing controls.
 
     Raises:
         ValueError: An address is named that the worker does not have.
@@ -150,31 +150,28 @@ class WorkerAccess:
     def _sends(self, address: Address, access: Access) -> AccessCheck | None:
         if access.outgoing is allow_all:
             return None
-        return AccessCheck(access.outgoing, self._node, f"{address} sends")
+        return AccessCheck(access.outgoing, self._node, f"from {address}")
 
     def target(self, address: Address) -> Target:
-        """Return what an address of the worker is to lead to."""
+        """Return the target for an address of the worker."""
         access = self._each.get(address, self._all)
         if access.incoming is allow_all:
             return self._cell
-        return GuardedMailbox(
-            self._cell, AccessCheck(access.incoming, self._node, f"comes to {address}")
-        )
+        return GuardedMailbox(self._cell, AccessCheck(access.incoming, self._node, f"to {address}"))
 
     def check(self, message: Message, own: Address | None) -> None:
-        """Let the worker send a message.
+        """Check a message that the worker sends.
 
-        The control is that of the address it is sent from. One that is not named has the
-        control of the primary address, so that what is made besides is not free to send.
+        The control is that of the address that it is sent from. An address that is not named has
+        the control of the primary address, so that added addresses are controlled too.
 
         Args:
-            message: What it sends.
-            own: The address it is sent from, as the worker says. `None`: nobody but the
-                message could say, and that may be a claim of somebody else's; so all controls
-                of the worker have to let it pass.
+            message: The message.
+            own: The address it is sent from, as given by the worker. If `None`, only the message
+                could tell, and it may be forged, so all controls of the worker have to permit it.
 
         Raises:
-            AccessDenied: It may not.
+            AccessDenied: A control denies it.
         """
         if own is None:
             for judge in self._judges:
@@ -186,10 +183,10 @@ class WorkerAccess:
 
 
 class OutboundGuard:
-    """What a worker sends through, in place of its node, when that is checked.
+    """A guard that a worker sends through, in place of its node.
 
-    It is where the worker has an access control for what it sends, and where a message from
-    outside has come to it: what such a message may do goes with it, in its context.
+    A worker has one if it has outgoing access controls, or once it has received a message from
+    outside, which has its permissions in its context.
 
     Args:
         node: The node.
@@ -199,28 +196,28 @@ class OutboundGuard:
     __slots__ = ("_guarded", "_node", "table")
 
     def __init__(self, node: Workers, guarded: WorkerAccess | None) -> None:
-        # Always empty: so whoever sends finds nobody and calls `carry`.
+        # Always empty, so that senders find no target and call `carry`.
         self.table: dict[Address, Target] = {}
         self._node = node
         self._guarded = guarded
 
     def settle(self, _sender: OutboundGuard) -> None:
-        """Do nothing: this is what checks already."""
+        """Ignore the call: this guard checks already."""
 
     def schedule(self, target: Target) -> None:
-        """Not called: the table is empty."""
+        """Raise an error, as the table is empty."""
         raise AssertionError(f"unexpected target {target}")
 
     def carry(self, message: Message) -> None:
-        """Do as `Router.carry` if the worker may send that.
+        """Deliver a message as `Router.carry`, if the worker may send it.
 
-        It has put its address in front of the return route itself.
+        The worker has put its address in front of the return route itself.
         """
         back = message[1]
         self.carry_from(back[0] if back else None, message)
 
     def carry_from(self, own: Address | None, message: Message) -> None:
-        """Do as `Router.carry` if the worker may send that from its address."""
+        """Deliver a message as `Router.carry`, if the worker may send it from its address."""
         try:
             self._check(message, own)
             self._node.carry(self._node.pass_on(message))
@@ -229,7 +226,7 @@ class OutboundGuard:
             raise
 
     def carry_answer(self, message: Message) -> None:
-        """Do as `Router.carry_answer` if the worker may send that."""
+        """Deliver an answer as `Router.carry_answer`, if the worker may send it."""
         onward, back, payload, source, context = message
         if self._guarded is not None:
             self._check(message, back[0] if back else None)
@@ -241,7 +238,7 @@ class OutboundGuard:
         self._node.carry(message)
 
     async def carry_wait(self, message: Message, own: Address | None = None) -> None:
-        """Do as `Router.carry_wait` if the worker may send that from its address."""
+        """Deliver a message as `Router.carry_wait`, if the worker may send it from its address."""
         try:
             self._check(message, own)
             await self._node.carry_wait(self._node.pass_on(message))
@@ -257,7 +254,7 @@ class OutboundGuard:
         timeout: float,
         context: Context | None,
     ) -> Message:
-        """Do as `Router.request_from` if the worker may send that."""
+        """Send a request as `Router.request_from`, if the worker may send it."""
         onward = self._node.route_of(route)
         message = Message(onward, (source,), payload, source, context)
         try:
@@ -269,6 +266,6 @@ class OutboundGuard:
             raise
 
     def _check(self, message: Message, own: Address | None) -> None:
-        # Without an onward route it goes nowhere, as the node will say.
+        # Without an onward route the node raises `EmptyRoute`.
         if self._guarded is not None and message[0]:
             self._guarded.check(message, own)

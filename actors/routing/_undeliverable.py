@@ -58,7 +58,7 @@ class Undeliverable(RunQueue):
 
     @property
     def clock(self) -> Callable[[], float]:
-        """Return the clock of dead letters, as given."""
+        """The clock of dead letters, as given."""
         return self.dead_letters.clock
 
     def fail_request(self, address: Address, error: OnwardError) -> bool:

@@ -321,7 +321,7 @@ class Cell(Mailbox):
         if is_generator(result):
             return BadHandler(method, YIELDS)
         kind = type(result).__name__
-        return BadHandler(method, f"it returned {kind}, which goes nowhere; an answer is `reply`")
+        return BadHandler(method, f"it returned {kind}, which is discarded; answer with `reply`")
 
     def resumed(self, task: asyncio.Task[Any]) -> bool:
         """Record the end of a task; return false if the worker has been given up meanwhile."""

@@ -340,7 +340,7 @@ async def test_a_control_that_fails_denies_and_is_logged_now_and_then(
                 node.send("a", b"")
             assert "secret" not in str(denied.value)
         [record] = caplog.records
-        assert record.getMessage() == "the access control of what comes to 0#a failed and denies"
+        assert record.getMessage() == "the access control for messages to 0#a failed and denies"
         await asyncio.sleep(LOG_INTERVAL)
         with pytest.raises(AccessDenied):
             node.send("a", b"")
