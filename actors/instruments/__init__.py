@@ -1,1 +1,1 @@
-"""Observers of a node at work: statistics, diagnostics and the watchdog of its loop."""
+"""Observers of a running node: statistics, diagnostics and the watchdog of its loop."""

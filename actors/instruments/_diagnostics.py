@@ -1,9 +1,9 @@
-"""Lines in the log for what is wrong with a program and no error: workers that are held up.
+"""Diagnostics: log lines about workers that are held up, without an error being raised.
 
-Four things are looked for: a handler that holds its worker, or the whole event loop, for too
-long; workers that await one another in a circle; a mailbox that is nearly full; and a way
-that grows as messages are passed on. Each is a line of the logger `onward.diagnostics` that
-names the workers, the first of its kind for a worker at once and then one a minute, and a count.
+Four problems are detected: a handler that holds its worker, or the whole event loop, for too
+long; workers that await one another in a circle; a mailbox that is nearly full; and a return
+route that grows as messages are passed on. Each is counted and logged by `onward.diagnostics`
+with the names of the workers, the first of a kind for a worker at once and then one a minute.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _logger: Final = logging.getLogger("onward.diagnostics")
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticsOptions:
-    """What counts as too long.
+    """The limits of diagnostics.
 
     Attributes:
-        hold: How long a worker may await before it takes its next message, in seconds: in a
+        hold: Time a worker may await before it handles its next message, in seconds: in a
             handler, a timer's action, its start or its end.
-        block: How long the event loop may be held by code that does not await, in seconds;
-            `None`: that is not looked for, and there is no thread for it.
+        block: Time the event loop may be held by code that does not await, in seconds. `None`
+            switches this check off, and its thread.
         frames: Frames of the code at fault that are shown, the innermost first.
 
     Raises:
@@ -59,7 +59,7 @@ class DiagnosticsOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticsStatistics:
-    """What has been noticed on a node."""
+    """The counters of a node's diagnostics."""
 
     held: int
     """Times a worker awaited for longer than `hold`."""
@@ -71,8 +71,8 @@ class DiagnosticsStatistics:
     """Requests that close a circle of workers that await one another."""
 
     nearly_full: int
-    """Turns that found a mailbox at four fifths of its limit or more, and senders that found no
-    room in one."""
+    """Turns that began with a mailbox at four fifths of its limit or more, and messages for which
+    there was no room."""
 
     long_routes: int
     """Messages passed on with a return route near the limit."""
@@ -82,31 +82,31 @@ class DiagnosticsStatistics:
 
 
 class Diagnostics(Observer):
-    """Notices workers that are held up, and says so in the log.
+    """An observer that logs workers that are held up.
 
-    Made by `Node(diagnostics=DiagnosticsOptions())`. It changes nothing of what the node does.
-    A timer is set only while some worker awaits; the event loop is watched by a thread that all
-    nodes of the process share.
+    Made by `Node(diagnostics=DiagnosticsOptions())`. It does not change the behaviour of the
+    node. A timer is set only while a worker awaits; the event loop is watched by a thread that
+    all nodes of the process share.
 
-    An await cycle is noticed when the request that closes it is made: each worker in it has a
-    message in hand that the one before it sent as a request and waits for, and the route of the
-    new request names one of them. Who asks is known of `Worker.request`, and of `Node.request` in
-    a handler itself, but not in a task that it makes, or on a thread of its own. Requests that a
-    rule or a far node leads back are not seen.
+    An await cycle is detected when the request that closes it is made: each worker in it has a
+    request of the previous one in hand, and the route of the new request contains one of them.
+    The requester is known for `Worker.request`, and for `Node.request` in a handler itself, but
+    not in a task that the handler makes, or on another thread. Cycles through a rule or another
+    node are not detected.
 
     Args:
         node: The node.
-        options: What counts as too long.
+        options: The limits.
     """
 
     def __init__(self, node: Node, options: DiagnosticsOptions) -> None:
         self.node: Final = node
         self.options: Final = options
         self._seldom: Final = SeldomLogger(_logger)
-        self._seldom_blocked: Final = SeldomLogger(_logger)  # for the watchdog's thread alone
-        self._asking: dict[Address, Address] = {}  # mailbox of a request: who asks
-        self._since: dict[Cell, float] = {}  # who awaits, since when; the oldest first
-        # Which worker a task belongs to; a task that is done is forgotten by itself.
+        self._seldom_blocked: Final = SeldomLogger(_logger)  # for the watchdog's thread only
+        self._asking: dict[Address, Address] = {}  # the requesters, by mailbox
+        self._since: dict[Cell, float] = {}  # start of each wait, oldest first
+        # The worker of each task; a task that is done disappears by itself.
         self._workers: WeakKeyDictionary[asyncio.Task[Any], Cell] = WeakKeyDictionary()
         self._timer: asyncio.TimerHandle | None = None
         self._held = 0
@@ -119,7 +119,7 @@ class Diagnostics(Observer):
             WATCHDOG.watch(LoopWatch(self, options.block))
 
     def statistics(self) -> DiagnosticsStatistics:
-        """Return what has been noticed so far. Safe from any thread."""
+        """Return the counters. Safe from any thread."""
         return DiagnosticsStatistics(
             held=self._held,
             blocked=self._blocked,
@@ -132,21 +132,21 @@ class Diagnostics(Observer):
     # --- awaiting ---------------------------------------------------------------------
 
     def suspended(self, cell: Cell) -> None:
-        """Note since when a worker awaits."""
+        """Record the time at which a worker began to await."""
         self._since[cell] = self.node.loop.time()
         self._workers[cast("asyncio.Task[Any]", cell.task)] = cell
         if self._timer is None:
             self._timer = self.node.loop.call_later(self.options.hold, self._look)
 
     def resumed(self, cell: Cell) -> None:
-        """Forget that a worker awaits."""
+        """Record that a worker no longer awaits."""
         self._since.pop(cell, None)
         if not self._since and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _look(self) -> None:
-        """Tell of the workers that have awaited too long, and come back for the next."""
+        """Log the workers that have awaited too long, and set the timer for the next."""
         self._timer = None
         loop = self.node.loop
         while self._since:
@@ -173,13 +173,13 @@ class Diagnostics(Observer):
         )
 
     def asks(self, source: Address | None, reply: Address, onward: Route) -> None:
-        """Note who asks, and whether that closes a circle."""
+        """Record a request, and log it if it closes an await cycle."""
         asker = self._asker() if source is None else self._cell(source)
         if asker is None:
             return
         self._asking[reply] = asker.address
         if asker.task is None:
-            return  # it asks beside its messages, and goes on with them
+            return  # a request outside of its turns, which does not hold the worker
         asked = {cell for cell in map(self._cell, self._local(onward)) if cell is not None}
         awaiting = [asker]
         while awaiting[-1] not in asked:
@@ -198,17 +198,17 @@ class Diagnostics(Observer):
         )
 
     def _asker(self) -> Cell | None:
-        """Return the worker whose code is running, if it is that of a coroutine."""
+        """Return the worker of the running coroutine, if there is one."""
         task = asyncio.current_task()
         cell = None if task is None else self._workers.get(task)
         return cell if cell is not None and cell.task is task else None
 
     def asked(self, reply: Address) -> None:
-        """Forget a request."""
+        """Remove a request that is over."""
         self._asking.pop(reply, None)
 
     def _awaited_by(self, cell: Cell) -> Cell | None:
-        """Return the worker whose request this one has in hand."""
+        """Return the requester of the request that a worker has in hand, if any."""
         message = cell.in_hand
         if message is None or not message.return_route:
             return None
@@ -216,7 +216,7 @@ class Diagnostics(Observer):
         return None if source is None else self._cell(source)
 
     def _local(self, onward: Route) -> Iterator[Address]:
-        """Yield the addresses of a route that are surely of this node."""
+        """Yield the leading addresses of a route that belong to this node."""
         for step in onward:
             cell = self._cell(step)
             if cell is None or cell.worker.leaves_node:
@@ -231,12 +231,12 @@ class Diagnostics(Observer):
     # --- mailboxes and routes ---------------------------------------------------------
 
     def nearly_full(self, cell: Cell, waiting: int) -> None:
-        """Tell of a mailbox."""
+        """Count and log a nearly full mailbox."""
         self._nearly_full += 1
         self._seldom.log(
             logging.WARNING,
             f"nearly full {cell.address}",
-            "node %r: %s for %s, whose limit is %d",
+            "node %r: %s for %s (limit %d)",
             self.node.name,
             waiting_text(waiting, "message"),
             str(cell),
@@ -244,7 +244,7 @@ class Diagnostics(Observer):
         )
 
     def long_route(self, message: Message) -> None:
-        """Tell of a way that grows."""
+        """Count and log a growing return route."""
         self._long_routes += 1
         self._seldom.log(
             logging.WARNING,
@@ -258,13 +258,12 @@ class Diagnostics(Observer):
         )
 
     def route_cut(self, message: Message) -> None:
-        """Tell of a worker that answers in the middle of a route."""
+        """Count and log an answer of a worker that is not the last of a route."""
         self._routes_cut += 1
         self._seldom.log(
             logging.WARNING,
             f"route cut {message.to}",
-            "node %r: %s answered a message that had further to go; the rest of its route is "
-            "dropped: %s",
+            "node %r: %s answered a message before the end of its route; the rest is dropped: %s",
             self.node.name,
             str(message.to),
             shown(format_route(message.onward_route[1:])),
@@ -273,7 +272,7 @@ class Diagnostics(Observer):
     # --- the event loop ---------------------------------------------------------------
 
     def loop_held(self, frame: FrameType) -> None:
-        """Tell who holds the event loop. Called on the watchdog's thread."""
+        """Count and log the code that holds the event loop. Called on the watchdog's thread."""
         self._blocked += 1
         frames = list(_outwards(frame))
         who = _holder(frames, self.node)
@@ -295,20 +294,20 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _holder(frames: Iterable[FrameType], node: Node) -> str:
-    """Return the worker whose code a thread is in."""
+    """Return a text for the worker that runs in a thread's frames."""
     found: Worker | None = None
     for frame in frames:
         who: object = frame.f_locals.get("self")
         if isinstance(who, Cell) and who.node is node:
             return str(who)
-        # A handler that is a coroutine has no cell around it: the outermost worker it is.
+        # A handler that is a coroutine has no cell around it: the outermost worker counts.
         if isinstance(who, Worker) and who._cell is not None:
             found = who
     return "no worker" if found is None else str(found._placed)
 
 
 def _awaiting(task: asyncio.Task[Any] | None) -> Iterator[FrameType]:
-    """Yield the frames of what a task awaits, the innermost first."""
+    """Return the frames of a task's awaited coroutines, the innermost first."""
     frames: list[FrameType] = []
     awaits: Any = None if task is None else task.get_coro()
     while awaits is not None:

@@ -1,4 +1,4 @@
-"""What may look on while a node works: nothing by default, and then nothing is paid for it."""
+"""Observers and tracers of a node; without one there is no overhead."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ __all__ = ["Observer", "Tracer"]
 
 
 class Observer:
-    """Is told what happens on a node, on its loop, where `Node.observer` is set.
+    """A base class of observers, which are called on a node's loop if `Node.observer` is set.
 
-    A base to derive from: every method does nothing here. None may raise or block.
+    The methods do nothing by default. They must not raise or block.
     """
 
     __slots__ = ()
 
     def asks(self, source: Address | None, reply: Address, onward: Route) -> None:
-        """Hear of a request: who asks (`None`: no worker), where the answer comes, where to."""
+        """Observe a request, with the requester (or `None`), the mailbox and the onward route."""
 
     def asked(self, reply: Address) -> None:
-        """Hear that a request is over, however it ended."""
+        """Observe the end of a request, with any outcome."""
 
     def suspended(self, cell: Cell) -> None:
-        """Hear that a worker awaits: in a handler, a timer's action, its start or its end."""
+        """Observe that a worker awaits, in a handler, a timer's action, its start or its end."""
 
     def resumed(self, cell: Cell) -> None:
-        """Hear that a worker that awaited has finished with it, or has been given up."""
+        """Observe that a worker no longer awaits, or has been given up."""
 
     def nearly_full(self, cell: Cell, waiting: int) -> None:
-        """Hear that a mailbox is near its limit: as a turn starts, or as a sender finds no room."""
+        """Observe a mailbox near its limit, at the start of a turn or for a refused message."""
 
     def route_cut(self, message: Message) -> None:
-        """Hear of a message that is answered by a worker that is not the last of its route."""
+        """Observe a message that is answered by a worker that is not the last of its route."""
 
     def long_route(self, message: Message) -> None:
-        """Hear of a message that is forwarded with a return route near the limit."""
+        """Observe a message that is forwarded with a return route near the limit."""
 
 
 class Tracer(ABC):
-    """Is given each message with a tracing text, where `Node.tracer` is set.
+    """A tracer of the messages with a tracing text, used if `Node.tracer` is set.
 
     Called on the node's loop, in the worker's turn. It must not block.
     """
@@ -56,17 +56,17 @@ class Tracer(ABC):
     def follow(
         self, worker: Worker, message: Message, handle: Callable[[Message], object]
     ) -> object:
-        """Have a message handled, and note what there is to note.
+        """Call the handler of a message, and trace it.
 
         Args:
-            worker: Whose turn it is.
+            worker: The worker that handles the message.
             message: The message, with `context.trace`.
-            handle: What handles it. To be called once, with the message or with one that
-                differs from it in the context alone.
+            handle: The handler. It must be called once, with the message or with one that
+                differs from it in the context only.
 
         Returns:
-            What `handle` returned, or a coroutine in its place that awaits that.
+            The result of `handle`, or a coroutine in its place that awaits it.
 
         Raises:
-            BaseException: What `handle` raised, and nothing else.
+            BaseException: The exception of `handle`, and no other.
         """

@@ -1,4 +1,4 @@
-"""What a node and its workers count, as frozen values."""
+"""Statistics of a node and its workers, as frozen values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NodeStatistics", "WorkerStatistics"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatistics:
-    """One worker at one moment."""
+    """The statistics of one worker at one moment."""
 
     address: Address
     """Its primary address."""
@@ -27,34 +27,34 @@ class WorkerStatistics:
     """Messages in its mailbox."""
 
     limit: int
-    """Messages its mailbox may hold."""
+    """Limit of its mailbox in messages."""
 
     handled: int
-    """Messages it has taken from its mailbox, those that failed included."""
+    """Messages it has taken from its mailbox, including those that failed."""
 
     failed: int
     """Times a handler, a timer's action or an escalated child failed."""
 
     refused: int
-    """Messages their senders got back as `MailboxFull`."""
+    """Messages refused with `MailboxFull`."""
 
     dropped: int
-    """Messages dropped by its mailbox's overflow policy or because their deadline had passed;
-    each is a dead letter."""
+    """Messages dropped by its mailbox's overflow policy or after their deadline; each is a dead
+    letter."""
 
     restarts: int
-    """Times a new instance took over."""
+    """Restarts with a new instance."""
 
     children: int
     """Workers it has spawned that have not stopped."""
 
     timers: int
-    """Timers it has set that are still to go off."""
+    """Timers it has set that are still active."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStatistics:
-    """One node at one moment. Counts include workers that have stopped."""
+    """The statistics of one node at one moment. Counts include workers that have stopped."""
 
     name: str
     """The node's name."""
@@ -72,7 +72,7 @@ class NodeStatistics:
     """Failures of workers."""
 
     refused: int
-    """Messages given back to their senders as `MailboxFull`."""
+    """Messages refused with `MailboxFull` by all mailboxes."""
 
     dropped: int
     """Messages dropped by overflow policies."""
@@ -90,7 +90,7 @@ class NodeStatistics:
     """Dead letters by reason."""
 
     denied: int
-    """Messages that access controls did not let pass."""
+    """Messages that access controls denied."""
 
     error_replies: int
     """Error replies sent."""
@@ -99,7 +99,7 @@ class NodeStatistics:
     """Error replies not sent because there were too many in a second."""
 
     routes_cut: int
-    """Messages answered by a worker that was not the last of their route: the rest was dropped."""
+    """Messages answered by a worker that was not the last of their route."""
 
     workers: tuple[WorkerStatistics, ...]
-    """Each worker, in the order they were spawned; empty when not asked for."""
+    """Each worker, in the order of spawning; empty if not requested."""

@@ -1,8 +1,8 @@
-"""A thread that notices when an event loop does not go on, and where it is held.
+"""The watchdog: a thread that detects event loops held by code that does not await.
 
-There is one for all nodes of the process, and it ends with the last of them. It asks each
-loop for a sign of life; a loop that gives none in time is held by somebody's code, which the
-frames of its thread show. Nothing is paid for it on the way of a message.
+There is one for all nodes of the process, and it ends with the last of them. It schedules a
+callback on each loop; if that does not run in time, the frames of the loop's thread show the code
+that holds it. Messages have no overhead.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ __all__ = ["WATCHDOG", "LoopWatch", "Watchdog", "Watched"]
 
 
 class Watched(Protocol):
-    """Whose event loop is watched."""
+    """An observer of the event loop of a node."""
 
     @property
     def node(self) -> RunQueue:
-        """The node that lives on the loop; it is watched until it has stopped."""
+        """The node on the loop, which is watched until it has stopped."""
         ...
 
     def loop_held(self, frame: FrameType) -> None:
-        """Hear, once for each time, that the loop is held and what frame its thread is in.
+        """Report a held loop once, with the current frame of its thread.
 
-        Called on the thread that watches.
+        Called on the watchdog's thread.
         """
 
 
 class LoopWatch:
-    """Asks one event loop for signs of life.
+    """A periodic check of one event loop.
 
     Args:
-        watched: Whose loop. It is not kept alive for this.
-        patience: How long a sign may take, in seconds.
-        clock: What tells the time, in seconds.
+        watched: The observer of the loop, by a weak reference.
+        patience: Time within which the loop must run the callback, in seconds.
+        clock: The function that returns the time, in seconds.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class LoopWatch:
         self._watched = ref(watched)
         self._patience = patience
         self._clock = clock
-        self._asked: float | None = None  # when the sign was asked for that has not come
+        self._asked: float | None = None  # time of the pending callback's scheduling
         self._told = False
 
     def look(self) -> float | None:
-        """Ask for a sign of life, or see whether it has come.
+        """Schedule the callback, or check whether it has run.
 
         Returns:
-            After how many seconds to look again; `None`: not any more.
+            The seconds until the next check, or `None` to end the checks.
         """
         watched = self._watched()
         if watched is None or watched.node.phase is Phase.CLOSED:
@@ -88,7 +88,7 @@ class LoopWatch:
 
 
 class Watchdog:
-    """The thread that looks. Its methods are safe from any thread."""
+    """The thread that checks the loops. Its methods are safe from any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -96,11 +96,11 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def watch(self, watch: LoopWatch) -> None:
-        """Look after one more loop, until it says that it is over."""
+        """Add a loop, to be checked until its node has stopped."""
         with self._changed:
             self._watches[watch] = None
             if self._thread is None:
-                # A daemon: it must not keep the interpreter from ending.
+                # A daemon, so that it does not keep the interpreter from ending.
                 self._thread = threading.Thread(
                     target=self._run, name="onward-watchdog", daemon=True
                 )
@@ -108,14 +108,14 @@ class Watchdog:
             self._changed.notify()
 
     def forget(self, watch: LoopWatch) -> None:
-        """Look after a loop no more."""
+        """Remove a loop."""
         with self._changed:
             self._watches.pop(watch, None)
             self._changed.notify()
 
     @property
     def thread(self) -> threading.Thread | None:
-        """The thread, while there is something to look after."""
+        """The thread, while there are loops to check."""
         return self._thread
 
     def _run(self) -> None:

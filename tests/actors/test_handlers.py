@@ -83,8 +83,8 @@ def returning_later(result: Any) -> type[Worker]:
 @pytest.mark.parametrize(
     ("result", "told"),
     [
-        (b"answer", "it returned bytes, which goes nowhere; an answer is `reply`"),
-        ("answer", "it returned str, which goes nowhere"),
+        (b"answer", "it returned bytes, which is discarded; answer with `reply`"),
+        ("answer", "it returned str, which is discarded"),
         (False, "it returned bool"),
         (yields(None), "it yields, so that calling it runs none of its code"),
         (yields_later(None), "it yields"),
@@ -211,7 +211,7 @@ async def test_an_answer_in_the_middle_of_a_route_is_counted_and_told(
         assert isinstance(node.observer, Diagnostics)
         assert node.observer.statistics().routes_cut == 2
     lines = [record.getMessage() for record in caplog.records]
-    told = "node 'node': 0#echo answered a message that had further to go; the rest of its route is"
+    told = "node 'node': 0#echo answered a message before the end of its route; the rest is"
     assert lines == [f"{told} dropped: 0#further => 1#127.0.0.1:4000"]
 
 

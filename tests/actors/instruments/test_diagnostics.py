@@ -275,7 +275,7 @@ async def test_a_mailbox_near_its_limit(lines: list[str]) -> None:
             for _ in range(8):
                 node.send("small", b"")
             await asyncio.sleep(1)
-        assert lines == ["node 'node': 8 messages wait for Recorder 0#small, whose limit is 10"]
+        assert lines == ["node 'node': 8 messages wait for Recorder 0#small (limit 10)"]
         assert diagnostics.statistics().nearly_full == 2
 
 
@@ -292,7 +292,7 @@ async def test_a_mailbox_that_fills_behind_a_worker_that_hangs(lines: list[str])
         for _ in range(2):
             with pytest.raises(MailboxFull):
                 node.send("hangs", b"")
-        assert lines == ["node 'node': 10 messages wait for Gate 0#hangs, whose limit is 10"]
+        assert lines == ["node 'node': 10 messages wait for Gate 0#hangs (limit 10)"]
         assert diagnostics.statistics().nearly_full == 2
 
 
