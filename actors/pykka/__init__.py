@@ -1,1 +1,1 @@
-"""The parts of workers that make them Pykka actors: inbox, references and futures."""
+"""The Pykka interface of workers: inbox, references and futures."""

@@ -1,8 +1,8 @@
-"""Pykka's `Actor`, as type checkers are to see it.
+"""Pykka's `Actor`, with a declaration for type checkers.
 
-Pykka declares its hooks, such as `on_start`, to return `None`. A worker's may be
-coroutines, and a checker would call each of them an incompatible override. So checkers are
-shown a base without the hooks; at run time a worker is a `pykka.Actor` like any other.
+Pykka declares its hooks, such as `on_start`, to return `None`. A worker's hooks may be
+coroutines, which a checker would report as incompatible overrides. So checkers see a base class
+without the hooks; at run time a worker is an ordinary `pykka.Actor`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pykka import ActorRef
 
     class Actor:
-        """What a worker takes over from `pykka.Actor` as it is."""
+        """The methods that a worker inherits unchanged from `pykka.Actor`."""
 
         @classmethod
         def start(cls, *args: Any, **kwargs: Any) -> ActorRef[Any]:
-            """Start it as in Pykka, on a node in the background."""
+            """Start the worker as in Pykka, on a node in the background."""
             ...
 
         def on_receive(self, message: Any) -> Any:

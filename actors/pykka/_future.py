@@ -1,8 +1,8 @@
-"""`LoopFuture`: what `ask` returns; threads may block on it, coroutines await it.
+"""`LoopFuture`: the result of `ask`, for threads that block and coroutines that await.
 
 Pykka's own future blocks in both cases. Here a blocking `get` on an event loop's thread
-raises at once, awaiting never blocks, and `map` and its relatives are computed when the
-value arrives rather than inside somebody's `get`.
+raises at once, awaiting never blocks, and `map` and similar methods are computed when the
+value is set rather than inside `get`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ R = TypeVar("R")
 ExcInfo: TypeAlias = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 _Outcome: TypeAlias = tuple[Any, BaseException | None, TracebackType | None]
 
-# One lock for all futures: it is held for a few instructions, and a lock of its own would
-# cost a future more than everything else in it.
+# One lock for all futures: it is held for a few instructions, and a lock for each future would
+# cost more than the rest of it.
 _lock: Final = threading.Lock()
 
 
 class LoopFuture(pykka.Future[T]):
-    """A value that is there now or later, for threads and for coroutines."""
+    """A future value, for threads and for coroutines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,15 +45,15 @@ class LoopFuture(pykka.Future[T]):
         self._callbacks: list[Callable[[], object]] | None = None
 
     def get(self, *, timeout: float | None = None) -> T:
-        """Return the value, blocking until it is there.
+        """Return the value; block until it is set.
 
         Args:
-            timeout: How long to wait, in seconds; `None` waits for ever, 0 not at all.
+            timeout: Time to wait, in seconds; `None` waits for ever, 0 not at all.
 
         Raises:
-            pykka.Timeout: It is not there in time.
-            WouldDeadlock: It is not there and this thread runs an event loop.
-            Exception: What the other side raised.
+            pykka.Timeout: The value is not set in time.
+            WouldDeadlock: The value is not set and this thread runs an event loop.
+            Exception: The exception that was set.
         """
         if self._get_hook is not None:
             return super().get(timeout=timeout)
@@ -87,7 +87,7 @@ class LoopFuture(pykka.Future[T]):
         self._settle((None, error, traceback))
 
     def set_get_hook(self, func: Callable[[float | None], T]) -> None:
-        """Have `get` return what a function returns, called once with the timeout.
+        """Set a function that computes the value for `get`, called once with the timeout.
 
         Awaiting such a future runs the function on a thread of the loop's executor.
 
@@ -103,7 +103,7 @@ class LoopFuture(pykka.Future[T]):
         return self._then(lambda items: [item for item in items if func(item)])
 
     def join(self, *futures: pykka.Future[Any]) -> LoopFuture[Iterable[Any]]:
-        """Return a future of the list of the values of this one and the others."""
+        """Return a future of the list of the values of this future and others."""
         sources = (self, *futures)
         joined: LoopFuture[Iterable[Any]] = LoopFuture()
         if not all(isinstance(each, LoopFuture) and not each._get_hook for each in sources):
@@ -125,7 +125,7 @@ class LoopFuture(pykka.Future[T]):
         return joined
 
     def map(self, func: Callable[[T], M]) -> LoopFuture[M]:
-        """Return a future of what the function makes of the value."""
+        """Return a future of the function's result for the value."""
         return self._then(func)
 
     def reduce(self: LoopFuture[Iterable[J]], func: Callable[[R, J], R], *args: R) -> LoopFuture[R]:
@@ -160,7 +160,7 @@ class LoopFuture(pykka.Future[T]):
     def _compute(self, func: Callable[[], T]) -> None:
         try:
             value = func()
-        except Exception:  # noqa: BLE001 - it belongs to whoever asks for the value
+        except Exception:  # noqa: BLE001 - raised again by `get`
             self.set_exception()
         else:
             self.set(value)
@@ -175,7 +175,7 @@ class LoopFuture(pykka.Future[T]):
             callback()
 
     def _on_outcome(self, callback: Callable[[], object]) -> bool:
-        """Have a function called on the outcome; false if it is there already."""
+        """Add a callback for the outcome; return false if there is an outcome already."""
         with _lock:
             if self._outcome is not None:
                 return False
@@ -189,7 +189,7 @@ class LoopFuture(pykka.Future[T]):
             raise AssertionError("the outcome is not there yet")
         value, error, traceback = self._outcome
         if error is not None:
-            # Raised again and again, an exception would collect a longer traceback each time.
+            # The traceback of an exception would get longer each time it is raised.
             raise error.with_traceback(traceback)
         return cast("T", value)
 
@@ -198,7 +198,7 @@ def check_may_block(call: str) -> None:
     """Check that this thread runs no event loop.
 
     Raises:
-        WouldDeadlock: It does.
+        WouldDeadlock: This thread runs an event loop.
     """
     try:
         asyncio.get_running_loop()
@@ -215,5 +215,5 @@ def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> Non
     try:
         loop.call_soon_threadsafe(wake)
     except RuntimeError:
-        # The loop that waited is closed: nobody is left to wake.
+        # The loop that waited is closed.
         return

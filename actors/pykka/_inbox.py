@@ -1,8 +1,8 @@
-"""The parts of a Pykka actor that a worker has only if somebody asks for them.
+"""The parts of a Pykka actor, made for a worker on first use.
 
-A Pykka actor is made with a URN, an inbox, an event and a ref: 2 KiB and 20 µs, of no use
-to a worker that is reached by its address. Here all four come into being together when the
-first of them is read.
+A Pykka actor is made with a URN, an inbox, an event and a reference: 2 KiB and 20 µs, of no use
+to a worker that is reached by its address. Here all four are made together when the first of
+them is read.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _lock: Final = threading.RLock()
 
 
 class Inbox:
-    """What `tell` and `ask` put messages into: the mailbox of the worker's cell."""
+    """The inbox of `tell` and `ask`, which puts messages into the mailbox of the worker's cell."""
 
     __slots__ = ("cell", "early")
 
     def __init__(self, cell: Cell | None) -> None:
         self.cell = cell
-        # What a worker sends to itself in __init__, before it has a cell.
+        # Messages that a worker sends to itself in `__init__`, before it has a cell.
         self.early: deque[Envelope[Any]] = deque()
 
     def put(self, envelope: Envelope[Any], /) -> None:
@@ -63,7 +63,7 @@ class Inbox:
             self.cell.put_envelope(envelope)
 
     def get(self) -> Envelope[Any]:
-        """Refuse: messages are taken by the worker's own turns.
+        """Raise an error, as messages are taken by the worker's own turns.
 
         Raises:
             RuntimeError: Always.
@@ -71,19 +71,19 @@ class Inbox:
         raise RuntimeError("messages of a worker are taken by its turns")
 
     def empty(self) -> bool:
-        """Tell whether nothing waits."""
+        """Whether no message waits."""
         return not (self.early if self.cell is None else self.cell.queue)
 
 
 class WorkerRef(pykka.ActorRef[Any]):
-    """A ref that never blocks an event loop.
+    """A reference that never blocks an event loop.
 
-    A blocking call on a loop's thread raises before anything is sent; what a call without
-    blocking returns can be awaited.
+    A blocking call on a loop's thread raises before a message is sent. The future that a
+    call without blocking returns can be awaited.
     """
 
     def __init__(self, worker: Worker, identity: Identity) -> None:
-        # What the base class reads from the worker is being made just now.
+        # Not by the base class, which reads the worker's properties that are being made now.
         self._actor_weakref = weakref.ref(worker)
         self.actor_class = type(worker)
         self.actor_urn = identity.urn
@@ -107,10 +107,10 @@ class WorkerRef(pykka.ActorRef[Any]):
         """Send a message and wait for the answer, or return a future of it unless `block`.
 
         Raises:
-            WouldDeadlock: `block` on the thread of an event loop.
-            pykka.Timeout: `block`, and there was no answer in time.
-            pykka.ActorDeadError: `block`, and the worker has stopped.
-            Exception: `block`, and the worker raised it.
+            WouldDeadlock: `block` is set on the thread of an event loop.
+            pykka.Timeout: `block` is set, and there was no answer in time.
+            pykka.ActorDeadError: `block` is set, and the worker has stopped.
+            Exception: `block` is set, and the worker raised it.
         """
         if block and timeout != 0:
             check_may_block("ActorRef.ask()")
@@ -130,14 +130,14 @@ class WorkerRef(pykka.ActorRef[Any]):
     def stop(
         self, *, block: bool = True, timeout: float | None = None
     ) -> bool | pykka.Future[bool]:
-        """Ask the worker to stop once it has handled what waits for it.
+        """Request the worker to stop once it has handled its waiting messages.
 
         Returns:
             Whether it was alive; as a future unless `block`.
 
         Raises:
-            WouldDeadlock: `block` on the thread of an event loop.
-            pykka.Timeout: `block`, and it did not stop in time.
+            WouldDeadlock: `block` is set on the thread of an event loop.
+            pykka.Timeout: `block` is set, and it did not stop in time.
         """
         if block and timeout != 0:
             check_may_block("ActorRef.stop()")
@@ -158,13 +158,13 @@ class WorkerRef(pykka.ActorRef[Any]):
 
 
 class Identity:
-    """What makes a worker an actor of Pykka's.
+    """The Pykka attributes of a worker.
 
     Attributes:
         urn: A URN with a random UUID.
-        inbox: Where `tell` and `ask` put messages.
-        stopped: Set when the worker begins to stop.
-        ref: The ref that is handed out.
+        inbox: The inbox of `tell` and `ask`.
+        stopped: An event that is set when the worker begins to stop.
+        ref: The reference to the worker.
     """
 
     __slots__ = ("inbox", "ref", "stopped", "urn")
@@ -176,7 +176,7 @@ class Identity:
 
 
 def identity(worker: Worker) -> Identity:
-    """Return what makes a worker an actor of Pykka's; made when first asked for."""
+    """Return the Pykka attributes of a worker, made on first use."""
     found = worker._identity
     if found is not None:
         return found
@@ -196,7 +196,7 @@ def identity(worker: Worker) -> Identity:
 
 
 def adopt_identity(old: Worker, new: Worker) -> None:
-    """Have refs to the old instance of a worker lead to the new one."""
+    """Move the Pykka attributes of a worker's old instance to the new one."""
     with _lock:
         made = new._identity = old._identity
         if made is not None:
@@ -205,7 +205,7 @@ def adopt_identity(old: Worker, new: Worker) -> None:
 
 
 def join_inbox(worker: Worker, cell: Cell) -> None:
-    """Lead a worker's inbox to its cell, with what it holds already."""
+    """Connect a worker's inbox to its cell, and move its early messages there."""
     with _lock:
         made = worker._identity
         if made is not None:
@@ -215,7 +215,7 @@ def join_inbox(worker: Worker, cell: Cell) -> None:
 
 
 def mark_stopped(cell: Cell) -> None:
-    """Have refs say that the worker is not alive, before its last words. Idempotent."""
+    """Mark the references to a worker as dead, before `on_stop`. Idempotent."""
     worker = cell.worker
     with _lock:
         made = worker._identity
@@ -229,9 +229,9 @@ def mark_stopped(cell: Cell) -> None:
 
 
 def leave_behind(worker: Worker) -> None:
-    """Have refs say, in the child of a fork, that the worker is not alive here.
+    """Mark the references to a worker as dead in the child of a fork.
 
-    No lock is taken: the thread that held it may not exist.
+    No lock is taken, as the thread that held it may not exist.
     """
     made = worker._identity
     if made is not None:
