@@ -1,8 +1,8 @@
-"""Take batches of rows, each row once however often it is sent.
+"""Receivers of batches of rows, which handle each row once however often it is sent.
 
-A [`BatchWorker`][onward.actors.batches.BatchWorker] takes them at an address of a node,
+A [`BatchWorker`][onward.actors.batches.BatchWorker] receives them at an address of a node,
 [`serve_batches`][onward.actors.batches.serve_batches] in a service of a broker. They are sent by
-the pipeline's sink, `df.write.format("onward")`, or by whoever writes the frames of
+the pipeline's sink, `df.write.format("onward")`, or by any sender of the frames of
 `onward.protocol.batches`.
 """
 

@@ -1,4 +1,4 @@
-"""`BatchTaker`: takes batches as bytes, hands their new rows on, and makes the answers."""
+"""`BatchTaker`: a receiver of encoded batches, which hands new rows on and answers."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from ...protocol.options import Count, check_value
 __all__ = ["MAX_WAITING", "MAX_WAITING_BYTES", "BatchTaker", "HandleRows"]
 
 MAX_WAITING: Final = 256
-"""Batches that are in hand or wait, of all partitions of a `BatchTaker`, by default."""
+"""Default limit of the batches in hand or waiting, of all partitions of a `BatchTaker`."""
 
 MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""The same in bytes, by default: sixteen batches of the largest size that `BatchOptions` takes."""
+"""Default limit of their bytes: sixteen batches of the default largest size."""
 
 HandleRows: TypeAlias = Callable[[tuple[bytes, ...], BatchRows], Awaitable[None] | None]
-"""What is done with rows, `def` or `async def`: it gets those that are new, and what they are of.
+"""A handler of rows, `def` or `async def`, called with the new rows and their batch.
 
-If it raises, its rows count as not taken and come again. So it does all of it or nothing.
+If it raises, the rows count as not taken and are sent again, so it must be atomic.
 """
 
 _OPTIONS: Final = BatchOptions()
@@ -44,7 +44,7 @@ _logger: Final = logging.getLogger("onward.actors.batches")
 
 
 class _Turn:
-    """Whose turn it is at one partition: one batch after the other, in the order they came."""
+    """The lock of one partition, by which its batches are handled one after the other."""
 
     __slots__ = ("lock", "users")
 
@@ -54,19 +54,19 @@ class _Turn:
 
 
 class BatchTaker:
-    """Takes batches of any number of senders, and hands each row on once.
+    """A receiver of batches of any number of senders, which hands each row on once.
 
-    The batches of a partition are handled one after the other, in the order they come; those of
-    different partitions side by side. All of it belongs to one event loop.
+    The batches of a partition are handled one after the other, in order of arrival; those of
+    different partitions concurrently. All methods are for one event loop.
 
     Args:
-        handle: What is done with rows.
-        options: How much it takes and remembers.
-        progress: How far partitions had come, of a taker before it.
-        max_waiting: Batches that are in hand or wait for one that is, of all partitions. More are
-            refused (`BUSY`), counted, and sent again.
-        max_waiting_bytes: The same in bytes of the batches as they came; at least
-            `options.max_bytes`, as a larger batch would never be taken.
+        handle: The handler of rows.
+        options: The limits of batches and of the memory of partitions.
+        progress: The progress of partitions, from an earlier taker.
+        max_waiting: Batches in hand or waiting, of all partitions. More are refused (`BUSY`),
+            counted, and sent again.
+        max_waiting_bytes: Bytes of these batches as received; at least `options.max_bytes`, as
+            a larger batch would never be taken.
 
     Raises:
         ValueError: `max_waiting` is below 1, or `max_waiting_bytes` below `options.max_bytes`.
@@ -94,15 +94,15 @@ class BatchTaker:
         self._max_waiting = max_waiting
         self._max_bytes = max_waiting_bytes
         self._turns: dict[tuple[str, str, int], _Turn] = {}
-        # The loop itself refers to its tasks weakly.
+        # The loop refers to its tasks weakly.
         self._tasks: set[asyncio.Task[BatchAnswer]] = set()
         self._waiting = 0
         self._bytes = 0
 
     async def take(self, payload: bytes) -> bytes:
-        """Take a batch; return the answer to it, whatever came.
+        """Take a batch and return the encoded answer.
 
-        Who gives up waiting, as a requester does that goes away, does not stop what was begun.
+        Cancelling this, as when a requester disconnects, does not stop the handling of the batch.
         """
         batch = self._read(payload)
         if isinstance(batch, BatchAnswer):
@@ -165,9 +165,9 @@ class BatchTaker:
 
     @property
     def progress(self) -> tuple[BatchProgress, ...]:
-        """How far each partition has come: plain values, to be kept and given to the next one."""
+        """The progress of each partition, as plain values to be kept for a later taker."""
         return self._receiver.progress
 
     def statistics(self) -> BatchReceiverStatistics:
-        """Return the figures at this moment."""
+        """Return the statistics."""
         return self._receiver.statistics()

@@ -1,4 +1,4 @@
-"""`BatchWorker`: an address at which batches are taken; and the same for a service of a broker."""
+"""`BatchWorker`: a worker that receives batches; and `serve_batches`, for services of a broker."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ._taker import BatchTaker, HandleRows
 __all__ = ["BATCHES", "BatchWorker", "serve_batches"]
 
 BATCHES: Final = "onward.batches"
-"""What a request to a service of a broker asks for when it brings a batch (extension "Routing")."""
+"""The route of requests with batches to a service of a broker (extension "Routing")."""
 
 _OPTIONS: Final = BatchOptions()
 
 
 class BatchWorker(Worker):
-    """Takes batches and hands each row on once, however often it is sent.
+    """A worker that receives batches and hands each row on once, however often it is sent.
 
     Give it a function, or derive from it and override `handle_rows`:
 
@@ -32,14 +32,14 @@ class BatchWorker(Worker):
     await node.start(Printer, address="printer")
     ```
 
-    It handles one batch at a time; the others wait in its mailbox, whose limit is in messages:
-    start it with a smaller one (`mailbox=Mailbox(limit=16)`) where batches are large. What it
-    remembers it forgets when it stops or is restarted, unless the next one is given its `progress`.
+    It handles one batch at a time; the others wait in its mailbox, with a limit in messages.
+    Start it with a smaller limit (`mailbox=MailboxOptions(limit=16)`) if batches are large. It
+    loses its memory when it stops or is restarted, unless its `progress` is passed on.
 
     Args:
-        handle: What is done with rows, in place of `handle_rows`.
-        options: How much it takes and remembers.
-        progress: How far partitions had come, of a worker before it.
+        handle: The handler of rows, in place of `handle_rows`.
+        options: The limits of batches and of the memory of partitions.
+        progress: The progress of partitions, from an earlier worker.
     """
 
     def __init__(
@@ -53,46 +53,46 @@ class BatchWorker(Worker):
         self._taker = BatchTaker(handle or self.handle_rows, options=options, progress=progress)
 
     def handle_rows(self, rows: tuple[bytes, ...], batch: BatchRows) -> Awaitable[None] | None:
-        """Do something with rows; `def` or `async def`, on the node's loop.
+        """Handle new rows, by `def` or `async def`, on the node's loop.
 
-        If it raises, that is logged, the rows count as not taken, and the sender is told and sends
-        them again. So do all of it or nothing.
+        If it raises, the error is logged, the rows count as not taken, and the sender is told
+        and sends them again. So it must be atomic.
 
         Args:
-            rows: The rows that are new, in order.
-            batch: What they are of; its `progress` is what to keep with them.
+            rows: The new rows, in order.
+            batch: The batch of the rows; its `progress` is to be kept with them.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what to do with rows")
+        raise NotImplementedError(f"{type(self).__name__} does not override `handle_rows`")
 
     async def handle_message(self, message: Message) -> None:
-        """Take a batch and answer. Not to be overridden."""
+        """Pass a batch to the taker and answer. Not to be overridden."""
         answer = await self._taker.take(message.payload)
         try:
             self.reply(message, answer)
         except OnwardError as error:
-            # The rows are taken. The sender hears nothing, sends them again and is told then.
+            # The rows are taken. Without an answer the sender sends them again and is told then.
             self.node.dead_letter(message, error)
 
     @property
     def progress(self) -> tuple[BatchProgress, ...]:
-        """How far each partition has come: plain values, to be kept and given to the next one."""
+        """The progress of each partition, as plain values to be kept for a later worker."""
         return self._taker.progress
 
     def statistics(self) -> BatchReceiverStatistics:
-        """Return the figures at this moment."""
+        """Return the statistics."""
         return self._taker.statistics()
 
 
 def serve_batches(handlers: Handlers, taker: BatchTaker, route: str = BATCHES) -> None:
-    """Have handlers of a service take batches, so that a query of tags through a broker reaches it.
+    """Add a handler of batches to a service, which requesters reach by tags through a broker.
 
-    Each destination remembers what it has taken itself. So all that is sent of a partition has to
-    come to the same one: the sink `onward` sees to that.
+    Each destination remembers only the rows that it has taken itself. So all batches of a
+    partition must be sent to the same destination, as the sink `onward` does.
 
     Args:
-        handlers: Of the service; a client's, or those of a service of the broker's node.
-        taker: What takes them.
-        route: What requests with batches ask for.
+        handlers: The handlers of the service, of a client or of the broker's node.
+        taker: The taker of the batches.
+        route: The route of requests with batches.
 
     Raises:
         ValueError: There is a handler for the route already.

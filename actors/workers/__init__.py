@@ -1,7 +1,7 @@
-"""Workers to compose: forwarders, proxies, taps, spreaders, spawners.
+"""Composable workers: forwarders, proxies, taps, spreaders and spawners.
 
-Each does one thing to the routes of a message, so they can be put behind one another in any order.
-What it does is drawn where it is described: `[onward…] <- [return…]`, before and after.
+Each makes one change to the routes of a message, so they can be combined in any order. The
+docstrings show the routes as `[onward…] <- [return…]`, before and after.
 
 ```python
 await node.start(Echo, address="echo-1")

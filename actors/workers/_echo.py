@@ -13,34 +13,34 @@ from .._worker import Worker
 __all__ = ["Answer", "Echo", "Replier"]
 
 Answer: TypeAlias = Callable[[bytes], bytes | Coroutine[Any, Any, bytes | None] | None]
-"""Makes an answer of a payload: `def` or `async def`; `None` is no answer."""
+"""A function, `def` or `async def`, from a payload to the answer; `None` is no answer."""
 
 
 class Echo(Worker):
-    """Answers every message with its own payload.
+    """A worker that answers every message with its own payload.
 
     ```
     [echo] <- [back…]        becomes        [back…] <- [echo]
     ```
 
-    A message with no way back becomes a dead letter.
+    A message without a return route becomes a dead letter.
     """
 
     def handle_message(self, message: Message) -> None:
-        """Answer it."""
+        """Answer a message."""
         self.reply(message, message.payload)
 
 
 class Replier(Worker):
-    """Answers every message with what a function makes of its payload.
+    """A worker that answers every message by a function of its payload.
 
     ```
     [replier] <- [back…] payload        becomes        [back…] <- [replier] answer(payload)
     ```
 
-    The function need not know that it is called by a worker. If it raises `PayloadError`, the
-    payload is at fault: the message becomes a dead letter, "bad payload", and who sent it is told
-    as by a `TypedWorker`. Whatever else it raises is a failure of the worker.
+    If the function raises `PayloadError`, the payload is at fault: the message becomes a dead
+    letter, "bad payload", and the sender is told as by a `TypedWorker`. Any other exception is a
+    failure of the worker.
 
     Args:
         answer: The function. A `def` runs on the node's loop and must not block.
@@ -51,7 +51,7 @@ class Replier(Worker):
         self._answer = answer
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
-        """Answer it, if there is an answer."""
+        """Answer a message, if the function returns an answer."""
         try:
             result = self._answer(message.payload)
         except PayloadError as error:

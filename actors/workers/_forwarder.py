@@ -1,4 +1,4 @@
-"""`Forwarder`: a worker on the way that does nothing but be on it."""
+"""`Forwarder`: a worker that passes messages on unchanged."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ __all__ = ["Forwarder"]
 
 
 class Forwarder(Worker):
-    """Passes every message on along its onward route.
+    """A worker that passes every message on along its onward route.
 
     ```
     [forwarder, next…] <- [back…]        becomes        [next…] <- [forwarder, back…]
     ```
 
-    So the answer passes it again:
+    So the answer passes the forwarder again:
 
     ```
     [forwarder, back…] <- [next…]        becomes        [back…] <- [forwarder, next…]
     ```
 
-    One that has no further step, or cannot be delivered there, becomes a dead letter. Where the
-    next worker lets senders wait for room, it waits: see `Overflow.WAIT`.
+    A message without a further address, or that cannot be delivered there, becomes a dead
+    letter. If the next worker lets senders wait for room, the forwarder waits: see
+    `Overflow.WAIT`.
 
     Args:
         own: The address to leave on the return route; the one the message came to by default.
-            "These own addresses MAY be different": answers may pass another worker.
+            With another worker's address, answers pass that worker.
     """
 
     default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
@@ -39,5 +40,5 @@ class Forwarder(Worker):
         self._own: Address | None = None if own is None else address(own)
 
     def handle_message(self, message: Message) -> None:
-        """Pass it on."""
+        """Pass a message on."""
         self.forward(message, self._own)

@@ -12,32 +12,32 @@ __all__ = ["Proxy"]
 
 
 class Proxy(TwoSidedWorker):
-    """Passes every message on along a fixed route, and answers back.
+    """A worker that passes every message on along a fixed route, and answers back.
 
     ```
     [proxy, rest…] <- [back…]             becomes   [route…, rest…] <- [inner, back…]
     [inner, back…] <- [route…, rest…]     becomes   [back…] <- [proxy, rest…]
     ```
 
-    Who sends to the proxy need not know the route, neither to ask nor to answer an answer. If what
-    comes back came by another way than the route says (a transport or a rule has put a connection
-    in place of a name, for instance), that way is kept, and the proxy on it:
+    Senders to the proxy need not know the route, neither for requests nor for replies to answers.
+    If the return route of an answer does not begin with the fixed route (a transport or a rule
+    may have replaced a name by a connection), it is kept, with the proxy in front:
 
     ```
-    [inner, back…] <- [way…]              becomes   [back…] <- [inner, way…]
+    [inner, back…] <- [other…]            becomes   [back…] <- [inner, other…]
     ```
 
-    Transparent, it leaves no trace, and answers do not pass it:
+    A transparent proxy is not on the return route, so answers do not pass it:
 
     ```
     [proxy, rest…] <- [back…]             becomes   [route…, rest…] <- [back…]
     ```
 
-    What cannot be passed on becomes a dead letter.
+    A message that cannot be passed on becomes a dead letter.
 
     Args:
-        route: Where to; what is left of a message's onward route comes behind it.
-        transparent: Whether to leave no trace on the return route.
+        route: The fixed route, put in front of the rest of a message's onward route.
+        transparent: Whether to leave the return route unchanged.
 
     Raises:
         ValueError: The route is empty.
@@ -61,7 +61,7 @@ class Proxy(TwoSidedWorker):
         self.route(Message((*self._route, *onward[1:]), back, payload, source, context))
 
     def handle_inner(self, message: Message) -> None:
-        """Pass an answer back, as one from the proxy where it came by the route."""
+        """Pass an answer back, with the proxy in place of the fixed route."""
         onward, back, payload, source, context = message
         length = len(self._route)
         if len(onward) < 2 or back[:length] != self._route:

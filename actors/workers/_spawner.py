@@ -1,4 +1,4 @@
-"""`Spawner`: a worker of its own for each key, made when the first message comes for it."""
+"""`Spawner`: a parent of one worker for each key, made for the first message of the key."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ __all__ = ["AtLimit", "Spawner", "SpawnerOptions", "TooManyWorkers"]
 
 
 class TooManyWorkers(NotDelivered):
-    """A spawner has as many workers as it may, and the message has a new key."""
+    """The spawner has as many workers as it may, and the message has a new key."""
 
     reason = "too many workers"
 
 
 class AtLimit(Enum):
-    """What a spawner that has as many workers as it may does with a message for one more."""
+    """The policy of a spawner at its limit of workers for a message with a new key."""
 
     REFUSE = auto()
     """The message is lost: `TooManyWorkers`."""
 
     STOP_IDLE = auto()
-    """The worker that has been left alone longest is stopped, if one has nothing to do. When once
-    none had, each further message looks at the next 32 workers only, until one is found."""
+    """The worker that has been idle longest is stopped, if there is one. After a search without a
+    result, each further message looks at the next 32 workers only, until one is found."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpawnerOptions:
-    """How many workers a spawner keeps, and for how long.
+    """The limits of a spawner.
 
     Attributes:
-        max_workers: Workers at a time. Those that are being stopped do not count, but there are
-            at most as many of those again.
-        at_limit: What happens with a message for one more.
-        idle: How long a worker is kept that handles nothing, in seconds; it is stopped at most
-            half as long again later. Messages that it is sent directly count too.
+        max_workers: Workers at a time. Stopping workers do not count, but there are at most as
+            many of them again.
+        at_limit: The policy for a message with a new key at the limit.
+        idle: Time an idle worker is kept, in seconds; it is stopped at most half as long again
+            later. A worker is not idle if it gets messages directly.
         max_held: Messages that wait for a worker of the same key to stop, before the next can
             start. More are lost: `MailboxFull`.
     """
@@ -74,8 +74,8 @@ class SpawnerOptions:
 _logger = logging.getLogger("onward.actors")
 
 LOOKS: Final = 32
-"""Workers that a message looks at for one that is idle, when the last message found none. So what
-a spawner refuses costs the same with few workers and with many."""
+"""Workers searched for an idle one if the last search found none. So a refusal costs the same
+with few workers and with many."""
 
 _OPTIONS: Final = SpawnerOptions()
 _MAILBOX: Final = MailboxOptions()
@@ -83,10 +83,10 @@ _SUPERVISION: Final = Supervision()
 
 
 class _Child:
-    """What a spawner knows of one worker.
+    """A spawner's record of one worker.
 
     Attributes:
-        held: Messages that wait for it to stop, or `None` while it takes messages.
+        held: Messages that wait for it to stop, or `None` while it accepts messages.
     """
 
     __slots__ = ("address", "cell", "handled", "held", "since")
@@ -99,32 +99,32 @@ class _Child:
         self.since = now
 
     def is_idle(self) -> bool:
-        """Tell whether it takes messages and has none."""
+        """Whether the worker accepts messages and has none."""
         cell = self.cell
         return self.held is None and cell.node.idle(self.address) is cell
 
 
 class Spawner(Worker):
-    """Gives each key a worker of its own, its child.
+    """A worker that spawns a child for each key and passes messages to it.
 
     ```
     [spawner, rest…] <- [back…]        becomes        [worker of the key, rest…] <- [back…]
     ```
 
-    The worker answers from its own address, so who goes on with the conversation goes on with it
-    directly. The spawner keeps workers apart, in number and in time.
+    The child answers from its own address, so a requester continues with it directly. The
+    spawner limits the number and the life time of its children.
 
-    A worker gets its messages in the order they came, those included that come while it starts:
-    they wait in its mailbox. There are never two of one key at a time: a message that comes while
-    one is stopping waits until it has stopped, and is then the first of the next.
+    A child gets its messages in order of arrival, including those that arrive while it starts,
+    which wait in its mailbox. There are never two children of one key: a message that arrives
+    while one is stopping waits for its end, and is then the first message of the next.
 
     Args:
-        factory: Makes the worker of a key.
-        key: The key of a message. If it raises an error of Onward's, as `PayloadError` is, the
-            message is lost with that; anything else is a failure of the spawner.
-        options: How many workers, and for how long.
-        mailbox: The mailbox of each.
-        supervision: What becomes of each when it fails.
+        factory: Function that makes the worker of a key.
+        key: Function that returns the key of a message. If it raises an `OnwardError`, such as
+            `PayloadError`, the message is lost with it; any other is a failure of the spawner.
+        options: The limits of the spawner.
+        mailbox: The mailbox of each child.
+        supervision: The supervision of each child.
 
     Raises:
         ValueError: An argument is of another type.
@@ -150,21 +150,21 @@ class Spawner(Worker):
         self._options = options
         self._mailbox = mailbox
         self._supervision = supervision
-        # The one left alone longest comes first.
+        # The child that has been idle longest comes first.
         self._children: dict[bytes, _Child] = {}
         self._stopping = 0
         self._none_idle = False
 
     def on_start(self) -> None:
-        """Begin to look for idle workers. A subclass that overrides this calls it."""
+        """Start the search for idle workers. A subclass that overrides this must call it."""
         self.every(self._options.idle / 4, self._stop_idle)
 
     def workers(self) -> dict[bytes, Address]:
-        """Return the address of each key's worker; those that are being stopped are left out."""
+        """Return the address of each key's worker, except for stopping workers."""
         return {key: each.address for key, each in self._children.items() if each.held is None}
 
     def handle_message(self, message: Message) -> None:
-        """Give it to the worker of its key."""
+        """Pass a message to the worker of its key."""
         try:
             self._give(self._key(message), message)
         except OnwardError as error:
@@ -205,9 +205,9 @@ class Spawner(Worker):
         raise TooManyWorkers(self.address, f"there are {limit}")
 
     def _find_idle(self) -> _Child | None:
-        """Return the worker left alone longest, or `None` if none was found that has nothing to do.
+        """Return the worker that has been idle longest, or `None` if none was found.
 
-        One that is busy is in use, and so goes to the end: the next look begins behind it.
+        Busy workers move to the end, so the next search begins behind them.
         """
         looks = LOOKS if self._none_idle else len(self._children)
         found: _Child | None = None
@@ -240,7 +240,7 @@ class Spawner(Worker):
         self._stopping += 1
 
     def _stopped(self, key: bytes, child: _Child) -> None:
-        """Forget a worker that has stopped, and begin the next if messages wait for it."""
+        """Forget a worker that has stopped, and spawn the next if messages wait for it."""
         del self._children[key]
         if child.held is None:
             return
@@ -258,6 +258,6 @@ class Spawner(Worker):
                 self.node.lose(message, WorkerFailed(self.address))
 
     def _goes_on(self) -> bool:
-        """Tell whether the spawner is neither stopping nor being restarted."""
+        """Whether the spawner is neither stopping nor being restarted."""
         cell = self._placed
         return cell.worker is self and cell.state == RUNNING

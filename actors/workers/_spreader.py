@@ -1,4 +1,4 @@
-"""`Spreader`: one address for several routes that can do the same."""
+"""`Spreader`: one address for several equivalent routes."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ __all__ = ["Spread", "Spreader", "SpreaderOptions"]
 
 
 class Spread(Enum):
-    """How a spreader chooses a route."""
+    """The method by which a spreader chooses a route."""
 
     ROUND_ROBIN = auto()
     """Each in turn."""
 
     LEAST_OUTSTANDING = auto()
-    """The one that owes the fewest answers; among equals, each in turn."""
+    """The route with the fewest outstanding answers; among equals, each in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpreaderOptions:
-    """How far a spreader remembers what is outstanding.
+    """The limits of a spreader's memory of outstanding answers.
 
     Attributes:
-        max_outstanding: Messages of one route that wait for an answer and are remembered; with
-            one more, the oldest is forgotten.
-        patience: How long one is remembered that gets no answer, in seconds.
+        max_outstanding: Outstanding answers remembered for one route; with one more, the oldest
+            is forgotten.
+        patience: Time an outstanding answer is remembered, in seconds.
     """
 
     max_outstanding: Count = 10_000
@@ -63,30 +63,30 @@ _OPTIONS = SpreaderOptions()
 
 
 class Spreader(Worker):
-    """Passes each message on along one of several routes.
+    """A worker that passes each message on along one of several routes.
 
     ```
     [spreader, rest…] <- [back…]         becomes   [route 2…, rest…] <- [inner 2, back…]
-    [inner 2, back…] <- [way…]           becomes   [back…] <- [inner 2, way…]
+    [inner 2, back…] <- [other…]         becomes   [back…] <- [inner 2, other…]
     ```
 
-    Each route has an inner address of its own. So an answer tells which route it came by, and who
-    goes on with a conversation goes on with the one who answered.
+    Each route has its own inner address. So an answer identifies its route, and a requester that
+    replies to an answer reaches the worker that sent it.
 
-    A route that certainly did not take the message (`NotDelivered`) is passed over, and the next
-    is tried; a key has one route only. If all that are left are full, it waits for the first of
-    them that lets senders wait. What none of them takes becomes a dead letter.
+    If a route certainly did not accept the message (`NotDelivered`), the next one is tried; a
+    message with a key has one route only. If all others are full, the spreader waits for the
+    first that lets senders wait. A message that no route accepts becomes a dead letter.
 
-    An answer is outstanding from when a message goes until one comes back, or `patience` is over:
-    so `LEAST_OUTSTANDING` is for routes whose ends answer each message once.
+    An answer is outstanding from the time a message is sent until an answer comes, or `patience`
+    is over. So `LEAST_OUTSTANDING` is for routes on which each message is answered once.
 
     Args:
-        routes: The routes; what is left of a message's onward route comes behind.
-        spread: How one is chosen.
-        key: What is chosen by instead: messages with the same key go the same way, in any
-            process, as long as the number of routes is the same. `None` is `spread`. A message
-            for which it raises an error of Onward's is lost with that.
-        options: How far it remembers.
+        routes: The routes, put in front of the rest of a message's onward route.
+        spread: The method of choice.
+        key: Function that returns the key of a message, used in place of `spread`. Messages with
+            the same key take the same route, in any process with the same number of routes. If
+            it raises an `OnwardError`, the message is lost with that error.
+        options: The limits of its memory.
 
     Raises:
         ValueError: There is no route, or one is empty.
@@ -110,7 +110,7 @@ class Spreader(Worker):
         self._least = check_value("spread", spread, Spread) is Spread.LEAST_OUTSTANDING
         self._key = key
         self._patience = options.patience
-        # When each message went that has no answer yet, oldest first.
+        # The times of the messages without an answer, oldest first.
         self._outstanding: list[deque[float]] = [
             deque(maxlen=options.max_outstanding) for _ in self._routes
         ]
@@ -124,11 +124,11 @@ class Spreader(Worker):
         self._inner = {address: index for index, address in enumerate(inner)}
 
     def outstanding(self) -> tuple[int, ...]:
-        """Return how many answers each route owes."""
+        """Return the number of outstanding answers of each route."""
         return tuple(map(self._owed, range(len(self._routes))))
 
     def handle_message(self, message: Message) -> None:
-        """Pass it on: along a route, or back from one."""
+        """Pass a message on along a route, or an answer back."""
         index = self._inner.get(message[0][0])
         if index is None:
             try:
@@ -138,7 +138,7 @@ class Spreader(Worker):
             return
         onward = message[0]
         if len(onward) > 1 and onward[1] == self._routes[index][0]:
-            self._outstanding[index].append(self.node.loop.time())  # a conversation goes on
+            self._outstanding[index].append(self.node.loop.time())  # a reply to an answer
         elif self._outstanding[index]:
             self._outstanding[index].popleft()
         self.forward(message)

@@ -1,4 +1,4 @@
-"""`Tap`: a forwarder that shows somebody what passes."""
+"""`Tap`: a forwarder that copies messages to an observer."""
 
 from __future__ import annotations
 
@@ -24,43 +24,42 @@ from ..runtime._policy import MailboxOptions, Overflow
 __all__ = ["Tap", "TapStatistics"]
 
 COPY: Final = Address(LOCAL, b"onward.copy")
-"""What the return route of a copy consists of. No worker has it, so nobody can answer a copy."""
+"""The address in the return route of a copy. No worker has it, so a copy cannot be answered."""
 
 _logger = logging.getLogger("onward.actors")
 
 
 @dataclass(frozen=True, slots=True)
 class TapStatistics:
-    """What a tap has counted."""
+    """The counters of a tap."""
 
     copied: int
     """Copies sent to the observer."""
 
     lost: int
-    """Copies the observer could not be sent. Each is a dead letter, with the reason."""
+    """Copies that could not be sent. Each is a dead letter, with the reason."""
 
 
 class Tap(Worker):
-    """Passes every message on, and sends a copy of it to an observer.
+    """A worker that passes every message on, and sends a copy of it to an observer.
 
     ```
     [tap, next…] <- [back…]        becomes        [next…] <- [tap, back…]
                                    and            [observer…] <- [copy, copy…]
     ```
 
-    The message itself goes first, so it is the same whether the observer keeps up or not. A copy
-    has the payload, and nobody can answer it: its return route is the name `onward.copy`, which
-    no worker has, once and once again for each address on that of the message. An observer on
-    this node finds the whole message, as it came, in the copy's `context.meta`. Copies wait in
-    the observer's mailbox, or for the link towards it; what is over their limits is lost, and
-    counted.
+    The message is sent before the copy, so a slow observer does not affect it. A copy has the
+    payload and cannot be answered: its return route repeats the address `onward.copy`, which no
+    worker has, once more than the return route of the message is long. An observer on this node
+    finds the whole message in the copy's `context.meta`. Copies wait in the observer's mailbox,
+    or for the link towards it; copies over those limits are lost, and counted.
 
-    Answers pass the tap on their way back, and are copied too. Taps that show each other what
-    passes do not go on for ever: on one node a copy is not copied again, and from node to node
-    its return route grows each time, to the limit of `MAX_ROUTE_LENGTH`.
+    Answers pass the tap too, and are copied. Taps that observe each other do not loop: on one
+    node a copy is not copied again, and between nodes its return route grows each time, to the
+    limit of `MAX_ROUTE_LENGTH`.
 
     Args:
-        observer: Where copies go.
+        observer: The route of the copies.
     """
 
     default_mailbox: ClassVar[MailboxOptions] = MailboxOptions(overflow=Overflow.WAIT)
@@ -72,11 +71,11 @@ class Tap(Worker):
         self._lost = 0
 
     def statistics(self) -> TapStatistics:
-        """Return what has been counted."""
+        """Return the counters."""
         return TapStatistics(self._copied, self._lost)
 
     def handle_message(self, message: Message) -> None:
-        """Pass it on, and show it."""
+        """Pass a message on, and copy it to the observer."""
         try:
             self.forward(message)
         except OnwardError as error:
@@ -97,7 +96,7 @@ class Tap(Worker):
             self._lost += 1
             self.node.dead_letter(copy, error)
         except Exception:
-            # A rule of somebody's on the way to the observer must not hurt who is observed.
+            # An error of a rule on the observer's route must not affect the message.
             _logger.exception("%s cannot reach its observer", self.address)
             self._lost += 1
             self.node.dead_letter(copy, "observer failed")

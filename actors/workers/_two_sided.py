@@ -1,4 +1,4 @@
-"""`TwoSidedWorker`: an address for those outside, and one for the other end."""
+"""`TwoSidedWorker`: a worker with an address for clients and one for the other end."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class TwoSidedWorker(Worker):
                         └────────────────────┘
     ```
 
-    Who stands between two parties has to tell which of them a message comes from, and nothing in a
-    message that anybody can write says so. The address it came to does.
+    A worker between two parties has to know which of them sent a message, by a field that cannot
+    be forged: the address that the message came to.
 
-    The outer address is the one it is spawned with. The inner one is random, so nobody knows it
-    who has not been sent it; or it is the second of two that it is spawned with. Both stay over
-    a restart. Override `handle_outer` and `handle_inner`, `def` or `async def`; not
-    `handle_message`.
+    The outer address is the one it is spawned with. The inner address is the second one it is
+    spawned with, or random, and so known only to workers that have received it. Both stay over a
+    restart. A subclass overrides `handle_outer` and `handle_inner`, by `def` or `async def`, and
+    not `handle_message`.
     """
 
     _outer: Address
@@ -44,16 +44,16 @@ class TwoSidedWorker(Worker):
 
     @property
     def outer(self) -> Address:
-        """The address for those outside; it is the primary one."""
+        """The address for clients, which is the primary address."""
         return self._outer
 
     @property
     def inner(self) -> Address:
-        """The address for the other end: to be left on the return route towards it."""
+        """The address for the other end, to be left on the return route towards it."""
         return self._inner
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
-        """Tell the sides apart. Any address but the inner one is outside."""
+        """Pass a message to the handler of its side. Any address but the inner one is outer."""
         if message[0][0] == self._inner:
             return self.handle_inner(message)
         return self.handle_outer(message)
@@ -68,16 +68,16 @@ class TwoSidedWorker(Worker):
 
 
 def add_addresses(cell: Cell, count: int) -> None:
-    """Give a worker that is being made random addresses behind its primary one.
+    """Add random addresses to a worker that is being made, behind its primary one.
 
-    Those that it has already stay: it was spawned with them, or is being restarted.
+    Addresses that it has already are kept, as given when spawned or from before a restart.
 
     Raises:
         LimitReached: The node has as many addresses as it may. A restart fails with that.
     """
     for _ in range(count + 1 - len(cell.addresses)):
         made = cell.node.random_address()
-        if cell.state == NEW:  # not registered yet, and then with all the addresses it has
+        if cell.state == NEW:  # not registered yet, so all its addresses will be
             cell.addresses = (*cell.addresses, made)
         else:
             cell.node.add_address(cell.address, made)
