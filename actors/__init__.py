@@ -1,7 +1,7 @@
-"""Who holds state: workers, the node they run on, and the actors of the broker.
+"""The stateful parts: workers, nodes and the broker.
 
-`Worker` is what you derive from, `Node` is where workers live; `onward.actors.broker` is
-the broker made of them.
+`Worker` is the base class of workers, and `Node` runs them. `onward.actors.broker` is
+the broker, made of workers.
 """
 
 from ._background import BackgroundNode, new_event_loop

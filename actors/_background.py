@@ -1,4 +1,4 @@
-"""Nodes for plain synchronous code: a loop of their own on a thread of their own."""
+"""Nodes for synchronous code, each with its own event loop on its own thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["BackgroundNode", "default_node", "new_event_loop"]
 T = TypeVar("T")
 
 _LAST_STEPS: Final = 0.5
-"""How long tasks may take to end once their loop's node has stopped, in seconds."""
+"""Time that tasks have to end once their loop's node has stopped, in seconds."""
 
 _logger = logging.getLogger("onward.actors")
 
@@ -50,12 +50,12 @@ class BackgroundNode:
         answer = background.request("echo", b"hi")
     ```
 
-    Every call blocks until it is done and raises what the node's own method raises. None
+    Every call blocks until it is done and raises the errors of the node's own method. No call
     may be made on a thread that runs an event loop.
 
     Attributes:
         node: The node. Its `spawn`, `send`, `route` and `statistics` are safe from any
-            thread; the rest belongs to its loop.
+            thread; its other methods are for its loop.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class BackgroundNode:
         """Start the thread and the node on it.
 
         Raises:
-            WouldDeadlock: This thread runs an event loop. Nothing has been started.
+            WouldDeadlock: This thread runs an event loop; the node has not been started.
             RuntimeError: It has been started before.
         """
         check_may_block("BackgroundNode.open()")
@@ -87,8 +87,8 @@ class BackgroundNode:
         self._loop = self._make_loop()
         _opened.add(self)
         started = threading.Event()
-        # A daemon, as the program's end may come with workers still alive; `default_node`
-        # stops its node at exit, and a `with` block at its end.
+        # A daemon, as the program may end with workers still alive; `default_node` stops its
+        # node at exit, and a `with` block at its end.
         self._thread = threading.Thread(
             target=self._run, args=(self._loop, started), name=self.node.name, daemon=True
         )
@@ -99,10 +99,10 @@ class BackgroundNode:
     def stop(self, *, timeout: float = 5.0) -> None:
         """Stop the node and its thread. Idempotent.
 
-        In the child of a fork there is nothing to stop.
+        In the child of a fork it has no effect.
 
         Args:
-            timeout: How long its workers may take, in seconds.
+            timeout: Time that its workers have to stop, in seconds.
         """
         check_timeout(timeout)
         loop, thread = self._loop, self._thread
@@ -119,7 +119,7 @@ class BackgroundNode:
 
         Raises:
             WouldDeadlock: This thread runs an event loop.
-            NodeStopped: It has stopped, or this process was forked since it was started.
+            NodeStopped: The node has stopped, or this process was forked since it was started.
         """
         check_may_block(f"BackgroundNode.call({function.__name__})")
         if self._loop is None:
@@ -130,7 +130,7 @@ class BackgroundNode:
         try:
             return work.result()
         except BaseException:
-            work.cancel()  # Ctrl-C here; it is done already if the error is its own
+            work.cancel()  # for Ctrl-C here; without effect if the coroutine itself raised
             raise
 
     def request(
@@ -197,7 +197,7 @@ class BackgroundNode:
         return self.call(self.node.connect, uri, expose=expose, allow=allow, **options)
 
     def leave_behind(self) -> None:
-        """Note that this process was forked: the node's thread is in the other one."""
+        """Mark the node as stopped in a forked process, which does not have its thread."""
         self._left_behind = True
         self.node.forked()
 
@@ -215,7 +215,7 @@ class BackgroundNode:
         try:
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
-            # A handler raised it; on this thread it cannot end the program.
+            # Raised by a handler; on this thread it cannot end the program.
             name = self.node.name
             _logger.error("%r reached the loop of %s, which goes on", error, name)  # noqa: TRY400
             return False
@@ -223,7 +223,7 @@ class BackgroundNode:
 
 
 async def _last_steps(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what is left on a loop before it is closed; it had its time when the node stopped."""
+    """Cancel the tasks left on a loop before it is closed."""
     left = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
     for task in left:
         task.cancel()
@@ -233,7 +233,7 @@ async def _last_steps(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _Default:
-    """The node that pykka-style `SomeWorker.start()` uses, made when first needed."""
+    """The node used by Pykka-style `SomeWorker.start()`, made when first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -246,13 +246,13 @@ class _Default:
 
                 background = Node.in_background("default")
                 background.open()
-                # Kept only now: one that could not be opened must not be taken for open.
+                # Set last: a node that could not be opened must not be taken for open.
                 self._background = background
                 atexit.register(background.stop)
             return self._background.node
 
     def forget(self) -> None:
-        """Start anew: in the child of a fork the node's thread does not exist."""
+        """Forget the node in the child of a fork, which does not have its thread."""
         self._lock = threading.Lock()
         self._background = None
 
@@ -272,5 +272,5 @@ os.register_at_fork(after_in_child=_leave_behind)
 
 
 def default_node() -> Node:
-    """Return the process's node in the background; started on first use."""
+    """Return the process's background node, started on first use."""
     return _default.get()

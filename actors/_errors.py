@@ -3,17 +3,17 @@
 ```
 OnwardError
 ├── LimitReached          a named limit of the node or a worker
-├── BadHandler            a worker's method that cannot be called as the node calls it
-├── RuleInUse             another owner has the rule for a type of address
+├── BadHandler            a worker's method that the node cannot use
+├── RuleInUse             the address type has a rule of another owner
 ├── UnknownScheme         no transport for this kind of URI
-├── WouldDeadlock         a blocking call on the thread that has to answer it
+├── WouldDeadlock         a call that waits for its own thread or handler
 └── DeliveryError
     ├── NotDelivered
     │   ├── NodeStopped
     │   │   └── NodeNotStarted    the node has not been started
     │   ├── Expired           its deadline passed before a worker took it up
     │   ├── Refused           an error reply says that it was not handed over
-    │   ├── RoutingLoop       the rules sent a message round in circles
+    │   ├── RoutingLoop       a message was rerouted or passed on too often
     │   └── TooManyRequests   the node waits for too many answers already
     └── InDoubt
         └── GivenUp           an error reply says that it was handed over, or may have been
@@ -43,15 +43,15 @@ __all__ = [
 
 
 YIELDS: Final = "it yields, so that calling it runs none of its code; use return or await"
-"""What is wrong with a method that is a generator."""
+"""The error text for a method that is a generator."""
 
 
 class LimitReached(OnwardError):
-    """Something that may not grow without a bound has reached its bound.
+    """A limit of the node or a worker is reached.
 
     Attributes:
-        what: What is limited, as named in `NodeLimits`.
-        limit: How many there may be.
+        what: The name of the limit in `NodeLimits`.
+        limit: The limit.
     """
 
     def __init__(self, what: str, limit: int) -> None:
@@ -60,19 +60,19 @@ class LimitReached(OnwardError):
         self.limit = limit
 
     def __str__(self) -> str:
-        what = f"for {self.what}" if self.limit == 1 else self.what  # their names are plurals
+        what = f"for {self.what}" if self.limit == 1 else self.what  # limits are named by plurals
         return f"the limit of {self.limit} {what} is reached"
 
 
 class BadHandler(OnwardError, TypeError):
-    """A worker's method that cannot do what the node calls it for.
+    """A worker's method that the node cannot use.
 
-    One that yields, or returns what the node has no use for; or, of a typed worker, one that
-    declares what cannot be decoded or checked.
+    It yields, or returns a value that the node discards; or, in a typed worker, it declares a
+    type that cannot be decoded or checked.
 
     Attributes:
-        handler: Which, as `Class.method`.
-        detail: What is wrong with it.
+        handler: The method, as `Class.method`.
+        detail: The reason.
     """
 
     def __init__(self, handler: str, detail: str) -> None:
@@ -85,11 +85,11 @@ class BadHandler(OnwardError, TypeError):
 
 
 class RuleInUse(OnwardError, ValueError):
-    """A type of address has a rule already, and it belongs to something else.
+    """An address type has a rule of another owner already.
 
     Attributes:
         address_type: The type.
-        owner: What the rule belongs to, as text.
+        owner: The owner of the rule, as text.
     """
 
     def __init__(self, address_type: int, owner: str) -> None:
@@ -105,8 +105,8 @@ class UnknownScheme(OnwardError, ValueError):
     """No transport is registered for the scheme of a URI.
 
     Attributes:
-        uri: What was asked for.
-        known: The schemes there are transports for.
+        uri: The URI.
+        known: The schemes with a transport.
     """
 
     def __init__(self, uri: str, known: tuple[str, ...]) -> None:
@@ -121,15 +121,15 @@ class UnknownScheme(OnwardError, ValueError):
 
 
 class WouldDeadlock(OnwardError, RuntimeError):
-    """A call that waits for what it keeps from happening.
+    """A call that would prevent the event that it waits for.
 
-    A blocking call on an event loop's thread, which would stop every worker of the loop: await
-    instead, or make the call from a `ThreadWorker`. Or a handler that awaits the end of its own
-    worker.
+    Either a blocking call on an event loop's thread, which would stop every worker of the loop:
+    await instead, or make the call from a `ThreadWorker`. Or a handler that awaits the end of its
+    own worker.
 
     Attributes:
-        call: What was called.
-        why: Why it would never return, and what to do instead.
+        call: The call.
+        why: The reason why it would never return, and the alternative.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class WouldDeadlock(OnwardError, RuntimeError):
 
 
 class NodeNotStarted(NodeStopped):
-    """The node has not been started, so nothing was handed over."""
+    """The node has not been started, so the message was not handed over."""
 
     reason = "node not started"
 
@@ -156,7 +156,7 @@ class Expired(NotDelivered):
 
 
 class Refused(NotDelivered):
-    """Whoever had the message on its way says that it was certainly not handed over.
+    """An error reply reports that the message was certainly not handed over.
 
     Attributes:
         detail: The reason that the error reply gives.
@@ -166,7 +166,7 @@ class Refused(NotDelivered):
 
 
 class GivenUp(InDoubt):
-    """Whoever had the message on its way gave it up after it was handed over, or may have been.
+    """An error reply reports that the message was handed over, or may have been.
 
     Attributes:
         detail: The reason that the error reply gives.
@@ -176,15 +176,15 @@ class GivenUp(InDoubt):
 
 
 class RoutingLoop(NotDelivered):
-    """A message goes round: rules rewrote it, or workers passed it on, too often.
+    """Rules rewrote a message, or workers passed it on, too often.
 
-    What counts for workers is passing on that leaves no trace on the return route.
+    Workers are counted if they pass it on without adding to its return route.
     """
 
     reason = "rerouted too often"
 
 
 class TooManyRequests(NotDelivered):
-    """The node waits for as many answers as it may; nothing was sent."""
+    """The node waits for as many answers as it may; the request was not sent."""
 
     reason = "too many requests in flight"

@@ -1,4 +1,4 @@
-"""Logging what peers and users can cause again and again: seldom, short and as plain text."""
+"""Rate-limited logging of events that peers and users can cause repeatedly."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ..protocol import counted
 __all__ = ["LONGEST", "SeldomLogger", "shown", "waiting_text"]
 
 INTERVAL: Final = 60.0
-"""Seconds between two lines of one kind."""
+"""Seconds between two log lines of one kind."""
 
 MAX_KINDS: Final = 64
-"""Most kinds of line told apart; further ones are one kind, until one of those is long past."""
+"""Most kinds of line; further ones share one kind until an older kind is dropped."""
 
 OTHER: Final = "other"
-"""The kind of those that are not told apart."""
+"""The shared kind of lines beyond `MAX_KINDS`."""
 
 LONGEST: Final = 200
-"""Most characters of a text a peer had a part in."""
+"""Most characters of a text that a peer has influenced."""
 
 
 class SeldomLogger:
-    """Logs the first line of each kind, and from then on one a minute that says how many.
+    """A logger of the first line of each kind, and then of one line a minute with a count.
 
     Args:
-        logger: Where to.
-        clock: What tells the time, in seconds.
+        logger: The logger.
+        clock: The function that returns the time, in seconds.
     """
 
     __slots__ = ("_clock", "_kinds", "_logger")
@@ -37,7 +37,7 @@ class SeldomLogger:
     def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
         self._clock = clock
-        self._kinds: dict[str, tuple[float, int]] = {}  # next line due; kept back since
+        self._kinds: dict[str, tuple[float, int]] = {}  # next line due; lines held back
 
     def log(
         self,
@@ -51,10 +51,10 @@ class SeldomLogger:
 
         Args:
             level: As in `logging`.
-            kind: What lines are counted together.
+            kind: The kind; lines of one kind are counted together.
             text: The line, in the format of `logging`.
-            *arguments: What goes into the line.
-            error: An exception whose traceback is logged with it.
+            *arguments: The arguments of the format.
+            error: An exception to log with its traceback.
         """
         now = self._clock()
         if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
@@ -72,19 +72,19 @@ class SeldomLogger:
         self._logger.log(level, text, *arguments, exc_info=error)
 
     def _forget_old(self, now: float) -> None:
-        """Drop the kinds of which a line would be logged again."""
+        """Drop the kinds of which the next line is due."""
         for kind, (due, _) in list(self._kinds.items()):
             if due <= now:
                 del self._kinds[kind]
 
 
 def shown(text: str) -> str:
-    """Make one short line of a text that a peer had a part in."""
-    text = text[: LONGEST + 1]  # before anything looks at all of what may be megabytes
+    """Return one short, printable line for a text that a peer has influenced."""
+    text = text[: LONGEST + 1]  # first, as the text may be megabytes long
     line = text if text.isprintable() else repr(text)
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 
 def waiting_text(number: int, noun: str) -> str:
-    """Return how many of something wait: `1 message waits`, `2 messages wait`."""
+    """Return a text such as `1 message waits` or `2 messages wait`."""
     return f"{counted(number, noun)} {'waits' if number == 1 else 'wait'}"

@@ -1,4 +1,4 @@
-"""`Node`: a table of workers, the rules for other types of address, and one run queue."""
+"""`Node`: an address table, rules for other address types, and one run queue."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["Node"]
 _LIMITS: Final = NodeLimits()
 
 EXPOSED_WITHIN: Final = 1.0
-"""Seconds after which it is logged that no worker has an address that is exposed."""
+"""Seconds after which an exposed address without a worker is logged."""
 
 LAST_SHARE: Final = 0.25
-"""Which part of the time to stop is kept for workers that stop last."""
+"""The part of the time to stop that is kept for workers that stop last."""
 
 LAST_SECONDS: Final = 0.2
-"""Seconds that those have at least, even if the others have taken all there was."""
+"""Seconds that the workers that stop last have at least."""
 
 
 class Node(Workers):
-    """The workers of one place, and the router between them.
+    """A set of workers on one event loop, and the router between them.
 
     ```python
     async with Node() as node:
@@ -45,23 +45,23 @@ class Node(Workers):
         answer = await node.request("echo", b"hi")
     ```
 
-    A node lives on the event loop it is entered on. `spawn`, `send`, `route`, `deliver`,
+    A node runs on the event loop it is entered on. `spawn`, `send`, `route`, `deliver`,
     `dead_letter`, `statistics` and the look-ups may be called from any thread; coroutine
     functions from any event loop.
 
     Args:
-        name: For people; it is in logs and statistics.
-        limits: How far everything in the node may grow.
-        clock: What stamps dead letters, in seconds; the loop's clock by default.
+        name: The name of the node in logs and statistics.
+        limits: The limits of the node.
+        clock: The clock of dead letters, in seconds; the loop's clock by default.
         error_replies: Whether a message that cannot be delivered is answered with an error
-            reply along its return route. They leave the node only over links that let them.
-        diagnostics: What to look for and tell in the log: workers that are held up, that await
-            one another, or do not keep up. Nothing by default.
+            reply along its return route. They leave the node only over links that permit them.
+        diagnostics: The problems of workers to detect and log: workers that are held up, await
+            one another, or do not keep up. None by default.
 
     Attributes:
         name: As given.
         limits: As given.
-        dead_letters: What could not be delivered.
+        dead_letters: The messages that could not be delivered.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Node(Workers):
         diagnostics: DiagnosticsOptions | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> BackgroundNode:
-        """Make a node with a thread of its own, for plain synchronous code.
+        """Make a node with its own thread, for synchronous code.
 
         Args:
             name: As for `Node`; also the thread's name.
@@ -114,7 +114,7 @@ class Node(Workers):
             clock: As for `Node`.
             error_replies: As for `Node`.
             diagnostics: As for `Node`.
-            loop_factory: What makes the event loop; uvloop's where it is installed.
+            loop_factory: Function that makes the event loop; uvloop's where it is installed.
 
         Returns:
             A context manager that starts and stops the node, with blocking calls.
@@ -125,16 +125,16 @@ class Node(Workers):
         return BackgroundNode(node, loop_factory=loop_factory)
 
     async def stop(self, *, timeout: float = 5.0) -> None:
-        """Stop everything: workers, the last started first, then transports and requests.
+        """Stop the workers, the last started first, then transports and requests.
 
-        A worker finishes the message in hand; what waits in its mailbox becomes dead
-        letters. One that does not stop in half of the time left is cancelled, and if that
-        does not help given up, logged and counted. Nothing can be spawned any more.
+        A worker finishes the message in hand; the messages in its mailbox become dead
+        letters. A worker that does not stop in half of the time left is cancelled, and if that
+        does not help, given up, logged and counted. No worker can be spawned any more.
         Idempotent; a second call waits for the first.
 
         Args:
-            timeout: How long it may take, in seconds. A quarter of it is kept for an event
-                log, if there is one; that has 0.2 seconds in any case.
+            timeout: Time to stop, in seconds. A quarter of it is kept for an event
+                log, if there is one; that has at least 0.2 seconds.
 
         Raises:
             WouldDeadlock: Called by a handler of a worker of this node.
@@ -161,7 +161,7 @@ class Node(Workers):
         try:
             tops = [cell for cell in reversed(cells) if cell.parent is None]
             last = [cell for cell in tops if cell.worker.stops_last]
-            # Part of the time is kept for those that come last.
+            # Part of the time is kept for the workers that stop last.
             sooner = deadline - timeout * LAST_SHARE if last else deadline
             await lifecycle.stop_in_order([cell for cell in tops if cell not in last], sooner)
             for transport in self._transports.take_all():
@@ -176,21 +176,21 @@ class Node(Workers):
         try:
             async with asyncio.timeout_at(max(deadline, self.loop.time() + 0.1)):
                 await transport.stop()
-        except Exception:  # noqa: BLE001 - the others have to be stopped all the same
+        except Exception:  # noqa: BLE001 - the others have to be stopped too
             lifecycle.logger.exception("the transport %r did not stop", transport.scheme)
 
     async def stop_worker(self, address: AddressLike, *, timeout: float = 5.0) -> None:
-        """Stop a worker once it has handled what waits for it, and wait until it has.
+        """Stop a worker once it has handled its waiting messages, and wait for its end.
 
-        Its children stop before it. One that does not stop in half the time is cancelled.
+        Its children stop first. A worker that does not stop in half the time is cancelled.
 
         Args:
             address: Any of its addresses.
-            timeout: How long it may take, in seconds.
+            timeout: Time to stop, in seconds.
 
         Raises:
             UnknownAddress: There is no such worker.
-            WouldDeadlock: Called by a handler of that worker; it has `Worker.stop`.
+            WouldDeadlock: Called by a handler of that worker, which can use `Worker.stop`.
         """
         work = self._stop_worker(self._cell(address), check_timeout(timeout))
         await self._on_loop(work)
@@ -205,17 +205,17 @@ class Node(Workers):
     # --- rules and transports ---------------------------------------------------------
 
     def add_transport(self, transport_class: type[Transport]) -> None:
-        """Use a transport that is not in an entry point, before any that is."""
+        """Add a transport without an entry point; it precedes those with one."""
         self._transports.add(transport_class)
 
     def transport(self, scheme: str) -> Transport:
-        """Return the node's transport for a scheme, made and loaded if that has not been done.
+        """Return the node's transport for a scheme; load and make it if necessary.
 
-        So that it can be set up: for addresses in routes, which have no place for options.
+        With it, options can be set for addresses in routes, which have no place for them.
         Safe from any thread.
 
         Args:
-            scheme: A scheme, as `tcp`, or a URI.
+            scheme: A scheme, such as `tcp`, or a URI.
 
         Raises:
             UnknownScheme: There is no transport for the scheme.
@@ -238,15 +238,15 @@ class Node(Workers):
         """Accept connections at a URI.
 
         Args:
-            uri: Where; its scheme says by which transport.
-            expose: The local addresses that are reachable from outside; none by default. One that
-                no worker has a second later is logged as a warning.
-            allow: Where workers that are exposed may pass messages from outside on to, as
-                those say, besides what is exposed. In a value, `*` stands for any text:
-                `"order-*"`, `"1#10.0.0.*:4000"`. By default nowhere: so nobody has this node
-                connect to places of their choice.
-            error_replies: Whether error replies of this node may go to the other sides.
-            **options: What the transport understands.
+            uri: The URI to listen at; its scheme selects the transport.
+            expose: The local addresses that are reachable from outside; none by default. An
+                address that no worker has a second later is logged as a warning.
+            allow: The addresses that messages from outside may visit behind exposed workers,
+                besides the exposed ones. In a value, `*` stands for any text: `"order-*"`,
+                `"1#10.0.0.*:4000"`. None by default, so that no peer can make this node connect
+                to places of its choice.
+            error_replies: Whether error replies of this node may go to the peers.
+            **options: The options of the transport.
 
         Raises:
             UnknownScheme: There is no transport for the scheme.
@@ -268,14 +268,14 @@ class Node(Workers):
         """Connect to a URI.
 
         Args:
-            uri: Where to; its scheme says by which transport.
-            expose: The local addresses that the other side can reach; none by default.
+            uri: The URI to connect to; its scheme selects the transport.
+            expose: The local addresses that the peer can reach; none by default.
             allow: As for `listen`.
-            error_replies: Whether error replies of this node may go to the other side.
-            **options: What the transport understands.
+            error_replies: Whether error replies of this node may go to the peer.
+            **options: The options of the transport.
 
         Returns:
-            The address of the connection's worker: put it in front of a route.
+            The address of the link: put it in front of a route.
 
         Raises:
             UnknownScheme: There is no transport for the scheme.
@@ -313,15 +313,15 @@ class Node(Workers):
         return address
 
     def _look_at_exposed(self, exposed: frozenset[Address], uri: str) -> None:
-        """Log a little later what is exposed and does not exist: a name may be misspelt."""
+        """Log exposed addresses that no worker has a little later: a name may be misspelt."""
         if self._missing(exposed):
-            # Who listens first and spawns then need not be told.
+            # A program may listen first and spawn the workers then.
             self.loop.call_later(EXPOSED_WITHIN, self._tell_missing, exposed, uri)
 
     def _tell_missing(self, exposed: frozenset[Address], uri: str) -> None:
         missing = self._missing(exposed)
         if missing and self.phase is Phase.OPEN:
-            text = "node %r exposes at %s what no worker has as its address: %s"
+            text = "node %r exposes addresses at %s that no worker has: %s"
             names = ", ".join(map(str, missing))
             lifecycle.logger.warning(text, self.name, shown(uri), shown(names))
 
@@ -330,7 +330,7 @@ class Node(Workers):
 
     def _note(self, at: Address, places: set[Address]) -> None:
         with self.lock:
-            if self.has(at):  # or it would not be forgotten when the worker stops
+            if self.has(at):  # or the entry would outlive the worker
                 places.add(at)
 
     def _load_rule(self, address_type: int) -> Rule | None:

@@ -1,4 +1,4 @@
-"""How a worker sends: what it passes on, answers, and begins itself."""
+"""The methods by which a worker passes messages on, answers and sends its own."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ __all__ = ["Sending"]
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 LONG_ROUTE: Final = MAX_ROUTE_LENGTH * 3 // 4
-"""Addresses of a return route from which on who looks on is told of each further one."""
+"""Addresses of a return route at which the observer is told of a message."""
 
 COUNTED: Final = tuple(Context(hops=hops) for hops in range(MAX_ROUTE_LENGTH + 1))
-"""Contexts with nothing but a count of hops; to make one takes as long as half a hop."""
+"""Contexts with only a count of hops; making one would take as long as half a hop."""
 
 
 class Sending(Actor):
-    """What `Worker` sends by. Its source is always its primary address: nobody can say otherwise.
+    """The sending methods of `Worker`.
+
+    The source of each message is the worker's primary address and cannot be forged.
 
     Attributes:
         node: The node it runs on.
@@ -50,27 +52,27 @@ class Sending(Actor):
     node: Node
     address: Address
     _cell: Cell | None
-    _out: Workers | OutboundGuard  # the node, unless what it may send is controlled
+    _out: Workers | OutboundGuard  # the node, or the guard of a controlled worker
 
     def forward(self, message: Message, own: Address | None = None) -> None:
-        """Pass a message on: off the onward route, onto the return route.
+        """Pass a message on, moving this worker's address from the onward to the return route.
 
         Args:
-            message: As it came to this worker.
+            message: The message, as it came to this worker.
             own: The address to leave on the return route; the one it came to by default.
 
-        A handler that lets one of these through loses the message, with that error; it has
-        not failed otherwise. One that has done something that must not be done twice should
-        catch `NotDelivered`, as it tells who sent the message that it is safe to send it again.
+        If a handler lets one of these errors through, the message is lost with that error, and
+        the worker has not failed. A handler that has had an effect which must not be repeated
+        should catch `NotDelivered`, which tells the sender that it is safe to send again.
 
         Raises:
-            EmptyRoute: There is no further step.
+            EmptyRoute: There is no further address.
             RouteTooLong: The return route is at its limit.
-            AccessDenied: An access control does not let it pass.
-            PayloadNotBytes: The payload was replaced by something else than `bytes`.
+            AccessDenied: An access control denies it.
+            PayloadNotBytes: The payload was replaced by one that is not `bytes`.
             DeliveryError: As `Node.route`.
         """
-        # Message.forward and Router.carry in one: this path is taken most, and the two
+        # Message.forward and Router.carry in one: this is the most frequent path, and the two
         # calls would be a fifth of it. Adding tuples is cheaper than unpacking them.
         onward, back, payload, _, context = message
         if type(payload) is not bytes:
@@ -89,7 +91,7 @@ class Sending(Actor):
                 node.carry(forwarded)
                 return
             queue = target.queue
-            # A message whose bytes are counted has come with a context: see `Mailbox.load`.
+            # A message with counted bytes has a context: see `Mailbox.load`.
             if (
                 queue is None
                 or len(queue) >= target.limit
@@ -111,7 +113,7 @@ class Sending(Actor):
     def _hand_over_later(
         self, full: MailboxFull, came: Message, lost: Message | None = None
     ) -> None:
-        """Have what could not be handed over wait for room, if it may."""
+        """Queue a message for a full mailbox, if it may wait."""
         cell = self._cell
         try:
             if cell is None:
@@ -130,20 +132,20 @@ class Sending(Actor):
             raise RouteTooLong(length + 1, MAX_ROUTE_LENGTH)
 
     def redirect(self, message: Message, route: RouteLike, own: Address | None = None) -> None:
-        """Pass a message on along another route: that of a relay, a proxy, a session.
+        """Pass a message on along another route, such as that of a relay, a proxy or a session.
 
-        This worker's address is taken off the onward route, `route` put in front of what is
-        left, and the worker's address on the return route, as with `forward`.
+        This worker's address is removed from the onward route, `route` is put in front of the
+        rest, and the worker's address is put on the return route, as with `forward`.
 
         Args:
-            message: As it came to this worker.
-            route: The way to go first.
+            message: The message, as it came to this worker.
+            route: The route to put in front.
             own: The address to leave on the return route; the one it came to by default.
 
         Raises:
-            EmptyRoute: There is no further step.
+            EmptyRoute: There is no further address.
             RouteTooLong: One of the routes is at its limit.
-            PayloadNotBytes: The payload was replaced by something else than `bytes`.
+            PayloadNotBytes: The payload was replaced by one that is not `bytes`.
             DeliveryError: As `Node.route`.
         """
         onward, back, payload, _, context = message
@@ -166,15 +168,15 @@ class Sending(Actor):
             raise
 
     def step(self, message: Message) -> None:
-        """Pass a message on and leave the return route as it is.
+        """Pass a message on without a change of its return route.
 
         Raises:
-            EmptyRoute: There is no further step.
+            EmptyRoute: There is no further address.
             RoutingLoop: It was passed on without a trace too often.
-            PayloadNotBytes: The payload was replaced by something else than `bytes`.
+            PayloadNotBytes: The payload was replaced by one that is not `bytes`.
             DeliveryError: As `Node.route`.
         """
-        # As `forward`, in one; the return route is a claim, so it is not asked who sends.
+        # In one, as `forward`. The sending address is passed, as the return route may be forged.
         onward, back, payload, source, context = message
         if type(payload) is not bytes:
             check_bytes(payload)
@@ -210,10 +212,10 @@ class Sending(Actor):
             node.schedule(target)
 
     def _count_hop(self, message: Message) -> Context | None:
-        """Return the context of a message that leaves no trace of this worker.
+        """Return the context of a message that is passed on without a trace, with its hops counted.
 
-        Its return route may never get longer; so that it ends all the same if it goes round,
-        its hops are counted, from the first that is seen to have come from another worker.
+        A loop of such hops does not make the return route longer, so it is ended by the count.
+        The count begins with the first message that came from another worker.
         """
         context = message[4]
         if context is None:
@@ -223,31 +225,31 @@ class Sending(Actor):
             raise RoutingLoop(message.to, f"passed on {counted(hops, 'time')} without a trace")
         if hops < MAX_ROUTE_LENGTH and context is COUNTED[hops]:
             return COUNTED[hops + 1]
-        # Not `_replace`, which takes longer than all the rest of a hop.
+        # Not `_replace`, which takes longer than the rest of a hop.
         return _new(Context, (context[0], context[1], context[2], hops + 1, context[4]))
 
     def reply(self, message: Message, payload: bytes, own: Address | None = None) -> None:
         """Answer a message along its return route.
 
-        What is left of the onward route behind this worker is dropped: the message goes no
-        further. It is counted, as `routes_cut`, and diagnostics tell of it.
+        The rest of the onward route behind this worker is dropped. That is counted, as
+        `routes_cut`, and reported by diagnostics.
 
         Args:
-            message: As it came to this worker.
+            message: The message, as it came to this worker.
             payload: The answer.
             own: The address the answer comes from; the one the message came to by default.
 
         Raises:
             EmptyRoute: The message has no return route.
-            PayloadNotBytes: The payload is something else than `bytes`.
+            PayloadNotBytes: The payload is not `bytes`.
             PayloadTooBig: The payload is over the node's limit.
             DeliveryError: As `Node.route`.
         """
         onward, back, _, _, context = message
         if type(payload) is not bytes:
-            check_bytes(payload)  # not in the `try`: the error has no `lost`, the worker has failed
+            check_bytes(payload)  # not in the `try`, as this is a failure of the worker
         if context is not None and context[3]:
-            # An answer begins a way of its own.
+            # The hops of an answer are counted anew.
             context = _new(Context, (context[0], context[1], context[2], 0, None))
         answer = _new(Message, (back, (own or onward[0],), payload, self.address, context))
         if len(onward) > 1:
@@ -290,13 +292,13 @@ class Sending(Actor):
         """Send a new message.
 
         Args:
-            route: Where to.
-            payload: What.
-            return_route: The way back; this worker by default.
-            context: What travels with it inside the node.
+            route: The onward route.
+            payload: The payload.
+            return_route: The return route; this worker by default.
+            context: The context of the message inside the node.
 
         Raises:
-            PayloadNotBytes: The payload is something else than `bytes`.
+            PayloadNotBytes: The payload is not `bytes`.
             PayloadTooBig: The payload is over the node's limit.
             DeliveryError: As `Node.route`.
         """
@@ -305,7 +307,7 @@ class Sending(Actor):
         if type(payload) is not bytes or len(payload) > node.limits.payload:
             node.check_payload(payload)
         message = _new(Message, (node.route_of(route), back, payload, self.address, context))
-        # A return route that is given may be somebody's claim.
+        # A given return route may be forged.
         self._out.carry_from(self.address if return_route is None else None, message)
 
     async def send_wait(
@@ -324,12 +326,12 @@ class Sending(Actor):
         await self._out.carry_wait(message, self.address if return_route is None else None)
 
     def route(self, message: Message) -> None:
-        """Send a message that is complete but for its source, which is this worker.
+        """Send a complete message; its source is set to this worker.
 
         Raises:
-            RouteTooLong: One of its routes is longer than a route may be.
+            RouteTooLong: One of its routes is over the limit.
             RoutingLoop: It was passed on without a trace too often.
-            PayloadNotBytes: Its payload is something else than `bytes`.
+            PayloadNotBytes: Its payload is not `bytes`.
             DeliveryError: As `Node.route`.
         """
         onward, back, payload, _, _ = message
@@ -340,7 +342,7 @@ class Sending(Actor):
                 raise RouteTooLong(max(len(onward), len(back)), MAX_ROUTE_LENGTH)
             context = self._count_hop(message)
             routed = _new(Message, (onward, back, payload, self.address, context))
-            self._out.carry_from(None, routed)  # nothing in it says which address sends
+            self._out.carry_from(None, routed)  # the sending address is unknown
         except MailboxFull as full:
             self._hand_over_later(full, message)
         except OnwardError as error:
@@ -348,9 +350,9 @@ class Sending(Actor):
             raise
 
     def _route_now(self, message: Message) -> None:
-        """Do as `route`, but never wait for room.
+        """Send a message as `route`, but never wait for room.
 
-        For what is worth nothing later, and for who has another way to go.
+        For messages that are useless later, and for workers that have another route.
 
         Raises:
             DeliveryError: As `route`.

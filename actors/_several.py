@@ -1,4 +1,4 @@
-"""Arguments that take several addresses, where one alone would be taken apart."""
+"""Arguments of several addresses, for which a single one is refused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["several"]
 
 
 def several(name: str, given: Iterable[AddressLike]) -> tuple[Address, ...]:
-    """Return several addresses.
+    """Return an argument of several addresses as a tuple.
 
     Args:
-        name: What the error calls them.
-        given: The addresses; one alone is refused, as a text is a series of texts too.
+        name: The name of the argument, for the error.
+        given: The addresses. A single one is refused, as a text is iterable too.
 
     Raises:
-        TypeError: It is one address.
+        TypeError: The argument is one address.
         AddressError: One of them cannot be read.
     """
     if isinstance(given, str | bytes | Address):

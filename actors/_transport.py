@@ -1,9 +1,9 @@
-"""What a node expects of a transport, and how it finds one.
+"""The protocols of transports and listeners, and the look-up of transports.
 
 The protocols are structural, so that this package imports nothing of `onward.transports`.
 A transport is found by the scheme of a URI in the entry-point group `onward.transports`, or by
-the type of an address in a route, as a decimal number, in the group `onward.address_types`. So
-one transport is loaded, when it is first needed; it is made once for each node.
+the type of an address in a route, as a decimal number, in the group `onward.address_types`. It
+is loaded when it is first needed, and made once for each node.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ GROUP: Final = "onward.transports"
 """The entry points of transports, by the scheme of their URIs."""
 
 TYPES_GROUP: Final = "onward.address_types"
-"""The same transports by the type of the addresses that they resolve, as a decimal number."""
+"""The entry points of transports, by the type of the addresses that they resolve."""
 
 
 class Listener(Protocol):
-    """Something that accepts connections."""
+    """A listener, which accepts connections at a URI."""
 
     @property
     def uri(self) -> str:
-        """Where it listens, with the port it really has."""
+        """The URI it listens at, with the actual port."""
         ...
 
     @property
@@ -48,10 +48,10 @@ class Listener(Protocol):
 
 
 class Transport(Protocol):
-    """What joins nodes; `onward.transports.Transport` is the class to derive from."""
+    """A transport, which joins nodes; `onward.transports.Transport` is the base class."""
 
     scheme: ClassVar[str]
-    """The scheme of the URIs it takes."""
+    """The scheme of its URIs."""
 
     address_type: ClassVar[int | None]
     """The type of address it resolves in a route, or `None`."""
@@ -63,15 +63,15 @@ class Transport(Protocol):
         ...
 
     async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
-        """Connect to the URI and return the address of the connection's worker."""
+        """Connect to the URI and return the address of the link."""
         ...
 
     def resolve(self, message: Message) -> Message | None:
-        """Give the message back with its first address replaced, or take it over."""
+        """Return the message with its first address replaced, or take it over."""
         ...
 
     async def stop(self) -> None:
-        """Close everything that is still open."""
+        """Close all listeners and connections."""
         ...
 
 
@@ -79,19 +79,19 @@ class Transports:
     """The transports of one node.
 
     Args:
-        node: Whose they are.
+        node: The node.
     """
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._classes: dict[str, type[Transport]] = {}
         self._made: dict[type[Transport], Transport] = {}
-        # By type; read once, as a message for an unknown type must not cost a look at all that
-        # is installed.
+        # By type; read once, as messages for unknown types must not search all installed
+        # packages.
         self._types: dict[str, EntryPoint] | None = None
 
     def add(self, transport_class: type[Transport]) -> None:
-        """Use this class for its scheme and address type, before any entry point.
+        """Add a class for its scheme and address type, with precedence over entry points.
 
         Raises:
             ValueError: The node uses another class for the scheme.
@@ -119,13 +119,13 @@ class Transports:
         return self.make(self._classes[scheme])
 
     def for_type(self, address_type: int) -> Transport | None:
-        """Return the transport that resolves a type of address, if there is one."""
+        """Return the transport that resolves an address type, if there is one."""
         for transport_class in self._classes.values():
             if transport_class.address_type == address_type:
                 return self.make(transport_class)
         if self._types is None:
             self._types = {entry.name: entry for entry in entry_points(group=TYPES_GROUP)}
-        # It is looked for once: afterwards its rule is there, or it cannot be loaded.
+        # Looked up once: afterwards its rule is installed, or it cannot be loaded.
         entry = self._types.pop(str(address_type), None)
         return None if entry is None else self._load(entry, address_type)
 
@@ -133,27 +133,27 @@ class Transports:
         try:
             found: type[Transport] = entry.load()
         except Exception:
-            # A plug-in that is broken has no transport; whoever sends gets `UnknownAddressType`.
+            # With a broken plug-in the sender gets `UnknownAddressType`.
             _logger.exception("the transport for addresses of type %s cannot be loaded", entry.name)
             return None
         if found.address_type != address_type:
             text = "%s is registered for addresses of type %s and resolves those of type %s"
             _logger.error(text, entry.value, entry.name, found.address_type)
             return None
-        # One that was added for the scheme stands in its place, also if it has no such addresses.
+        # A class that was added for the scheme has precedence, even without such addresses.
         return self.make(found) if self._classes.setdefault(found.scheme, found) is found else None
 
     def take_all(self) -> list[Transport]:
-        """Return those made so far, newest first, and forget them."""
+        """Return the transports made so far, newest first, and forget them."""
         made = list(reversed(self._made.values()))
         self._made.clear()
         return made
 
     def make(self, transport_class: type[Transport]) -> Transport:
-        """Return the one instance of a class, and install its rule when it is made.
+        """Return the one instance of a class; make it and install its rule if necessary.
 
         Raises:
-            RuleInUse: Something else resolves the addresses of its type.
+            RuleInUse: Another owner resolves the addresses of its type.
         """
         transport = self._made.get(transport_class)
         if transport is None:

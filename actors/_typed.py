@@ -1,11 +1,11 @@
-"""Handlers that declare what they take: the payload is decoded and checked before they see it.
+"""Handlers with a declared type, for which the payload is decoded and checked.
 
-How a payload becomes what a handler declares:
+A payload is converted to the declared type in two steps:
 
     bytes ──codec──▶ plain data ──msgspec──▶ dataclass, Struct, TypedDict, union, int, …
 
-The second step is that of `msgspec`, the extra `typed`. What it is to check is worked out once,
-when the class is defined.
+The second step needs `msgspec`, the extra `typed`. The type is analysed once, when the class is
+defined.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _NATIVE: Final = (
     decimal.Decimal,
     uuid.UUID,
 )
-"""What a codec that is not one of plain data may read as it is."""
+"""Types that need no conversion with a codec of other values than plain data."""
 
 BAD_PAYLOAD: Final = "bad payload"
-"""The reason of the dead letter that a payload becomes that is not of the type."""
+"""The reason of a dead letter with a payload that is not of the type."""
 
 _BY_PLACE: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
@@ -61,14 +61,14 @@ _BY_PLACE: Final = (
 )
 
 _KINDS: Final = 256
-"""Pairs of a type and a codec whose reader `call` remembers; those used least are made anew."""
+"""Readers that `call` caches, one for each pair of a type and a codec."""
 
 
 class MissingExtra(OnwardError, ImportError):
-    """Something needs a package that comes with an extra, and that is not installed.
+    """A feature needs a package of an extra that is not installed.
 
     Attributes:
-        what: What needs it.
+        what: The feature.
         extra: The extra, as in `onward[extra]`.
     """
 
@@ -82,7 +82,7 @@ class MissingExtra(OnwardError, ImportError):
 
 
 class TypedWorker(Worker):
-    """A worker whose handler gets values, not bytes.
+    """A worker with a handler of values, not bytes.
 
     ```python
     @dataclass
@@ -98,24 +98,25 @@ class TypedWorker(Worker):
             return f"{order.count} of {order.item}"
     ```
 
-    A subclass defines `handle`, `def` or `async def`, with one or two parameters, given by their
-    places: the value, whose annotation says what is wanted, and the `Message` it came in. What it
-    returns is encoded and is the answer; `None` is no answer. The annotation may be whatever
-    `msgspec` can check: a dataclass, a `Struct`, a `TypedDict`, an enumeration, a union (of classes
-    only if they are `Struct`s with tags), `int`, `list[str]`, `Annotated[int, Meta(gt=0)]`.
+    A subclass defines `handle`, `def` or `async def`, with one or two positional parameters: the
+    value, annotated with its type, and the `Message` it came in. The result is encoded and sent
+    as the answer; `None` is no answer. The type may be any that `msgspec` can check: a dataclass,
+    a `Struct`, a `TypedDict`, an enumeration, a union (of classes only if they are `Struct`s with
+    tags), `int`, `list[str]`, `Annotated[int, Meta(gt=0)]`.
 
-    A payload that is not of the type becomes a dead letter, "bad payload", and never a failure
-    of the worker; so does one that makes the type's own code raise, such as `__post_init__`. Who
-    sent it is told which field is at fault, and that nothing has been done: a request of this
-    node raises `Refused`, and others get an error reply if the node sends any.
+    A payload that is not of the type becomes a dead letter, "bad payload", and is no failure
+    of the worker. So does a payload for which the type's own code raises, such as
+    `__post_init__`. The sender is told the field at fault, and that the message had no effect: a
+    request of this node raises `Refused`, and other senders get an error reply if the node sends
+    them.
 
     Attributes:
-        codec: How payloads are encoded; of the class or, if it is set in `__init__`, of one.
+        codec: The codec of payloads, of the class or, if it is set in `__init__`, of the instance.
 
     Raises:
         MissingExtra: When a class is defined: `msgspec` is not installed.
         BadHandler: When a class is defined: its `handle` declares no type, or one that cannot be
-            checked. When a worker is spawned: the type has a name that still means nothing.
+            checked. When a worker is spawned: the type has a name that is still undefined.
     """
 
     codec: Codec = CBOR
@@ -129,7 +130,7 @@ class TypedWorker(Worker):
             try:
                 cls._contract = _Contract(cls)
             except NameError:
-                # The annotation names what is defined further below: look again when spawned.
+                # The annotation has a name that is defined later: retry when spawned.
                 cls._contract = None
 
     def _join(self, cell: Cell) -> None:
@@ -162,7 +163,8 @@ class TypedWorker(Worker):
             self._answer(message, result)
 
     def _answer(self, message: Message, result: Any) -> None:
-        # Written first: what cannot be written is a failure. Nobody to answer is none.
+        # Encoded first: a result that cannot be encoded is a failure, a missing return route
+        # is none.
         self.reply(message, self._write(result))
 
     def _refuse(self, message: Message, error: PayloadError) -> None:
@@ -171,11 +173,11 @@ class TypedWorker(Worker):
 
 
 class _Contract:
-    """What a handler declares.
+    """The declared parameters of a handler.
 
     Raises:
-        BadHandler: It cannot be kept.
-        NameError: An annotation has a name that means nothing yet.
+        BadHandler: The declaration is not supported.
+        NameError: An annotation has a name that is not defined yet.
     """
 
     def __init__(self, owner: type[TypedWorker]) -> None:
@@ -185,7 +187,7 @@ class _Contract:
             raise BadHandler(name, YIELDS)
         parameters = list(inspect.signature(handler).parameters.values())[1:]
         if not 1 <= len(parameters) <= 2 or not all(each.kind in _BY_PLACE for each in parameters):
-            raise BadHandler(name, "takes a value and, if it likes, the message, by their places")
+            raise BadHandler(name, "takes a value and optionally the message, by position")
         first = parameters[0].name
         hints = typing.get_type_hints(handler, include_extras=True)
         if first not in hints:
@@ -193,9 +195,9 @@ class _Contract:
         self.kind: Any = hints[first]
         self.with_message = len(parameters) == 2
         if self.with_message and hints.get(parameters[1].name, Message) not in (Message, Any):
-            raise BadHandler(name, f"{parameters[1].name!r} is the message, and declared otherwise")
+            raise BadHandler(name, f"{parameters[1].name!r} is the message, with another type")
         try:
-            # Making a decoder is how msgspec tells what it cannot check.
+            # Making a decoder raises for types that msgspec cannot check.
             _msgspec(name).json.Decoder(self.kind)
         except TypeError as error:
             raise BadHandler(name, f"{first!r}: {error}".partition("\n")[0]) from None
@@ -242,21 +244,21 @@ async def call(
     timeout: float = 30.0,
     context: Context | None = None,
 ) -> Any:
-    """Send a value as a request and wait for a value: the client's side of a `TypedWorker`.
+    """Send a value as a request and wait for a value, as the client of a `TypedWorker`.
 
     Args:
-        sender: The node or the worker that asks.
-        route: Where to.
-        value: What; anything `msgspec` can take apart, or that the codec takes.
-        kind: The type of the answer. It is checked.
-        codec: How both are encoded.
-        timeout: How long to wait, in seconds.
-        context: What travels with it inside the node.
+        sender: The node or the worker that sends the request.
+        route: The onward route.
+        value: The value; any that `msgspec` or the codec can encode.
+        kind: The type of the answer, which is checked.
+        codec: The codec of both.
+        timeout: Time to wait, in seconds.
+        context: The context of the message inside the node.
 
     Raises:
         PayloadError: The value cannot be encoded, and was not sent. Or the answer is not of the
-            type: then the request has been handled.
-        Refused: The worker could not read the value, and says so.
+            type; then the request has been handled.
+        Refused: The worker could not decode the value.
         MissingExtra: `msgspec` is not installed.
         DeliveryError: As `Node.request`.
     """
@@ -281,17 +283,17 @@ def _reader(kind: Any, codec: Codec) -> Read:
     hashable: Any = codec
     try:
         return _remembered(kind, hashable)
-    except TypeError:  # one of the two cannot be hashed, and so not remembered
+    except TypeError:  # one of the two cannot be hashed, and so not cached
         return _make_reader(kind, codec)
 
 
 def _make_reader(kind: Any, codec: Codec) -> Read:
-    """Make what reads a payload as a value of a type, and raises `PayloadError`."""
+    """Make a function that reads a payload as a value of a type, or raises `PayloadError`."""
     decode = codec.decode
     if kind is bytes and codec.name == "bytes":
         return lambda payload: payload
     msgspec = _msgspec("a typed payload")
-    # msgspec works out a union or a `list[int]` anew in every call, and a Struct once.
+    # msgspec analyses a union or a `list[int]` again in every call, but a Struct once.
     box = msgspec.defstruct("Box", [("value", kind)])
     convert, invalid = msgspec.convert, msgspec.ValidationError
     plain = isinstance(codec, PlainCodec)
@@ -306,9 +308,9 @@ def _make_reader(kind: Any, codec: Codec) -> Read:
         except invalid as error:
             raise _located(str(error)) from None
         except Exception as error:
-            # What is in the payload has made msgspec or the type's own code raise: `list` in a
-            # set, for one. The text may be of things that are none of the sender's business.
-            raise PayloadError("it makes no value of the type") from error
+            # The payload has made msgspec or the type's own code raise, as a `list` in a set
+            # does. The text of that error must not be disclosed to the sender.
+            raise PayloadError("it is no valid value of the type") from error
 
     return read
 
@@ -317,7 +319,7 @@ _remembered = lru_cache(_KINDS)(_make_reader)
 
 
 def _writer(codec: Codec) -> Write:
-    """Make what writes a value."""
+    """Make a function that writes a value."""
     if not isinstance(codec, PlainCodec):
         return codec.encode
     encode, native = codec.encode, codec.native
@@ -331,7 +333,7 @@ def _writer(codec: Codec) -> Write:
 
 
 def _located(text: str) -> PayloadError:
-    """Make an error of msgspec's text, which ends with where: "… - at `$.value.count`"."""
+    """Make an error from msgspec's text, which ends with the place: "… - at `$.value.count`"."""
     reason, _, place = text.replace("`", "").rpartition(" - at ")
     of_key = "a key: " if place.startswith("key") else ""
     return PayloadError(of_key + reason, place.partition("$.value")[2].lstrip("."))

@@ -1,4 +1,4 @@
-"""`Worker`: what users derive from. A Pykka actor whose turns run on a node's event loop."""
+"""`Worker`: the base class of workers, a Pykka actor with its turns on a node's event loop."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ _SUPERVISION: Final = Supervision()
 
 
 class Worker(Sending):
-    """A worker with an address, a mailbox and one message at a time.
+    """A worker with an address and a mailbox, which handles one message at a time.
 
-    Override what you need; each of these may be `def` or `async def`:
+    A subclass overrides any of these methods, by `def` or `async def`:
 
-    - `handle_message`: a routed message came;
-    - `on_start`, `on_stop`: the first and the last thing it does;
-    - `on_failure`: in place of `on_stop`, when a failure stops or restarts it;
-    - `on_receive`, or any method called through a proxy: a message of Pykka's came.
+    - `handle_message`, for routed messages;
+    - `on_start` and `on_stop`, the first and the last methods called;
+    - `on_failure`, called in place of `on_stop` when a failure stops or restarts it;
+    - `on_receive`, or any method called through a proxy, for messages of Pykka's.
 
     A plain `def` runs on the node's event loop and must not block; an `async def` runs in a
-    task, in the worker's own `contextvars` context, and the worker takes no further message
+    task, in the worker's own `contextvars` context, and the worker handles no further message
     until it ends. Workers are spawned on a node, `node.spawn(Echo)`; `Echo.start()` as in
     Pykka runs one on a node in the background, where, as in Pykka, a failed `tell` stops it.
 
     Attributes:
-        node: The node it runs on. This and the next are there from `on_start` on.
+        node: The node it runs on. This and `address` are set from `on_start` on.
         address: Its primary address.
-        leaves_node: Whether what it is sent goes to another node, as a link's does: the rest
-            of the route is then of addresses there, and what it sends comes from there.
-        notices_end: Whether a link finds out by itself, without a message, that its other end is
-            gone: then what was registered over it is kept as long as it is there.
+        leaves_node: Whether it is a link: it sends messages on to another node, which resolves
+            the rest of their routes, and its own messages come from there.
+        notices_end: Whether a link detects without a message that its peer is gone. Then
+            registrations over it are kept until it ends.
         stops_last: Whether it stops after all others, and after the transports, when the
-            node stops: an event log hears what the end of those loses.
-        has_flows: Whether an event log counts what it handles; not if that is counted otherwise.
-        default_mailbox: Its mailbox, if it is spawned without one. Where senders wait for room
-            in those of links and of workers that pass messages on, nothing is lost on the way.
+            node stops, as an event log does to record their last losses.
+        has_flows: Whether an event log counts the messages it handles.
+        default_mailbox: Its mailbox, if it is spawned without one. Links and workers that pass
+            messages on let senders wait for room, so that no message is lost on its route.
 
     Raises:
         BadHandler: When a class is defined: one of these methods yields.
@@ -84,7 +84,7 @@ class Worker(Sending):
                 raise BadHandler(f"{cls.__name__}.{name}", YIELDS)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
-        # Pykka makes a URN, an inbox, an event and a ref here; see `_pykka`.
+        # Pykka makes a URN, an inbox, an event and a ref here; see `pykka._inbox`.
         pass
 
     def _join(self, cell: Cell) -> None:
@@ -103,24 +103,24 @@ class Worker(Sending):
         return type(self).on_start is not Worker.on_start
 
     def _wait_for_room(self, room: Room) -> bool:
-        """Have a message that came by this worker wait for room; links do, others do not."""
+        """Keep a message that came over this link until there is room, if this is a link."""
         del room
         return False
 
     def _until_moved(self, room: Room) -> asyncio.Future[None] | None:
-        """Return what is done once a message waits for room no more, if this link is held."""
+        """Return a future for the end of a message's wait, if this link has stopped reading."""
         del room
         return None
 
     def _inside_shrunk(self, size: int) -> None:
-        """Note how many bytes wait of what this worker, a link, has brought."""
+        """Handle a decrease of the waiting bytes that came over this link."""
 
     @property
     def addresses(self) -> tuple[Address, ...]:
         """All its addresses, the primary one first."""
         return self._placed.addresses
 
-    # --- what users override ----------------------------------------------------------
+    # --- methods to override ----------------------------------------------------------
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Handle a routed message. By default it becomes a dead letter, "unhandled"."""
@@ -129,12 +129,12 @@ class Worker(Sending):
         return None
 
     def on_start(self) -> Awaitable[None] | None:
-        """Prepare, before the first message. If it raises, the worker does not start."""
+        """Prepare the worker before its first message. If it raises, the worker does not start."""
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Clean up, after the last message and after the children have stopped.
+        """Clean up after the last message and after the children have stopped.
 
-        Not called when a failure is the cause: see `on_failure`. What it raises is logged.
+        Not called after a failure, see `on_failure`. Its exceptions are logged.
         """
 
     def on_failure(
@@ -156,7 +156,7 @@ class Worker(Sending):
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Address:
-        """Spawn a child: a worker that stops before this one does. See `Node.spawn`."""
+        """Spawn a child, a worker that stops before this one does. See `Node.spawn`."""
         return self.node.spawn_child(self._placed, factory, address, mailbox, supervision, access)
 
     def start_child(
@@ -172,11 +172,11 @@ class Worker(Sending):
         return self.node.start_child(self._placed, factory, address, mailbox, supervision, access)
 
     def after(self, seconds: float, action: Callable[[], object]) -> Timer:
-        """Do something once, as a turn of this worker, after so many seconds.
+        """Schedule an action to run once, in a turn of this worker.
 
         Args:
-            seconds: How long to wait; 0 is as soon as what waits already has been handled.
-            action: What to do, `def` or `async def`.
+            seconds: Time to wait; with 0, it runs after the messages that wait already.
+            action: The action, `def` or `async def`.
 
         Raises:
             LimitReached: The worker has as many timers as it may.
@@ -184,12 +184,12 @@ class Worker(Sending):
         return Timer(self._placed, seconds, action, repeat=False)
 
     def every(self, seconds: float, action: Callable[[], object]) -> Timer:
-        """Do something again and again, each time as a turn of this worker.
+        """Schedule an action to run repeatedly, in turns of this worker.
 
         Args:
-            seconds: From one time to the next; more than 0. The first is after one period.
-            action: What to do, `def` or `async def`. While it waits or runs, the times
-                that pass are skipped.
+            seconds: The period; more than 0. The first run is after one period.
+            action: The action, `def` or `async def`. Runs that are due while it waits or runs
+                are skipped.
 
         Raises:
             LimitReached: The worker has as many timers as it may.
@@ -197,12 +197,12 @@ class Worker(Sending):
         return Timer(self._placed, seconds, action, repeat=True)
 
     def stop(self) -> None:
-        """Stop this worker once it has handled what waits for it now. From any thread."""
+        """Stop this worker once it has handled its waiting messages. From any thread."""
         self._placed.post(Stop())
 
-    # --- what Pykka asks of a kind of actor -------------------------------------------
+    # --- the interface of a Pykka actor -----------------------------------------------
 
-    # Attributes there, properties here: all four come into being when one is read.
+    # Pykka's attributes are properties here; all four are made when one is read.
 
     @property
     def actor_urn(self) -> str:
@@ -211,17 +211,17 @@ class Worker(Sending):
 
     @property
     def actor_inbox(self) -> Inbox:
-        """Where `tell` and `ask` put messages. See `pykka.Actor.actor_inbox`."""
+        """The inbox of `tell` and `ask`. See `pykka.Actor.actor_inbox`."""
         return identity(self).inbox
 
     @property
     def actor_stopped(self) -> Event:
-        """Set when the worker begins to stop. See `pykka.Actor.actor_stopped`."""
+        """An event that is set when the worker begins to stop. See `pykka.Actor.actor_stopped`."""
         return identity(self).stopped
 
     @property
     def actor_ref(self) -> pykka.ActorRef[Any]:
-        """The ref to hand out. See `pykka.Actor.actor_ref`."""
+        """The reference to the worker. See `pykka.Actor.actor_ref`."""
         return identity(self).ref
 
     def __str__(self) -> str:
@@ -240,11 +240,11 @@ class Worker(Sending):
 
 
 class ThreadWorker(Worker):
-    """A worker whose code runs on a thread of its own, where it may block.
+    """A worker that runs on its own thread and may block.
 
-    Everything else is as for `Worker`: the mailbox, one message at a time, supervision. An
-    `async def` handler runs on an event loop of that thread. A thread cannot be
-    interrupted: a handler that hangs is given up when the worker is stopped, and reported.
+    Mailbox, turns and supervision are as for `Worker`. An `async def` handler runs on an event
+    loop of that thread. A thread cannot be interrupted: a handler that hangs is given up when
+    the worker is stopped, and logged.
     """
 
     _needs_thread: ClassVar[bool] = True

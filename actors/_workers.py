@@ -1,4 +1,4 @@
-"""The workers of a node: how they come onto its table and off it, and what they count."""
+"""The workers of a node: their registration, removal and statistics."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Workers(Guarding):
     """A router with workers. `Node` is the only class derived from it.
 
     Args:
-        name: Of the node.
-        limits: Of the node.
-        clock: What stamps dead letters, in seconds; the loop's clock by default.
+        name: The name of the node.
+        limits: The limits of the node.
+        clock: The clock of dead letters, in seconds; the loop's clock by default.
     """
 
     def __init__(self, name: str, limits: NodeLimits, clock: Callable[[], float] | None) -> None:
         super().__init__(name, limits, clock)
-        # What `_counts` gives of the workers that have stopped, and how many have not.
+        # The sums of `_counts` of the stopped workers, and the number of workers not stopped.
         self._retired = [0, 0, 0, 0, 0, 0]
         self._watches: dict[Cell, int] = {}
         self._losses: dict[Cell, list[Callable[[], object]]] = {}
@@ -66,16 +66,16 @@ class Workers(Guarding):
         """Make a worker and register it; `on_start` is its first turn.
 
         Args:
-            factory: What makes the worker: a class, a partial, a lambda. It is called at
-                once on this thread, and again for a restart.
+            factory: The function that makes the worker: a class, a partial, a lambda. It is
+                called at once on this thread, and again for a restart.
             address: Its address or addresses, the primary one first; all are registered or
                 none. By default one of 32 random hexadecimal digits.
-            mailbox: How many messages may wait, and what happens at that limit; by default what
-                the worker's class says: see `Worker.default_mailbox`.
-            supervision: What happens when it fails.
-            access: What may come in, and what it may send: for all its addresses, or for
-                each that is named. What others of its addresses send passes the control of the
-                primary one. `None`: everything.
+            mailbox: The limits and the overflow policy of its mailbox; by default
+                `Worker.default_mailbox` of its class.
+            supervision: The policy after a failure.
+            access: The access controls, for all its addresses or for each named one. Messages
+                sent from an address without a name pass the control of the primary one. `None`
+                permits all messages.
 
         Returns:
             Its primary address.
@@ -96,7 +96,7 @@ class Workers(Guarding):
         supervision: Supervision = _SUPERVISION,
         access: AccessLike | None = None,
     ) -> Address:
-        """Spawn a worker and wait until it has started; raises what `on_start` raises."""
+        """Spawn a worker and wait until it has started; raise any error of `on_start`."""
         work = self._start(factory, address, mailbox, supervision, None, access)
         return await self._on_loop(work)
 
@@ -109,7 +109,7 @@ class Workers(Guarding):
         supervision: Supervision,
         access: AccessLike | None,
     ) -> Address:
-        """Do what `Worker.spawn` says."""
+        """Spawn a child of a worker; see `Worker.spawn`."""
         return self._spawn(factory, address, mailbox, supervision, parent, access).address
 
     async def start_child(
@@ -121,7 +121,7 @@ class Workers(Guarding):
         supervision: Supervision,
         access: AccessLike | None,
     ) -> Address:
-        """Do what `Worker.start_child` says."""
+        """Spawn a child of a worker and wait until it has started; see `Worker.start_child`."""
         work = self._start(factory, address, mailbox, supervision, parent, access)
         return await self._on_loop(work)
 
@@ -220,18 +220,18 @@ class Workers(Guarding):
         return addresses
 
     def add_address(self, owner: AddressLike, extra: AddressLike) -> None:
-        """Give a worker one more address.
+        """Add an address to a worker.
 
         Args:
-            owner: An address it has.
-            extra: The new one.
+            owner: An address of the worker.
+            extra: The new address.
 
         Raises:
             UnknownAddress: There is no such worker.
             AddressInUse: A worker has the new address already.
             LimitReached: The node has as many addresses as it may.
 
-        Access that was given for the whole worker is for the new address too.
+        Access controls of the whole worker apply to the new address too.
         """
         added = address_of(extra)
         with self.lock:
@@ -241,10 +241,10 @@ class Workers(Guarding):
             self.table[added] = self._target(cell, added)
 
     def remove_address(self, extra: AddressLike) -> None:
-        """Take an address from its worker.
+        """Remove an address from its worker.
 
         Raises:
-            UnknownAddress: No worker has it.
+            UnknownAddress: No worker has the address.
             ValueError: It is the primary address.
         """
         removed = address_of(extra)
@@ -257,14 +257,14 @@ class Workers(Guarding):
             self._exposures.forget(removed)
 
     def has(self, address: AddressLike) -> bool:
-        """Tell whether a worker, or a request's mailbox, has the address."""
+        """Whether a worker or a waiting request has the address."""
         return address_of(address) in self.table
 
     def idle(self, address: Address) -> Cell | None:
-        """Return the cell of a worker that would handle a message now, if its turn came.
+        """Return the cell of a worker, if it is running and has no waiting messages.
 
-        Nothing waits for it that would come first. Whoever does at once, on the loop's thread
-        and not in a turn, what the worker does with a message, does nothing out of order.
+        Code on the loop's thread, outside of turns, may then do the worker's work for a message
+        at once, without passing other messages.
         """
         cell = self.table.get(address)
         if isinstance(cell, Cell) and cell.state == RUNNING and not cell.scheduled:
@@ -272,17 +272,17 @@ class Workers(Guarding):
         return None
 
     def is_ephemeral(self, address: Address) -> bool:
-        """Tell whether the address is that of a request waiting for its answer."""
+        """Whether the address belongs to a waiting request."""
         return address in self._requests
 
     def watch(self, address: AddressLike, callback: Callable[[], object]) -> Callable[[], None]:
         """Call a function once, on the loop, when a worker has stopped. Call it on the loop.
 
-        A restart is no stop: the address stays.
+        A restart is no stop, as the address stays.
 
         Args:
             address: Any address of the worker.
-            callback: What to call; what it raises is logged by the loop.
+            callback: The function; its exceptions are logged by the loop.
 
         Returns:
             A function that ends the watch.
@@ -312,15 +312,15 @@ class Workers(Guarding):
     ) -> Callable[[], None]:
         """Call a function each time a link loses its connection. Call it on the loop.
 
-        A link that connects again keeps its address; what the other end had made for the
-        connection that is lost has gone all the same.
+        A link that reconnects keeps its address, but the peer's state for the lost connection
+        is gone.
 
         Args:
-            address: That of a link; of another worker, nothing is ever called.
-            callback: What to call.
+            address: The address of a link; for another worker the function is never called.
+            callback: The function.
 
         Returns:
-            A function that ends it.
+            A function that ends the watch.
 
         Raises:
             UnknownAddress: There is no such worker.
@@ -335,17 +335,17 @@ class Workers(Guarding):
         return unwatch
 
     def tell_loss(self, address: Address) -> None:
-        """Call those who watch for losses of a link's connection. For links."""
+        """Call the callbacks for a lost connection of a link. For links."""
         cell = self._cell_at(address)
         for callback in tuple(self._losses.get(cell, ())) if cell is not None else ():
             callback()
 
     def is_watched(self, address: AddressLike) -> bool:
-        """Whether something on the node depends on a worker: it is told when that stops."""
+        """Whether a callback waits for the end of a worker."""
         return self._cell(address) in self._watches
 
     def ref(self, address: AddressLike) -> pykka.ActorRef[Any]:
-        """Return Pykka's ref to a worker, for `tell`, `ask` and proxies.
+        """Return Pykka's reference to a worker, for `tell`, `ask` and proxies.
 
         Raises:
             UnknownAddress: There is no such worker.
@@ -353,10 +353,10 @@ class Workers(Guarding):
         return self._cell(address).worker.actor_ref
 
     def forget(self, cell: Cell) -> None:
-        """Take a stopped worker off the table and keep its counts."""
+        """Remove a stopped worker from the table and keep its counts."""
         with self.lock:
             for each in cell.addresses:
-                self.table.pop(each, None)  # nothing may keep what follows from being done
+                self.table.pop(each, None)  # no error, as the rest must be done
             self._guarded.pop(cell, None)
             self._checked.pop(cell, None)
             self._watches.pop(cell, None)
@@ -374,11 +374,11 @@ class Workers(Guarding):
         for cell in self._cells():
             try:
                 cell.give_up()
-            except Exception as error:  # noqa: BLE001 - the others have messages too
+            except Exception as error:  # noqa: BLE001 - the others must be given up too
                 self.fault("giving up a worker", error)
 
     def forked(self) -> None:
-        """Give up all workers without a word: they live on where the process was forked from."""
+        """Drop all workers without dead letters in a forked process; they run on in its parent."""
         super().forked()
         # Another thread may have held a lock when the process was forked.
         self.lock = threading.RLock()
@@ -393,7 +393,7 @@ class Workers(Guarding):
     # --- statistics -------------------------------------------------------------------
 
     def statistics(self, *, workers: bool = True) -> NodeStatistics:
-        """Return what is counted. Safe from any thread.
+        """Return the counters of the node. Safe from any thread.
 
         Args:
             workers: Whether each worker's own statistics are included.

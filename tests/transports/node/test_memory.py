@@ -207,6 +207,6 @@ async def test_an_exposed_address_that_no_worker_has_is_logged(
         await asyncio.sleep(2)
         await b.listen("memory://too-late-to-tell", expose=["nobody"])
     assert [record.getMessage() for record in caplog.records] == [
-        "node 'b' exposes at memory://misspelt what no worker has as its address: 0#ehco, 0#more",
-        "node 'a' exposes at memory://misspelt what no worker has as its address: 0#nobody",
+        "node 'b' exposes addresses at memory://misspelt that no worker has: 0#ehco, 0#more",
+        "node 'a' exposes addresses at memory://misspelt that no worker has: 0#nobody",
     ]
