@@ -217,7 +217,7 @@ class BackgroundNode:
         except (SystemExit, KeyboardInterrupt) as error:
             # Raised by a handler; on this thread it cannot end the program.
             name = self.node.name
-            _logger.error("%r reached the loop of %s, which goes on", error, name)  # noqa: TRY400
+            _logger.error("%r reached the loop of %s, which continues", error, name)  # noqa: TRY400
             return False
         return True
 

@@ -514,7 +514,7 @@ class Router(Undeliverable):
             RuleInUse: The type has a rule of another owner.
         """
         if not LOCAL < address_type <= 255:
-            raise ValueError(f"{address_type} is no address type a rule can be for")
+            raise ValueError(f"a rule cannot have the address type {address_type}")
         new = rule if owner is None else owner
         with self.lock:
             present = self._rules.owners.setdefault(address_type, new)

@@ -278,7 +278,7 @@ class Mailbox(Target):
         if waiting >= self.most:
             return MailboxFull(self.address, waiting_text(self.most, "message"))
         if self.lines:
-            return MailboxFull(self.address, "others wait for room")
+            return MailboxFull(self.address, "other senders wait for room")
         return MailboxFull(self.address, waiting_text(self.bytes, "byte"))
 
     def found_full(self, observer: Observer, waiting: int) -> None:

@@ -49,8 +49,8 @@ class Tap(Worker):
     ```
 
     The message is sent before the copy, so a slow observer does not affect it. A copy has the
-    payload and cannot be answered: its return route repeats the address `onward.copy`, which no
-    worker has, once more than the return route of the message is long. An observer on this node
+    payload and cannot be answered: its return route has only addresses `onward.copy`, which no
+    worker has, and is one address longer than that of the message. An observer on this node
     finds the whole message in the copy's `context.meta`. Copies wait in the observer's mailbox,
     or for the link towards it; copies over those limits are lost, and counted.
 

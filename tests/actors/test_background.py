@@ -109,7 +109,7 @@ def test_a_handler_that_exits_does_not_end_the_loop(caplog: pytest.LogCaptureFix
         background.send("exiting", b"")
         assert background.request("echo", b"hi").payload == b"hi"
         assert not background.node.has("exiting")
-    assert "which goes on" in caplog.text
+    assert "which continues" in caplog.text
 
 
 @interpreted

@@ -220,7 +220,7 @@ async def test_a_rule_that_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("address_type", [-1, 0, 256])
 def test_types_no_rule_can_be_for(address_type: int) -> None:
-    with pytest.raises(ValueError, match="no address type"):
+    with pytest.raises(ValueError, match="cannot have the address type"):
         Node().add_rule(address_type, lambda message: message)
 
 
