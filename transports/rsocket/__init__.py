@@ -1,4 +1,4 @@
-"""RSocket for the broker: listeners whose connections bring in destinations and requesters."""
+"""RSocket listeners of the broker; their connections are destinations and requesters."""
 
 from ._errors import DestinationError
 from ._listener import ListenerStatistics, RSocketListener

@@ -1,4 +1,4 @@
-"""Bytes that all connections of a listener hold, shared among those they come from."""
+"""Bytes held for the connections of a listener, shared among the sources of connections."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 __all__ = ["ByteShares", "Pace"]
 
 AGAIN: Final = 0.05
-"""Seconds before what has just been measured is measured again."""
+"""Least seconds between two measurements."""
 REST: Final = 20
-"""How many times as long as a measurement takes it rests before the next, if that is longer."""
+"""Least time between two measurements, in durations of the last one."""
 
 
 class Pace:
-    """The times at which something that takes a while may be done again.
+    """The rate limit of an expensive operation.
 
     Args:
         clock: Tells the time, in seconds.
@@ -28,34 +28,34 @@ class Pace:
         self._next = float("-inf")
 
     def due(self) -> bool:
-        """Whether it may be done now."""
+        """Whether the operation may be done now."""
         return self.clock() >= self._next
 
     def done(self, began: float) -> None:
-        """Note that it was done just now, and when it began."""
+        """Set the time of the next operation after one that has just ended."""
         now = self.clock()
         self._next = now + max(AGAIN, REST * (now - began))
 
     def hurry(self) -> None:
-        """Allow it at once: something has changed that it depends on."""
+        """Allow the next operation at once."""
         self._next = float("-inf")
 
 
 class ByteShares:
-    """Counts bytes held for connections, and says when a source has more than its share.
+    """The bytes held for connections, and the share of each source.
 
-    A source may hold no more than is free: one alone has half of the room, two a third each. Where
-    one finds no room because others hold more than that, it is theirs that goes. What is noted of
-    a connection may be out of date, as what it holds goes without a word. So all are measured
-    before anything is done about it.
+    A source may hold no more bytes than are free: one alone has half of the limit, two have a third
+    each. If a source finds no room because another exceeds its share, bytes of the other are given
+    up. Releases are not counted, so the figures may be outdated: all connections are measured
+    before anything is given up.
 
     Args:
         limit: Most bytes of all connections together.
-        measure: Returns what a connection holds now.
+        measure: Returns the bytes that a connection holds now.
         clock: Tells the time, in seconds.
 
     Attributes:
-        total: Bytes noted.
+        total: Bytes counted.
         clock: The clock.
     """
 
@@ -71,7 +71,7 @@ class ByteShares:
         self.total = 0
 
     def note(self, link: Flow, size: int) -> None:
-        """Note what a connection holds; nothing once it is over."""
+        """Set the bytes of a connection; 0 after its end."""
         noted, source = self._noted, link.source
         change = size - noted.get(link, 0)
         if size:
@@ -87,15 +87,15 @@ class ByteShares:
 
     @property
     def full(self) -> bool:
-        """Whether all connections hold more than they may together, as far as is noted."""
+        """Whether the bytes counted for all connections exceed the limit."""
         return self.total > self._limit
 
     def exceeds(self, source: str) -> bool:
-        """Whether a source holds more than is free, as far as is noted."""
+        """Whether the bytes counted for a source exceed the free ones."""
         return self._by_source.get(source, 0) > self._limit - self.total
 
     def measure(self) -> bool:
-        """Measure all connections, unless that was done just now; return whether it was done."""
+        """Measure all connections, rate limited; return whether they were measured."""
         if not self._pace.due():
             return False
         began = self.clock()
@@ -105,20 +105,20 @@ class ByteShares:
         return True
 
     def give_up(self, link: Flow) -> None:
-        """Note that a connection is closed because of what it holds; the next look is at once."""
+        """Remove a connection closed for its bytes, and allow the next measurement at once."""
         self.note(link, 0)
         self._pace.hurry()
 
     def largest(self, source: str) -> Flow | None:
-        """Return the connection of a source that holds the most."""
+        """Return the connection of a source that holds the most bytes."""
         own = [link for link in self._noted if link.source == source]
         return max(own, key=self._noted.__getitem__, default=None)
 
     def overdrawn(self, source: str) -> Flow | None:
-        """Return the connection whose bytes have to go so that a source finds room.
+        """Return the connection to give up so that a source finds room.
 
-        It is of the source that holds the most, if that is more than each of them could have
-        together with one more; otherwise of the source itself.
+        It is of the source with the most bytes, if that is more than an equal share among all
+        sources and one more; otherwise of the given source.
         """
         held = self._by_source
         most = max(held, key=held.__getitem__, default=source)

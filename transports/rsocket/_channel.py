@@ -1,9 +1,9 @@
-"""What the requester of a multicast sends to several destinations.
+"""The input of a multicast: elements from its requester to several destinations.
 
-In a channel, each destination asks for elements at its own pace. The requester is allowed as many
-as the fastest wants, but no more than a window ahead of the slowest, for which they are kept.
-They are kept for a destination that does not read, too. Those that hold the others up for too
-long, or do not read for too long what is kept for them, are done without.
+In a channel, each destination requests elements at its own pace. The requester is granted the
+credit of the fastest destination, but no more than a window ahead of the slowest, for which the
+elements are kept. Elements are also kept for a destination that does not read. A destination that
+delays the others for too long, or does not read kept elements for too long, is given up.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["ChannelInput", "DemandHeap"]
 
 _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _SLACK: Final = 64
-"""Entries that are no longer true which a heap may have besides as many as there are others."""
+"""Outdated entries that a heap may have, besides as many as it has valid ones."""
 
 
 class DemandHeap:
-    """Who of the destinations of a channel wants the fewest elements, and who the most.
+    """The lowest and the highest demand among the destinations of a channel.
 
-    Two heaps: what is no longer true is dropped when it comes to the top, or when it is most of
-    what there is. So one more REQUEST_N costs the same however many destinations there are.
+    There are two heaps. Outdated entries are dropped at the top, or when they are the majority. So
+    the cost of a REQUEST_N does not depend on the number of destinations.
     """
 
     __slots__ = ("_fewest", "_most")
@@ -44,12 +44,12 @@ class DemandHeap:
         return max(len(self._fewest), len(self._most))
 
     def note(self, branch: Leg, takers: Iterable[Leg], count: int) -> None:
-        """Note that a destination wants more than before.
+        """Add the increased demand of a destination.
 
         Args:
             branch: The destination.
-            takers: All that still take elements.
-            count: How many those are at most.
+            takers: All destinations that still accept elements.
+            count: Most of them.
         """
         heappush(self._fewest, (branch.wanted, branch.number, branch))
         heappush(self._most, (-branch.wanted, branch.number, branch))
@@ -61,14 +61,14 @@ class DemandHeap:
             heapify(self._most)
 
     def fewest(self) -> int:
-        """Return how many elements the one wants that wants the fewest; there is one."""
+        """Return the lowest demand in elements; the heap is not empty."""
         heap = self._fewest
         while not heap[0][2].input_open or heap[0][2].wanted != heap[0][0]:
             heappop(heap)
         return heap[0][0]
 
     def most(self) -> int:
-        """Return how many elements the one wants that wants the most; there is one."""
+        """Return the highest demand in elements; the heap is not empty."""
         heap = self._most
         while not heap[0][2].input_open or heap[0][2].wanted != -heap[0][0]:
             heappop(heap)
@@ -76,15 +76,15 @@ class DemandHeap:
 
 
 class ChannelInput:
-    """The elements of a channel's requester, its credit, and what is kept for the slow.
+    """The elements and the credit of a channel's requester, with the backlog of slow destinations.
 
     Args:
         merge: The request.
         ended: Whether the request itself is the last element.
 
     Attributes:
-        ended: Whether no more elements will come.
-        held: Bytes kept for destinations that do not take them yet.
+        ended: Whether the requester has sent its last element.
+        held: Bytes kept for slow destinations.
     """
 
     __slots__ = (
@@ -104,22 +104,22 @@ class ChannelInput:
         self._merge = merge
         self._wants = DemandHeap()
         self._takers = 0
-        self._granted = 0  # elements the requester was allowed so far
-        self._low = 0  # elements the slowest has asked for
+        self._granted = 0  # elements granted to the requester so far
+        self._low = 0  # elements requested by the slowest
         self._timer: TimerHandle | None = None
         self._stuck: dict[Leg, TimerHandle] = {}
-        # For how many destinations a large frame is kept, by its `id`.
+        # Number of destinations for which a large frame is kept, by its `id`.
         self._shared: dict[int, int] = {}
         self.ended = ended
         self.held = 0
 
     def join(self, branch: Leg) -> None:
-        """Take note of a destination that takes elements."""
+        """Add a destination that accepts elements."""
         self._takers += 1
         self._note(branch)
 
     def ask(self, branch: Leg, n: int) -> None:
-        """Take note that a destination wants so many more elements."""
+        """Add `n` elements to the demand of a destination."""
         if branch.input_open and n > 0:
             branch.wanted += n
             self._note(branch)
@@ -128,17 +128,17 @@ class ChannelInput:
         self._wants.note(branch, self._merge.branches, self._takers)
 
     def take(self, frame: Frame) -> None:
-        """Pass on an element, or the end of them."""
+        """Pass on an element or the completion of the requester."""
         if frame.word & COMPLETE:
             self.ended = True
         if self._merge.large(frame.end - frame.start):
-            frame = frame.detached()  # one for all
+            frame = frame.detached()  # one copy for all destinations
         for branch in tuple(self._merge.branches):
             branch.put(frame)
         self.balance()
 
     def balance(self) -> None:
-        """Let the requester send what the destinations want, and see who holds it up."""
+        """Grant the requester credit by the destinations' demand, and time the slowest."""
         merge = self._merge
         stream = merge.stream
         if merge.kind != _CHANNEL or stream is None or not merge.begun or merge.exchange.ended:
@@ -152,7 +152,8 @@ class ChannelInput:
             return
         low = self._wants.fewest()
         if self.ended:
-            # Nobody is held up any more, but nobody is left either who could end this.
+            # No destination delays another now. Once the requester's stream is closed, only the
+            # timer can end the request.
             self._watch(low, slow=stream.state == CLOSED)
             return
         high = self._wants.most()
@@ -163,10 +164,10 @@ class ChannelInput:
             self._granted = goal
         self._watch(low, slow=goal < high and not stream.receive_credit)
 
-    # --- the slow -----------------------------------------------------------------------------
+    # --- slow destinations --------------------------------------------------------------------
 
     def _watch(self, low: int, slow: bool) -> None:
-        """Time those that hold the others up, from the last sign of progress."""
+        """Time the destinations that delay the others, from the last progress."""
         if self._timer is not None and (not slow or low != self._low):
             self._timer.cancel()
             self._timer = None
@@ -176,16 +177,16 @@ class ChannelInput:
             self._timer = merge.link.node.loop.call_later(merge.rules.patience, self._on_patience)
 
     def _on_patience(self) -> None:
-        """Go on without those that have held the others up for too long."""
+        """Give up the destinations that have delayed the others for too long."""
         self._timer = None
         merge = self._merge
-        low = self._low  # it changes as they are dropped
+        low = self._low  # changes as destinations are dropped
         for branch in tuple(merge.branches):
             if branch.input_open and branch.wanted == low:
                 merge.on_left(branch)
 
     def wait_for_socket(self, branch: Leg) -> None:
-        """Time a destination that does not read what is kept for it."""
+        """Time a destination that does not read the elements kept for it."""
         if branch not in self._stuck:
             merge = self._merge
             patience = merge.rules.patience
@@ -198,10 +199,10 @@ class ChannelInput:
         if handle is not None:
             handle.cancel()
 
-    # --- what is kept -------------------------------------------------------------------------
+    # --- kept frames --------------------------------------------------------------------------
 
     def keep_for(self, branch: Leg, frame: Frame) -> None:
-        """Keep a frame that a destination does not take yet."""
+        """Keep a frame for a destination that cannot be sent it yet."""
         merge = self._merge
         frame = frame.detached()
         branch.queue.append(frame)
@@ -220,7 +221,7 @@ class ChannelInput:
             merge.exceeds()
 
     def take_for(self, branch: Leg) -> Frame:
-        """Take back the frame that was kept first."""
+        """Return the oldest frame kept for a destination, and keep it no more."""
         frame = branch.queue.popleft()
         size = FRAME_COST
         key = id(frame)
@@ -234,7 +235,7 @@ class ChannelInput:
         return frame
 
     def let_go(self, branch: Leg) -> None:
-        """Forget what a destination will not take any more."""
+        """Release the frames kept for a destination that accepts no more."""
         if branch.input_open:
             branch.input_open = False
             self._takers -= 1
@@ -243,7 +244,7 @@ class ChannelInput:
             self.take_for(branch)
 
     def close(self) -> None:
-        """Stop the timer: the request is over."""
+        """Stop the timer at the end of the request."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

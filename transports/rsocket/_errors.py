@@ -1,6 +1,6 @@
-"""What a destination answers in place of a result.
+"""The error of a destination.
 
-Others derive from this error, which is why it has a module that is not compiled.
+The module is not compiled, so that classes can be derived from the error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["DestinationError"]
 
 
 class DestinationError(OnwardError):
-    """A destination answered a request with an error.
+    """An error with which a destination answered a request.
 
     Attributes:
         code: Its RSocket error code; numbers from 0x301 on are the destination's own.

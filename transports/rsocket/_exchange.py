@@ -1,4 +1,4 @@
-"""A request on its way from one connection to another."""
+"""A request that is relayed from one connection to another."""
 
 from __future__ import annotations
 
@@ -56,26 +56,26 @@ _SINGLE: Final = frozenset({_RESPONSE, _FNF, _PUSH})
 
 
 class StreamExchange(FrameExchange):
-    """A request read from a connection, and what joins its two streams.
+    """A request read from a connection, and the joint of its two streams.
 
-    It is the `peer` of the requester's stream from the start, and of the destination's from
-    the moment one takes the request, until it is over. One object does for both directions: a
-    relayed request makes as few objects as it can.
+    It is the `peer` of the requester's stream from the start and of the destination's stream from
+    the hand-over, until the request ends. One object serves both directions, as a relayed request
+    makes as few objects as possible.
 
     Attributes:
         link: The requester's connection.
-        stream: The request's stream there; `None` for a metadata push.
+        stream: The requester's stream; `None` for a metadata push.
         kind: The frame type of the request.
-        frames: The frames of the request that came in before it was handed over.
-        form: How its ADDRESS is wrapped, once that has been read.
-        gatherer: Collects a request in fragments until its metadata is whole.
-        resume: Called when the last fragment has come, if somebody waits for that.
-        taker: The destination's connection, once it has taken the request.
-        taken: The request's stream there.
-        window: Elements the destination may be ahead of the requester's socket, as far as is known
-            how large they are.
-        low: How few of them are left when more credit is passed on.
-        token: The last step of a worker's way back; empty if no worker has been given one.
+        frames: The frames of the request that were read before the hand-over.
+        form: The form of its ADDRESS, once parsed.
+        gatherer: Collects a fragmented request until its metadata is whole.
+        resume: Called with the last fragment, if a worker waits for the whole request.
+        taker: The destination's connection, after the hand-over.
+        taken: The destination's stream.
+        window: Elements that the destination may be ahead of the requester's socket, by the sizes
+            seen so far.
+        low: Elements left of the window at which more credit is passed on.
+        token: The last address of a worker's return route; empty if none was issued.
     """
 
     __slots__ = (
@@ -116,7 +116,7 @@ class StreamExchange(FrameExchange):
     # --- joined streams -----------------------------------------------------------------------
 
     def hand_to(self, link: Link) -> None:
-        """Open a stream to a connection's peer for the request, and join the two ends."""
+        """Open a stream to a connection's peer for the request, and join the two streams."""
         kind = self.kind
         if kind == _PUSH:
             self._push(link)
@@ -131,7 +131,7 @@ class StreamExchange(FrameExchange):
         self.taker, self.taken = link, stream
         stream.peer = self
         if self.withdraw is not None:
-            self.began = link.time()  # it has waited for a route until now
+            self.began = link.time()  # it waited for a route until now
         core = link.core
         if kind in WITH_CREDIT:
             credit = origin.send_credit
@@ -139,8 +139,8 @@ class StreamExchange(FrameExchange):
             self.low = window // 2
             initial = min(window, credit)
             core.relay_request(stream, frames[0], initial)
-            # It may be taken out by a destination that does not heed credit: what it may
-            # send is for the requester to say.
+            # A destination that ignores its window may draw on the reserve: the requester's
+            # credit is the limit.
             stream.reserve = credit - initial
         else:
             core.relay(stream, frames[0])
@@ -149,7 +149,7 @@ class StreamExchange(FrameExchange):
         self.frames.clear()
         if not link.flushing:
             link.flush_soon()
-        # Others end soon, and are counted with their end: see `relayed`.
+        # Other requests are short and counted at their end: see `relayed`.
         if self.log is not None and kind in WITH_CREDIT:
             self.log.forward(self)
         if stream.state == CLOSED:
@@ -162,10 +162,10 @@ class StreamExchange(FrameExchange):
         self.end()
 
     def frames_for(self, link: Link) -> list[Frame]:
-        """Return the frames that have come, in the form that a destination uses.
+        """Return the frames read so far, in the form that a destination uses.
 
         Raises:
-            ProtocolError: The metadata cannot be said in that form.
+            ProtocolError: The metadata cannot be written in that form.
         """
         target = link.form
         if target is self.form or target is None or self.form is None:
@@ -187,7 +187,7 @@ class StreamExchange(FrameExchange):
             return
         if not near.flushing:
             near.flush_soon()
-        # Not the state of the near stream: that is ahead, by the rest of the chunk.
+        # Not the state of the destination's stream: that is ahead by the rest of the read.
         if target.state == CLOSED:
             if frame.type == _ERROR:
                 self.end(0.0, FAILED)
@@ -195,7 +195,7 @@ class StreamExchange(FrameExchange):
                 self.end(link.now, RELAYED)
             else:
                 self.end()
-            # As `unlink` does; no worker has been given a way back.
+            # As `unlink` does; no token was issued.
             target.peer = stream.peer = None
             if stream.reserve:
                 near.blocked_on_write.discard(self)
@@ -207,7 +207,7 @@ class StreamExchange(FrameExchange):
             self.replenish()
 
     def on_request(self, link: Link, stream: Stream, frame: Frame) -> None:
-        """Pass a frame of the requester on to the destination, or keep it until there is one."""
+        """Pass a frame of the requester on to the destination, or keep it until the hand-over."""
         far, target = self.taker, self.taken
         if far is None or target is None:
             link.session.on_early(self, frame)
@@ -232,13 +232,13 @@ class StreamExchange(FrameExchange):
 
     @staticmethod
     def _end_also(link: Link, stream: Stream) -> None:
-        """End the one side of a request whose other side is over: nothing would end it later."""
+        """End a stream after the stream joined to it has ended."""
         link.core.terminate(stream, ErrorCode.CANCELED, "the other side of the stream is over")
         link.flush_soon()
 
     def _break_off(self, link: Link, target: Stream) -> None:
-        """End the far side of a stream whose near side sent what cannot be passed on."""
-        # One that is over already was ended by its own side, in the chunk that is being read.
+        """End the stream joined to one that sent a frame which cannot be passed on."""
+        # A closed one was ended by its own peer, in the chunk that is being read.
         self.end(0.0, CANCELED if target.state == CLOSED else DROP)
         link.core.terminate(target, ErrorCode.CANCELED, "the stream was broken off")
         link.flush_soon()
@@ -265,17 +265,17 @@ class StreamExchange(FrameExchange):
         taker.flush_soon()
 
     def give_up(self, text: str) -> None:
-        """End both sides of a request that is in somebody's hands."""
+        """End both streams of a request that was handed over."""
         taker, taken = self.taker, self.taken
         self.refuse(ErrorCode.CANCELED, text)
         if taker is not None and taken is not None:
             taker.core.terminate(taken, ErrorCode.CANCELED, text)
             taker.flush_soon()
 
-    # --- how it ends --------------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------------
 
     def on_gone(self, stream: Stream, text: str) -> None:
-        """End the far side of a stream whose near side is gone."""
+        """End the other stream after the loss of one."""
         link, target = self.link, self.stream
         self.end(0.0, CANCELED if stream is target else DROP)
         if stream is target:
@@ -286,10 +286,9 @@ class StreamExchange(FrameExchange):
         self.unlink()
 
     def unlink(self) -> None:
-        """Let go of both streams, once the request is over.
+        """Release both streams after the end of the request.
 
-        They refer to each other through this; left as they are they would wait for the
-        cycle collector, which costs more than a request does.
+        The exchange and its streams form a cycle; its collection would cost more than the request.
         """
         if self.stream is not None:
             self.link.blocked_on_write.discard(self.stream.peer)
@@ -301,12 +300,12 @@ class StreamExchange(FrameExchange):
             self.token = b""
 
     def refuse(self, code: int, text: str, outcome: int = 0) -> None:
-        """Answer with an error, if the request is of a kind that has answers, and end.
+        """End the request; answer with an error if its interaction has a response.
 
         Args:
             code: The error code.
-            text: What the requester is told.
-            outcome: How it ended, for the event log; 0 is what the code says.
+            text: The text for the requester.
+            outcome: The outcome for the event log; 0 derives it from the code.
         """
         self.end(0.0, outcome or outcome_of_code(code))
         stream = self.stream
@@ -316,29 +315,29 @@ class StreamExchange(FrameExchange):
         self.unlink()
 
     def fail(self, error: OnwardError) -> None:
-        """Tell the requester; a request without an answer is only counted."""
+        """Send an error to the requester; a request without a response is only counted."""
         if not self.ended:
             self.refuse(code_of(error), text_of(error), outcome_of(error))
 
-    # --- what those on the way ask for --------------------------------------------------------
+    # --- what the index, the workers and the handlers use -------------------------------------
 
     @property
     def relayed(self) -> bool:
-        """Whether a connection has taken the request whose taking is counted with its end."""
+        """Whether a connection has taken the request and the end of the request counts that."""
         return self.taker is not None and self.kind not in WITH_CREDIT
 
     @property
     def source(self) -> str:
-        """Where the requester is."""
+        """The source of the requester's connection."""
         return self.link.source
 
     @property
     def kept(self) -> bool:
-        """Whether frames of the request are kept: it has not ended or been handed over."""
+        """Whether the request has neither ended nor been handed over, so that frames are kept."""
         return not self.ended and self.taker is None
 
     def wait(self) -> None:
-        """Let go of the chunks of input that the frames came in."""
+        """Copy the frames out of the chunks of input that hold them."""
         self.frames = [frame.detached() for frame in self.frames]
 
     def data(self) -> bytes:
@@ -346,10 +345,10 @@ class StreamExchange(FrameExchange):
         return b"".join(bytes(frame.data or b"") for frame in self.frames)
 
     def return_route(self) -> Route:
-        """Return the way back for a worker's answer: the connection, then this request.
+        """Return the return route of a worker's answer: the connection, then this request.
 
-        The second step cannot be guessed: who has answered one request of a connection, and
-        so knows its address, cannot answer another.
+        The second address cannot be guessed. A worker that has answered one request of a connection
+        knows the connection's address, but cannot answer another request.
         """
         if self.stream is None or self.kind == _FNF:
             return ()
@@ -361,7 +360,7 @@ class StreamExchange(FrameExchange):
         """Send a worker's answer to the requester."""
         link, stream = self.link, self.stream
         if stream is None or not self.kept:
-            raise UnknownAddress(Address(LOCAL, self.token), "nobody waits for this answer")
+            raise UnknownAddress(Address(LOCAL, self.token), "no request waits for this answer")
         try:
             link.core.send_payload(stream, payload, complete=True)
         except PayloadTooBig:
@@ -374,23 +373,23 @@ class StreamExchange(FrameExchange):
         link.flush_soon()
 
     def request(self) -> Request:
-        """Return the request as handlers see it."""
+        """Return the request as it is given to handlers."""
         return request_of(self.frames, self.form, self.kind)
 
     def serve(self, handlers: Handlers) -> Handling:
-        """Join the request to its handler."""
+        """Start the handler of the request, and join the two."""
         return ServedStream(self).start(handlers)
 
     def merge(self, rules: MergeRules) -> MulticastRequest:
-        """Begin to hand the request to several destinations."""
+        """Return the multicast of the request."""
         return MulticastRequest(self, rules)
 
     def answered_once(self) -> bool:
-        """Say whether the request takes one answer at most."""
+        """Return whether the request takes one answer at most."""
         return self.kind in _SINGLE
 
     def whole(self, then: Callable[[], object]) -> bool:
-        """Say whether all fragments are here; if not, call `then` when they are."""
+        """Return whether all fragments have arrived; if not, call `then` when they have."""
         if not more_follow(self.frames[-1]):
             return True
         self.resume = then

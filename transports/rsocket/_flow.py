@@ -1,8 +1,8 @@
-"""The socket half of a connection: when it is read, when it is written, when it is closed.
+"""The flow control of a connection's socket.
 
-What comes in is no business of this module: `Link` reads it. Here is what bounds a peer that
-does not read, or is not read: the pause rules, how long a peer may stall, and how long its
-socket may stay open once the connection is over.
+`Link` reads the frames. This module has the limits for a peer that does not read, or is not
+read: the pauses, the time that a peer may stall, and the time that a closing socket may stay
+open.
 """
 
 from __future__ import annotations
@@ -29,43 +29,42 @@ from ._shared import Shared
 __all__ = ["BULK", "TURN", "Flow"]
 
 BLOCKED_RECHECK: Final = 1.0
-"""Seconds after which a peer that is not read is looked at again for its keepalive."""
+"""Seconds after which the keepalive of a peer that is not read is checked again."""
 
 BULK: Final = 64 * 1024
-"""Bytes that are many for one connection: from so many on it is cheaper not to copy what is
-written, and what waits for its socket is counted for all connections together."""
+"""Bytes above which a write is cheaper without a copy, and above which the backlog of one
+connection counts for all connections together."""
 
 TURN: Final = 16 * 1024
-"""Bytes of frames that one connection has handled before others have their turn.
+"""Bytes of frames that one connection has handled in one turn.
 
-Of the smallest frames, or of requests that find no destination, that takes some milliseconds. Each
-connection may have one such turn in a pass of the loop, so a pass takes as long as the turns of all
-that have as much to say: a hundred that flood the broker make it a second. What bounds that is how
-many connections a source may have.
+For the smallest frames, or for requests without a destination, a turn takes some milliseconds. Each
+connection may have one turn in a pass of the loop: a hundred connections that flood the broker make
+a pass of a second. The limit on that is the number of connections of a source.
 """
 
 _HEAD: Final = 16
-"""Bytes that the length of a frame is in, with or without a WebSocket's header."""
+"""Bytes in which the length of a frame is found, with or without a WebSocket's header."""
 
 
 class Flow(asyncio.Protocol, ABC):
-    """A connection's socket, and the state machine it is read and written for.
+    """A connection's socket and state machine, and the flow control between them.
 
     Attributes:
         core: The state machine.
         options: The limits.
         shared: What all connections of the listener hold.
         peer_name: The peer's address, for the log.
-        source: What all connections of the peer have in common: its address, or its user. What
-            they take together is counted by it; empty if nothing is known of it.
-        now: When the last chunk of input came, by `clock_of` the loop.
-        in_turns: Whether what it is given comes in turns already.
-        flushing: Whether what is queued will be written at the end of this turn.
+        source: The peer's address or user, by which shared limits are counted; empty if it is
+            unknown.
+        now: The time of the last read, by `clock_of` the loop.
+        in_turns: Whether the input is split into turns already.
+        flushing: Whether a flush is scheduled for the end of this turn.
         write_paused: Whether more than `high_water` bytes wait for the socket.
-        closed_reason: Why the connection ended, in a few words, the same for the same cause:
-            `setup refused`, `no setup`, `silent`, `broken frame`, `error of the peer`,
-            `too slow`, `unfinished frame`, `unfinished frames`, `replaced`, `stopped`, or
-            `by the peer`. Empty while it lives.
+        closed_reason: The reason of the end of the connection, as a counter key: `setup refused`,
+            `no setup`, `silent`, `broken frame`, `error of the peer`, `too slow`,
+            `unfinished frame`, `unfinished frames`, `replaced`, `stopped`, or `by the peer`. Empty
+            while it is open.
 
     Args:
         loop: The loop of the socket.
@@ -86,13 +85,13 @@ class Flow(asyncio.Protocol, ABC):
         self.shared = shared
         self._unfinished = shared.unfinished
         self._keeps = False
-        # No more than `low_water`, so that all is noted while writing is paused.
+        # At most `low_water`, so that every backlog is counted while writing is paused.
         self._much = min(BULK, options.low_water)
         self._half = options.max_pending // 2
-        self._seen = 0  # bytes that waited when it was last looked, while writing is paused
+        self._seen = 0  # backlog at the last check, while writing is paused
         self._read = 0  # bytes that the peer has read since writing was paused
-        self._read_before = 0  # of them, those before its time began that is running
-        self._noted = False  # as one for which more than a little waits
+        self._read_before = 0  # of them, those before the current stall timer
+        self._noted = False  # whether its backlog is counted in `shared.waiting`
         self._loop = loop
         self._now = clock_of(loop)
         self.now = self._now()
@@ -104,8 +103,8 @@ class Flow(asyncio.Protocol, ABC):
         self.write_paused = False
         self.flushing = False
         self._resting = False
-        # What was read and has its turns later from `_later_at` on, how many of some of its bytes
-        # belong to the frame that they begin in, and what handles it.
+        # Input for later turns, from `_later_at` on; the length of the frame at its start; and its
+        # handler.
         self._later = b""
         self._later_at = 0
         self._reach: Callable[[bytes], int] | None = None
@@ -113,21 +112,21 @@ class Flow(asyncio.Protocol, ABC):
         self.in_turns = False
         self._timer: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
-        # Those whose sockets are full of what this one sends to them; it is not read meanwhile.
+        # Connections with full sockets to which this one sends; it is not read meanwhile.
         self._blocked_by: set[Flow] = set()
         self._blocking: set[Flow] = set()
-        # A stream on which this peer answers, as far as one has been looked for.
+        # A stream on which this peer responds, if one was found.
         self._answers: Stream | None = None
         self.closed_reason = ""
 
     @abstractmethod
     def _on_event(self, event: Event) -> None:
-        """Act on what the state machine says of a stream or of the connection."""
+        """Act on an event of the state machine."""
 
     # --- the socket ---------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the socket."""
+        """Set the socket and its limits, and start the timer."""
         self._transport = cast(asyncio.Transport, transport)
         options = self.options
         self._transport.set_write_buffer_limits(options.high_water, options.low_water)
@@ -136,7 +135,7 @@ class Flow(asyncio.Protocol, ABC):
         self._arm()
 
     def eof_received(self) -> bool:
-        """Let the socket close: RSocket has no half-closed connections."""
+        """End the connection, as RSocket has no half-closed ones; return False to close."""
         self.end_core(self.core.receive_eof())
         return False
 
@@ -147,7 +146,7 @@ class Flow(asyncio.Protocol, ABC):
         self._transport = None
 
     def flush_soon(self) -> None:
-        """Write what has been queued at the end of this turn of the loop."""
+        """Write the queued frames at the end of this turn of the loop."""
         if not self.flushing:
             self.flushing = True
             self._loop.call_soon(self._flush)
@@ -167,7 +166,7 @@ class Flow(asyncio.Protocol, ABC):
             self._close_when_flushed()
 
     def _note_waiting(self, waiting: int) -> None:
-        """Note how much waits for the socket; close if that is too much, or another one is."""
+        """Count the socket's backlog, and enforce the limits of one and of all connections."""
         self._noted = waiting > self._much
         self._seen = waiting
         if waiting > self._half:
@@ -180,7 +179,7 @@ class Flow(asyncio.Protocol, ABC):
         if not shares.exceeds(source):
             return
         if waiting > self.options.max_pending and not shares.full:
-            # It has had more than its own limit: no need to measure what others hold by now.
+            # It is over its own limit: the others need not be measured.
             self._give_up_requests()
         elif shares.measure():
             while shares.exceeds(source) and (most := shares.overdrawn(source)) is not None:
@@ -188,11 +187,11 @@ class Flow(asyncio.Protocol, ABC):
                     break
 
     def give_up_share(self) -> bool:
-        """Let go of what waits for this peer, as its source has more than its share.
+        """Give up some of this peer's backlog, as its source exceeds its share.
 
         Returns:
-            Whether the connection was closed. If not, the peer reads, and all connections
-            together hold no more than they may: what waits for it becomes less as it reads.
+            Whether the connection was closed. If not, the peer reads and the total limit is kept:
+            the backlog shrinks as it reads.
         """
         shares = self.shared.waiting
         self._note_read()
@@ -205,11 +204,11 @@ class Flow(asyncio.Protocol, ABC):
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait for the socket."""
+        """The socket's backlog in bytes."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _arm(self) -> None:
-        """Set the timer to what the state machine asks for."""
+        """Set the timer to the time that the state machine returns."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -220,20 +219,20 @@ class Flow(asyncio.Protocol, ABC):
     def _on_timer(self) -> None:
         self._timer = None
         if self._blocked_by:
-            # Not read because of us: its silence says nothing.
+            # It is not read by our choice: its silence means nothing.
             self._timer = self._loop.call_later(BLOCKED_RECHECK, self._on_timer)
             return
         self.end_core(self.core.handle_timer(self._now()))
         self._arm()
 
     def end_core(self, events: Iterable[Event]) -> None:
-        """Act on the events of a state machine that may have ended, and send what is left."""
+        """Act on events of the state machine, then flush, and close if it has ended."""
         for event in events:
             self._on_event(event)
         self._settle()
 
     def _settle(self) -> None:
-        """Send what the state machine has queued, and close if it has ended."""
+        """Flush the state machine's output, and close the socket if it has ended."""
         if self.core.pending:
             self.flush_soon()
         if self.core.close_expected():
@@ -242,7 +241,7 @@ class Flow(asyncio.Protocol, ABC):
     # --- slow peers ---------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """Note that the peer does not read as fast as it is sent to."""
+        """Start the stall timer of a full socket, and pause a peer that only requests."""
         self.write_paused = True
         self._seen = self.waiting
         self._read = self._read_before = 0
@@ -251,7 +250,7 @@ class Flow(asyncio.Protocol, ABC):
             self.block(self)
 
     def resume_writing(self) -> None:
-        """Let those go on who waited for this socket."""
+        """Read the connections again that were blocked on this socket."""
         self.write_paused = False
         if self._stall is not None:
             self._stall.cancel()
@@ -264,10 +263,10 @@ class Flow(asyncio.Protocol, ABC):
         return bool(self._blocked_by)
 
     def only_requests(self) -> bool:
-        """Say whether nobody waits for an answer from this peer.
+        """Return whether this peer has no request to answer.
 
-        A peer that answers must always be read: it may be unable to take anything before
-        it has got rid of its answers.
+        A peer that responds must always be read: it may be unable to read before it has written its
+        responses.
         """
         known = self._answers
         if known is not None and known.state != CLOSED:
@@ -277,16 +276,16 @@ class Flow(asyncio.Protocol, ABC):
         return self._answers is None
 
     def block(self, by: Flow) -> None:
-        """Do not read this peer until the socket of another takes what it sends there."""
+        """Pause reading this peer until another socket, to which it sends, has room."""
         if self._transport is None or by._transport is None:
-            return  # One of them is over, and would never take the other out of its set.
+            return  # a closed one would never leave the other's set
         if not self._blocked_by:
             self._transport.pause_reading()
         self._blocked_by.add(by)
         by._blocking.add(self)
 
     def unblock(self, by: Flow) -> None:
-        """Read this peer again, as far as one socket is concerned."""
+        """Remove one socket that blocks this peer; read it again if it was the last."""
         if by not in self._blocked_by:
             return
         by._blocking.discard(self)
@@ -302,27 +301,27 @@ class Flow(asyncio.Protocol, ABC):
             self._transport.resume_reading()
 
     def read_again(self) -> None:
-        """Read this peer, whatever it was not read for."""
+        """Read this peer again, whatever blocks it."""
         for flow in list(self._blocked_by):
             self.unblock(flow)
 
     def _unblock_all(self) -> None:
-        """Read those again who were not read because of this socket."""
+        """Read the connections again that are blocked by this socket."""
         for flow in list(self._blocking):
             flow.unblock(self)
 
     def _note_read(self) -> None:
-        """Note what the peer has read since it was last looked."""
+        """Count the bytes that the peer has read since the last check."""
         waiting = self.waiting
         if waiting < self._seen:
             self._read += self._seen - waiting
         self._seen = waiting
 
     def _on_stalled(self) -> None:
-        """Close if the peer has hardly read anything; one that reads steadily has time.
+        """Close the connection if the peer has read little; otherwise restart the timer.
 
-        It has no more than that while others are not read because of it: a destination could
-        stop the connections of all that send to it by reading just enough.
+        The timer is not restarted while the peer blocks others: by reading just enough, a
+        destination could stop the connections of all its requesters.
         """
         self._stall = None
         self._note_read()
@@ -333,30 +332,29 @@ class Flow(asyncio.Protocol, ABC):
         self._stall = self._loop.call_later(self.options.stall_timeout, self._on_stalled)
 
     def _stops_others(self) -> bool:
-        """Whether connections that send to this peer are not read because of it."""
+        """Whether this peer blocks other connections."""
         return any(flow is not self for flow in self._blocking)
 
     def _hold_back(self) -> None:
-        """Hold back those that send to this peer alone: it has half of what may wait."""
+        """Hold back the destinations that answer this peer only, as its backlog is half full."""
 
     def _give_up_requests(self) -> None:
-        """End the newest of the peer's requests, if more waits than when it was last asked."""
+        """End the newest of the peer's requests, if its backlog has grown since the last call."""
 
     # --- reading ------------------------------------------------------------------------------
 
     def first_turn(
         self, data: bytes, reach: Callable[[bytes], int], handle: Callable[[bytes], object]
     ) -> bytes:
-        """Return as much of what was read as is handled now; the rest has its turns later.
+        """Return the part of the input for this turn, and keep the rest for later turns.
 
-        A peer that keeps sending small frames would have the loop to itself otherwise: what is
-        read at once can be tens of thousands of frames. It is not read until all is handled.
+        One read can be tens of thousands of small frames. Without turns, a peer that floods would
+        have the loop to itself. The socket is not read until all of it is handled.
 
         Args:
-            data: What was read, more than `TURN` bytes; or a turn of it, which stays as it is.
-            reach: Returns how many of some bytes belong to the frame that they begin in, as far
-                as is known.
-            handle: What handles it.
+            data: The input, more than `TURN` bytes; or one turn of it, which stays as it is.
+            reach: Returns the length of the frame at the start of some bytes, as far as known.
+            handle: The handler of the later turns.
         """
         self._rest()
         whole = max(TURN, reach(data))
@@ -366,7 +364,7 @@ class Flow(asyncio.Protocol, ABC):
         return data[:whole]
 
     def _next_turn(self, reach: Callable[[bytes], int]) -> bytes:
-        """Return as much of what was read as has the next turn, without a copy of the rest."""
+        """Return the part of the input for the next turn, without a copy of the rest."""
         later, at = self._later, self._later_at
         if len(later) - at <= TURN:
             return self.take_later()
@@ -377,16 +375,16 @@ class Flow(asyncio.Protocol, ABC):
         return later[at:stop]
 
     def take_later(self) -> bytes:
-        """Return what has not had its turn yet; it is up to the caller then."""
+        """Return the input kept for later turns, and keep none."""
         later = self._later[self._later_at :]
         self._later, self._later_at, self._reach, self._handle = b"", 0, None, None
         return later
 
     def _rest(self) -> None:
-        """Do not read until others had their turn.
+        """Pause reading until the next pass of the loop.
 
-        Some event loops read on and on while there is something to read, and who is sent to
-        would not be seen to be slow before it is far above its limits.
+        Some event loops keep reading while there is input. The receiver's backlog would be far
+        above its limits before it is checked.
         """
         if not self._resting and self._transport is not None:
             self._resting = True
@@ -394,11 +392,11 @@ class Flow(asyncio.Protocol, ABC):
             self._loop.call_soon(self._rested)
 
     def _rested(self) -> None:
-        """Handle one more turn of what was read, or read on."""
+        """Handle one more turn of the input, or resume reading."""
         self._resting = False
         handle, reach, transport = self._handle, self._reach, self._transport
         if handle and reach and transport is not None and not self._blocked_by:
-            # A transport that is closing looks for its end in all that there is.
+            # A closing transport gets all of it, to find the peer's Close.
             handle(self.take_later() if transport.is_closing() else self._next_turn(reach))
         self._read_on()
 
@@ -407,27 +405,27 @@ class Flow(asyncio.Protocol, ABC):
         self._keeps = core.unfinished > 0
         self._unfinished.note(self, core.unfinished, core.unfinished_since)
 
-    # --- the end of things --------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------------
 
     def close(self, reason: str, text: str, code: int = ErrorCode.CONNECTION_ERROR) -> None:
-        """Close in order: tell the peer why, send what is waiting, then close the socket.
+        """Send an ERROR to the peer, flush, then close the socket.
 
         Args:
-            reason: Why, as in `closed_reason`.
-            text: What the peer is told.
-            code: The code of the ERROR frame that says so.
+            reason: The reason, as in `closed_reason`.
+            text: The text of the ERROR.
+            code: The code of the ERROR.
         """
         self.closed_reason = self.closed_reason or reason
         self.end_core(self.core.close(code, text))
 
     def _too_slow(self, text: str) -> None:
-        """Close at once, and say why."""
+        """Log why the peer is too slow, and close at once."""
         self.closed_reason = self.closed_reason or "too slow"
         self._seldom.log(logging.WARNING, "too slow", "closing %s: %s", self.peer_name, text)
         self.abort()
 
     def abort(self) -> None:
-        """Close at once; what is waiting to be sent is lost."""
+        """Close at once; the backlog is lost."""
         if self._transport is not None:
             self._transport.abort()
         self.end_core(self.core.receive_eof())
@@ -441,7 +439,7 @@ class Flow(asyncio.Protocol, ABC):
         self._aborting = self._loop.call_later(self.options.drain_timeout, transport.abort)
 
     def _end(self) -> None:
-        """Let go of the socket: it is closed."""
+        """Release the timers and the shares of a closed socket."""
         self.closed_reason = self.closed_reason or "by the peer"
         for handle in (self._timer, self._stall, self._aborting):
             if handle is not None:

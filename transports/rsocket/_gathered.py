@@ -1,4 +1,4 @@
-"""What is kept of one peer's frames, bounded for all of it together."""
+"""Bytes kept of one peer's frames, with one bound for all of them."""
 
 from __future__ import annotations
 
@@ -16,37 +16,36 @@ if TYPE_CHECKING:
 __all__ = ["Gathered", "Keeper"]
 
 SPARE: Final = 64
-"""Requests in fragments that are over, above as many as are not, before they are let go of."""
+"""Ended requests that are kept, besides as many as have not ended, before they are removed."""
 
 LOOKS: Final = 8
-"""Requests and other keepers that are looked at for each frame counted, on average, at the limit;
-besides those looked at every now and then, by `Pace`."""
+"""Requests and other keepers that are counted for each frame at the limit, on average; more are
+counted at the rate of `Pace`."""
 
 SHARE_GIVEN_UP: Final = 8
-"""What part of what is kept of a peer's frames it loses at least, one of so many, if others need
-the room."""
+"""The least part of a peer's kept bytes that is given up for others: one in so many."""
 
 
 class Keeper(Protocol):
-    """What keeps something of what a peer has sent."""
+    """An object that keeps frames of a peer."""
 
     @property
     def kept(self) -> int:
-        """The bytes it keeps, with what the objects cost."""
+        """The bytes it keeps, with the cost of its objects."""
         ...
 
 
 class Gathered:
-    """Bounds what is kept of a peer's frames by `max_gathered`.
+    """The bytes kept of a peer's frames, bounded by `max_gathered`.
 
-    There are requests in fragments, elements that a handler of this node has not taken, and answers
-    to workers that are not whole. All are counted when they come, and none when it goes, as that
-    may be on the path of a relayed frame. At the limit it is looked what is left, but not for each
-    frame: there may be more than 100,000 of them to look at.
+    They are of fragmented requests, elements that a handler of this node has not received, and
+    unfinished answers to workers. Frames are counted when they arrive, but not when they are
+    released, as that may be on the path of a relayed frame. At the limit all are counted anew, but
+    not for each frame: there may be more than 100,000 of them.
 
     Args:
-        link: The peer's connection, which has the limit.
-        shares: What is kept of all peers together.
+        link: The peer's connection.
+        shares: The bytes kept of all peers.
     """
 
     def __init__(self, link: Flow, shares: ByteShares) -> None:
@@ -57,33 +56,33 @@ class Gathered:
         self._keepers: set[Keeper] = set()
         self._size = 0
         self._sort_out = SPARE
-        self._frames = 0  # counted since all was counted
+        self._frames = 0  # frames counted since the last full count
         self._pace = Pace(shares.clock)
 
     def add(self, exchange: StreamExchange, size: int) -> bool:
-        """Count a frame that is kept of a request; it has it already.
+        """Count a frame that a request has been given to keep.
 
         Returns:
-            Whether there is room for it. If not, it is up to the caller to refuse the request.
+            Whether there is room for it. If not, the caller has to refuse the request.
         """
         self._requests.add(exchange)
         return self._room(size + FRAME_COST)
 
     def keep(self, keeper: Keeper, size: int) -> bool:
-        """Count a frame that something keeps, until it is let go of; it has it already.
+        """Count a frame that a keeper has been given to keep, until `let_go`.
 
         Returns:
-            Whether there is room for it. If not, it is up to the caller to give it up.
+            Whether there is room for it. If not, the caller has to drop it.
         """
         self._keepers.add(keeper)
         return self._room(size + FRAME_COST)
 
     def let_go(self, keeper: Keeper) -> None:
-        """Forget what keeps something: it does no more."""
+        """Remove a keeper that keeps nothing any more."""
         self._keepers.discard(keeper)
 
     def clear(self) -> None:
-        """Let go of all: the connection is over."""
+        """Remove all requests and keepers at the end of the connection."""
         self._requests.clear()
         self._keepers.clear()
         if self._link is not None:
@@ -91,7 +90,7 @@ class Gathered:
             self._link = None
 
     def count(self) -> int:
-        """Count what is left, and return how many bytes that is."""
+        """Count the kept bytes anew, and return them."""
         self._requests = {each for each in self._requests if each.kept}
         self._sort_out = 2 * len(self._requests) + SPARE
         requests = (each.size + FRAME_COST * len(each.frames) for each in self._requests)
@@ -117,13 +116,13 @@ class Gathered:
             self._claim(link.source, size)
             room = self._size <= self._limit and not shares.exceeds(link.source)
         if not room:
-            # The caller gives up at least that.
+            # The caller releases at least that.
             self._size -= size
             shares.note(link, self._size)
         return room
 
     def _claim(self, source: str, size: int) -> None:
-        """Look whether a source has room, and else have the one that holds the most make some."""
+        """Make room for a source at the expense of a source that exceeds its share."""
         shares = self._shares
         if not shares.measure() or not shares.exceeds(source):
             return
@@ -132,17 +131,17 @@ class Gathered:
             cast("Link", most).session.gathered.give_up(size)
 
     def give_up(self, size: int) -> None:
-        """Refuse the largest requests in fragments: others need their room.
+        """Refuse the largest fragmented requests, to make room for others.
 
         Args:
-            size: The bytes that are needed. It is an eighth of all that is kept at least, so that
-                small ones are not looked through again for each.
+            size: The bytes needed. At least an eighth of the kept bytes is given up, so that the
+                requests are not searched again for each small need.
         """
         needed = max(size, self.count() // SHARE_GIVEN_UP)
         for each in sorted(self._requests, key=lambda each: each.size, reverse=True):
             if needed <= 0:
                 break
-            # Not one that several destinations or a handler have in hand.
+            # Not one that was handed to several destinations or to a handler.
             if each.stream is not None and each.stream.peer is each:
                 needed -= each.size + FRAME_COST * len(each.frames)
                 each.link.session.give_up(each)
@@ -150,6 +149,6 @@ class Gathered:
             self._shares.note(self._link, self.count())
 
     def _may_count(self) -> bool:
-        """Whether to count what is left: not for each frame, where that is long."""
+        """Whether a full count is due, by its length and the rate limit."""
         several = len(self._requests) + len(self._keepers)
         return several <= LOOKS * self._frames or self._pace.due()

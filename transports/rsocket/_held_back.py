@@ -1,4 +1,4 @@
-"""Destinations that are not read, as what they send is for one requester that reads slowly."""
+"""Destinations that are not read because their responses are for one slow requester."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 __all__ = ["HeldBack"]
 
 INTERVAL: Final = 0.1
-"""Seconds after which it is looked again how much waits for the requester."""
+"""Seconds between checks of the requester's backlog."""
 PATIENCE: Final = 20
-"""Intervals in which the requester has read nothing before its destinations are read again."""
+"""Intervals without a byte read by the requester after which destinations are read again."""
 MOST_REQUESTS: Final = 256
-"""Requests of the requester that are looked through for who answers them."""
+"""Requests of the requester that are searched for their destinations."""
 
 
 class HeldBack:
-    """Destinations whose sockets are not read while half of `max_pending` waits for a requester.
+    """The destinations that are not read while half of `max_pending` waits for a requester.
 
-    Answers of request/response have no credit, so that many large ones at once would exceed what
-    may wait, however steadily their requester reads. A destination is held back only if all it has
-    in hand is for that requester: others never wait for one that is slow. It is not for long
-    if the requester does not read at all.
+    Responses of request/response have no credit: many large ones at once would exceed the
+    requester's backlog, however steadily it reads. A destination is held back only if all its
+    streams are for that requester, so that no other requester waits. It is released soon if the
+    requester does not read at all.
 
     Args:
-        requester: The connection that much waits for.
+        requester: The connection with the large backlog.
 
     Attributes:
         links: The destinations that are held back.
@@ -46,9 +46,9 @@ class HeldBack:
         self._pace = Pace(requester.time)
 
     def look(self) -> None:
-        """Hold back the destinations that answer only the requester, unless it was done just now.
+        """Hold back the destinations that answer only the requester; rate limited.
 
-        Each look goes through the streams of all destinations, and it is asked for at each flush.
+        Each call searches the streams of all destinations, and each flush calls it.
         """
         if self._idle >= PATIENCE or not self._pace.due():
             return
@@ -74,7 +74,7 @@ class HeldBack:
     def _on_timer(self) -> None:
         self._timer = None
         requester = self._requester
-        # One that another has asked meanwhile is read again, and is not held back any more.
+        # A destination with a request of another requester was unblocked meanwhile.
         self.links = {link for link in self.links if _held(link, requester)}
         read = requester.bytes_read()
         self._idle = self._idle + 1 if read == self._read else 0
@@ -90,7 +90,7 @@ class HeldBack:
             link.unblock(self._requester)
 
     def end(self) -> None:
-        """Read the destinations again: the requester has read, or is gone."""
+        """Read the destinations again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -98,5 +98,5 @@ class HeldBack:
 
 
 def _held(link: Link, requester: Link) -> bool:
-    """Whether a destination is still not read because of its answers to a requester alone."""
+    """Whether a destination is still not read and answers a requester only."""
     return link.blocked and (not link.core.streams or link.answers_only(requester))

@@ -1,4 +1,4 @@
-"""Leases of one connection: what the peer allows us, and what we allow the peer (decision 16)."""
+"""The leases of one connection in both directions (decision 16)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Leases"]
 
 
 class Leases:
-    """Both budgets of a connection whose peer set the L flag, and the timer for the next LEASE.
+    """The lease budgets of a connection with the L flag, and the timer of the next LEASE.
 
-    A peer gets `lease_requests` at once and again after each `lease_time`. A LEASE holds for
-    longer than that, so that the next is there before it has run out.
+    The peer is granted `lease_requests` at once and again after each `lease_time`. A LEASE is valid
+    for longer than that, so that the next arrives before it expires.
 
     Attributes:
-        taken: Requests the peer allows us.
-        given: Requests we allow the peer.
+        taken: Requests that the peer has granted.
+        given: Requests that are granted to the peer.
 
     Args:
         link: The connection.
@@ -37,7 +37,8 @@ class Leases:
         self._renew()
 
     def on_frame(self, frame: Frame) -> None:
-        """Take a LEASE of the peer."""
+        """Apply a LEASE of the peer."""
+        # LEASE Frame: "The last received LEASE frame overrides all previous LEASE frame values."
         now = self._link.now if self._link is not None else 0.0
         ttl, requests = frame.time_to_live & 0x7FFFFFFF, frame.number_of_requests & 0x7FFFFFFF
         self.taken.grant(ttl / 1000, requests, now)
@@ -54,7 +55,7 @@ class Leases:
         self._timer = link.node.loop.call_later(options.lease_time, self._renew)
 
     def end(self) -> None:
-        """Let go of the connection."""
+        """Stop renewing, and release the connection."""
         self._link = None
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""One destination of a request that has several."""
+"""One leg of a multicast exchange."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ _REQUEST_N: Final = int(FrameType.REQUEST_N)
 
 
 class Leg(FrameExchange):
-    """One destination of a request: to it, it looks like the requester.
+    """One destination's part of a multicast exchange; the requester's end for that destination.
 
     Attributes:
-        merging: The request.
-        to: The destination's end, once it has taken the request: a stream or a handler.
-        answered: Whether it has answered in full.
-        silent: Whether it has said nothing yet.
-        number: Which of the request's destinations it is.
-        part: The frames of an element that is not whole yet.
+        merging: The multicast.
+        to: The destination's end, after the hand-over: a stream or a handler.
+        answered: Whether the destination has completed its response.
+        silent: Whether it has sent no element yet.
+        number: The number of the leg.
+        part: The frames of an unfinished element.
         said: Bytes of the element that it is sending.
-        largest: Bytes of the largest element it has sent.
-        pace: Elements it may be ahead of the requester, as far as their size is known.
-        needs: Credit of the requester that it waits for, to be given more itself; or 0.
-        input_open: Whether it takes elements of a channel's requester.
-        wanted: Elements it has asked for, all together.
-        queue: Frames that it does not take yet.
-        resume: Called when the whole request has come, if it waits for that.
+        largest: Bytes of its largest element.
+        pace: Elements that it may be ahead of the requester, by the sizes seen so far.
+        needs: The requester's credit for which it waits, or 0.
+        input_open: Whether it accepts elements of a channel's requester.
+        wanted: Elements that it has requested so far.
+        queue: Frames that it cannot be sent yet.
+        resume: Called with the last fragment, if a worker waits for the whole request.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class Leg(FrameExchange):
     # --- to the destination -------------------------------------------------------------------
 
     def hand_to(self, link: Link) -> None:
-        """Open a stream to a destination for the request."""
+        """Open a stream to a destination for the request, or queue it if the request is large."""
         merge = self.merging
         exchange = merge.exchange
         if exchange.kind == _PUSH:
@@ -121,7 +121,7 @@ class Leg(FrameExchange):
             self.hand_over(link)
 
     def hand_over(self, link: Link) -> None:
-        """Open the stream, and send the frames of the request that have come.
+        """Open the stream, and send the frames of the request that have arrived.
 
         Raises:
             NotDelivered: As for `hand_to`.
@@ -147,7 +147,7 @@ class Leg(FrameExchange):
         self._send_queued()
 
     def relay(self, frame: Frame) -> None:
-        """Pass on a fragment of the request, or keep it until the destination reads."""
+        """Send a fragment of the request, or keep it until the destination reads."""
         if not isinstance(self.to, LegStream):
             return
         if self.queue or self._socket_full() or not self._has_turn(frame):
@@ -156,13 +156,13 @@ class Leg(FrameExchange):
             self._send(frame)
 
     def relay_error(self, frame: Frame) -> None:
-        """Pass on the error that ends a channel."""
+        """Send the error that ends a channel, and end the leg."""
         if self.to is not None:
             self.to.relay(frame)
             self.drop(over=isinstance(self.to, Served))
 
     def put(self, frame: Frame) -> None:
-        """Pass on an element of a channel, or keep it until the destination wants it."""
+        """Send an element of a channel, or keep it until the destination has credit and room."""
         if not self.input_open:
             return
         if self.to is None or self.queue or not self._may_have(frame):
@@ -176,14 +176,14 @@ class Leg(FrameExchange):
         return allowed and not self._socket_full() and self._has_turn(frame)
 
     def _has_turn(self, frame: Frame) -> bool:
-        """Whether a frame may go now, as far as the copies for others are concerned."""
+        """Whether the queue of large frames allows a frame to be sent now."""
         merge, to = self.merging, self.to
         if not isinstance(to, LegStream) or not merge.large(frame.end - frame.start):
             return True
         return merge.in_turns().allows(self, to.link)
 
     def _socket_full(self) -> bool:
-        """Say whether the destination's socket takes no more now; if so, see to go on later."""
+        """Return whether the destination's socket is full; if so, arrange to be resumed."""
         to = self.to
         if not isinstance(to, LegStream):
             return False
@@ -198,7 +198,7 @@ class Leg(FrameExchange):
         return True
 
     def replenish(self) -> None:
-        """Send what was kept while the destination's socket was full."""
+        """Send the frames kept while the destination's socket was full."""
         if not self.ended:
             self.merging.input.reads_again(self)
             self._send_queued()
@@ -211,12 +211,12 @@ class Leg(FrameExchange):
     def _send(self, frame: Frame) -> None:
         to = self.to
         if to is None:
-            raise AssertionError("only what was taken is sent to")
+            raise AssertionError("frames are sent only after the hand-over")
         to.relay(frame)
         self._after(frame)
 
     def _after(self, frame: Frame) -> None:
-        """Note what a frame that was sent means to the stream."""
+        """Update the leg after a frame was sent."""
         self._middle = more_follow(frame)
         kind = self.merging.kind
         if kind == _FNF:
@@ -226,12 +226,12 @@ class Leg(FrameExchange):
             self.stop_input_here()
 
     def _is_last(self, frame: Frame) -> bool:
-        """Say whether an element that ends with a frame is the last of a channel's requester."""
+        """Return whether the element that ends with a frame is the requester's last one."""
         merge = self.merging
         return bool(frame.word & COMPLETE) or merge.final
 
     def stop_input_here(self) -> None:
-        """Note that the destination gets no more elements."""
+        """Close the leg's input, and end the leg if its response is complete."""
         self.merging.input.let_go(self)
         if self.answered:
             self.drop(over=True)
@@ -239,7 +239,7 @@ class Leg(FrameExchange):
     # --- from the destination -----------------------------------------------------------------
 
     def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
-        """Take a frame of the destination."""
+        """Handle a frame of the destination."""
         kind = frame.type
         if kind == _PAYLOAD:
             self.silent = False
@@ -256,7 +256,7 @@ class Leg(FrameExchange):
         self.merging.on_left(self)
 
     def finish_answer(self) -> None:
-        """Note that it has answered in full."""
+        """Mark the response as complete, and end the leg if its input is closed."""
         if not self.answered:
             self.answered = True
             self.merging.forget(self, due=True)
@@ -266,7 +266,7 @@ class Leg(FrameExchange):
     # --- from a handler -----------------------------------------------------------------------
 
     def serve(self, handlers: Handlers) -> Handling:
-        """Join the request to its handler."""
+        """Start the handler of the request, and join the two."""
         merge = self.merging
         exchange = merge.exchange
         request = exchange.request()
@@ -286,7 +286,7 @@ class Leg(FrameExchange):
         return handling
 
     def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Take an element."""
+        """Merge an element of the handler."""
         mtu = self.merging.link.core.limits.mtu
         raws = tuple(payload_frames(1, data, metadata, complete=complete, mtu=mtu))
         self.silent = False
@@ -294,23 +294,23 @@ class Leg(FrameExchange):
             self.merging.on_payload(self, _frame_of(raw))
 
     def finish(self) -> None:
-        """Take the end of the elements."""
+        """Merge the completion of the handler."""
         (raw,) = payload_frames(1, next=False, complete=True)
         self.merging.on_payload(self, _frame_of(raw))
 
     def refuse(self, code: int, text: str) -> None:
-        """Take an error."""
+        """Merge an error of the handler."""
         self.merging.on_error(self, code, text)
 
     def ask(self, n: int) -> None:
-        """Take note that so many more elements are wanted."""
+        """Request `n` more elements of the requester."""
         self.merging.input.ask(self, n)
         self._send_queued()
         self.merging.input.balance()
         self.merging.settle()
 
     def stop_input(self) -> None:
-        """Take note that no more elements are wanted."""
+        """Close the leg's input at the destination's wish."""
         if not self.ended:
             self.stop_input_here()
             self.merging.input.balance()
@@ -319,16 +319,16 @@ class Leg(FrameExchange):
     # --- from a worker ------------------------------------------------------------------------
 
     def answer(self, payload: bytes) -> None:
-        """Take the answer of a worker of this node."""
+        """Merge the answer of a worker of this node."""
         if self.ended:
-            raise UnknownAddress(Address(LOCAL, self._token), "nobody waits for this answer")
+            raise UnknownAddress(Address(LOCAL, self._token), "no request waits for this answer")
         try:
             self.say(payload, None, complete=True)
         except PayloadTooBig:
             self.merging.on_error(self, ErrorCode.APPLICATION_ERROR, "the answer is too big")
 
     def return_route(self) -> Route:
-        """Return the way back for a worker's answer."""
+        """Return the return route of a worker's answer."""
         link = self.merging.link
         if not INTERACTIONS[self.merging.kind].answered:
             return ()
@@ -337,7 +337,7 @@ class Leg(FrameExchange):
         return (*link.return_route, Address(LOCAL, self._token))
 
     def fail(self, error: OnwardError) -> None:
-        """Go on without the destination: it did not take the request, or failed on it."""
+        """Go on without a destination that did not take the request, or failed on it."""
         if self.ended:
             return
         if isinstance(error, InDoubt):
@@ -345,10 +345,10 @@ class Leg(FrameExchange):
         else:
             self.merging.on_skipped(self, error)
 
-    # --- what those on the way ask for --------------------------------------------------------
+    # --- what the index, the workers and the handlers use -------------------------------------
 
     def wait(self) -> None:
-        """Let go of the chunks of input that the frames came in."""
+        """Copy the frames out of the chunks of input that hold them."""
         self.merging.exchange.wait()
 
     def data(self) -> bytes:
@@ -356,15 +356,15 @@ class Leg(FrameExchange):
         return self.merging.exchange.data()
 
     def request(self) -> Request:
-        """Return the request as handlers see it."""
+        """Return the request as it is given to handlers."""
         return self.merging.exchange.request()
 
     def answered_once(self) -> bool:
-        """Say whether the request takes one answer at most."""
+        """Return whether the request takes one answer at most."""
         return self.merging.exchange.answered_once()
 
     def whole(self, then: Callable[[], object]) -> bool:
-        """Say whether all fragments are here; if not, call `then` when they are."""
+        """Return whether all fragments have arrived; if not, call `then` when they have."""
         if self.merging.whole:
             return True
         self.resume = then
@@ -375,31 +375,31 @@ class Leg(FrameExchange):
 
     @property
     def source(self) -> str:
-        """Where the requester is."""
+        """The source of the requester's connection."""
         return self.merging.link.source
 
     @property
     def account(self) -> RequestCounting | None:
-        """What the request is counted on."""
+        """The counting of the request, for the event log."""
         return self.merging.exchange.log
 
     def forwarded(self) -> None:
-        """Note for the event log that the destination has been given a copy."""
+        """Count the destination's copy of the request, for the event log."""
         exchange = self.merging.exchange
         if exchange.log is not None:
             exchange.log.copy(exchange, self.route)
 
     def end(self, now: float = 0.0, outcome: int = DELIVER) -> None:
-        """Note that the destination needs nothing more: it has all of a fire-and-forget."""
+        """Complete the leg: the destination has all of a fire-and-forget."""
         if not self.ended:
             self.merging.on_taken(self)
 
     def drop(self, now: float = 0.0, *, over: bool = False) -> None:
-        """End the branch.
+        """End the leg.
 
         Args:
-            now: When it was answered; see `Exchange.end`.
-            over: Whether the destination knows. Otherwise its stream is cancelled.
+            now: The time of the response; see `Exchange.end`.
+            over: Whether the destination has ended its side. Otherwise its stream is cancelled.
         """
         if self.ended:
             return
@@ -422,5 +422,5 @@ class Leg(FrameExchange):
 
 
 def _frame_of(raw: bytes) -> Frame:
-    """Return the frame that these bytes are, with their length before it."""
+    """Return a frame of bytes with a length prefix."""
     return Frame.of(raw, 3, len(raw), int.from_bytes(raw[3:7]), int.from_bytes(raw[7:9]))

@@ -1,4 +1,4 @@
-"""The destination's end of a branch whose destination is a connection."""
+"""The destination's end of a leg to a connection."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["LegStream"]
 
 
 class LegStream:
-    """A stream to a destination: what `Served` is for a handler.
+    """A leg's stream to a destination, as `Served` is a leg's handler.
 
     Attributes:
-        ahead: Elements the destination may still send; below 0 if it has sent more than it was
-            asked for. The stream's own count is ahead of this, by the elements in the rest of
-            the chunk that is just being read.
-        asked: Elements it has been asked for.
+        ahead: Elements that the destination may still send; below 0 if it has exceeded its
+            credit. The stream's own count is ahead of this by the elements in the rest of the
+            chunk that is being read.
+        asked: Elements requested of it so far.
     """
 
     __slots__ = ("ahead", "asked", "link", "stream")
@@ -37,20 +37,21 @@ class LegStream:
         self.ahead = self.asked = 0
 
     def begin(self) -> None:
-        """Note that the destination is asked for one element at first.
+        """Set the credit of the request's first frame: one element.
 
-        What it may send is for the requester to say, so the connection does not count it.
+        The connection does not enforce the destination's credit: the requester's credit is the
+        limit.
         """
         self.ahead = self.asked = 1
         self.stream.reserve = MAX_REQUEST_N
 
     @property
     def credit(self) -> int:
-        """Elements the destination still wants."""
+        """Elements that the destination has requested and not received."""
         return self.stream.send_credit
 
     def want(self, n: int) -> None:
-        """Let the destination send that many more elements."""
+        """Grant the destination credit for `n` more elements."""
         if self.stream.state != CLOSED:
             self.ahead += n
             self.asked += n
@@ -62,11 +63,11 @@ class LegStream:
         try:
             self.link.core.relay(self.stream, frame)
         except LocalProtocolError:
-            return  # it has ended the stream, in the chunk that is just being read
+            return  # the destination ended the stream in the chunk that is being read
         self.link.flush_soon()
 
     def cancel(self) -> None:
-        """End the stream, if it is not over."""
+        """Cancel the stream, unless it has ended."""
         self.stream.peer = None
         self.link.core.terminate(self.stream, ErrorCode.CANCELED, "")
         self.link.flush_soon()

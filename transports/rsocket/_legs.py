@@ -1,4 +1,4 @@
-"""Large requests and elements on their way to several destinations: a few copies at a time."""
+"""Copies of large requests and elements for several destinations, a few at a time."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 __all__ = ["LARGE", "Legs"]
 
 LARGE: Final = 256 * 1024
-"""Bytes of all copies of a frame from which on they are handed over a few at a time."""
+"""Bytes of all copies of a frame above which they are handed over a few at a time."""
 SLICE: Final = 256 * 1024
 """Bytes of copies that are handed over in one turn of the loop; one copy at least."""
 INTERVAL: Final = 0.05
-"""Seconds after which copies are looked at again while others wait for them."""
+"""Seconds between checks of the copies under way while others are queued."""
 SELDOM: Final = 0.5
-"""Seconds after which copies are looked at again while none waits."""
+"""Seconds between checks of the copies under way while none is queued."""
 UNTOUCHED: Final = 0.2
-"""Seconds without a byte read after which a copy no longer delays the others."""
+"""Seconds without a byte read after which a copy stops delaying the others."""
 SET_ASIDE: Final = 4
-"""Which part of `max_held_total` such copies may fill."""
+"""The part of `max_held_total` that such copies may fill: one in so many."""
 
 
 @dataclass(slots=True, eq=False)
 class _Leg:
-    """A copy that waits for a socket.
+    """A copy in the backlog of a destination's socket.
 
     Attributes:
-        branch: Whose it is.
+        branch: The leg of the copy.
         link: The destination's connection.
-        size: Its bytes that have not been read, as far as is known.
-        ahead: Bytes to be read until all of it is.
-        seen: Bytes that waited for the socket when it was last looked.
-        since: When the destination last read something.
-        slow: Whether the others no longer wait for it.
-        set_aside: Whether it is counted for all requests together only.
-        left: Whether the destination has been given up.
+        size: Its unread bytes, as far as known.
+        ahead: Bytes of the backlog up to its end.
+        seen: Bytes of the backlog at the last check.
+        since: When the destination last read.
+        slow: Whether the other copies no longer wait for it.
+        set_aside: Whether only `max_held_total` counts it.
+        left: Whether the destination was given up.
     """
 
     branch: Leg
@@ -58,7 +58,7 @@ class _Leg:
     left: bool = False
 
     def look(self, now: float) -> int:
-        """Return how many bytes of the copy have been read since the last look."""
+        """Return the bytes of the copy that were read since the last check."""
         link = self.link
         waiting = _waiting(link)
         if waiting < self.seen:
@@ -72,15 +72,15 @@ class _Leg:
 
 
 class Legs:
-    """The copies of the large frames of one request that destinations have not read yet.
+    """The unread copies of the large frames of one multicast.
 
-    They are counted for the multicast until they are read, and bounded by `max_held`, by
+    They count for the multicast until they are read, and are bounded by `max_held`, by
     `max_multicast_held` of the requester and by `max_held_total`, of which no source of requesters
-    may have more than are free. One of which no byte has been read for `UNTOUCHED` seconds is no
-    longer counted by `max_held`, so that the destinations that read need not wait for the others;
-    and by `max_held_total` alone as long as such copies fill no more than a quarter of it. A
-    destination that reads nothing for `multicast_patience` while more than `high_water` bytes wait
-    for it is done without.
+    may have more than is free. A copy without a byte read for `UNTOUCHED` seconds no longer counts
+    for `max_held`, so that the destinations that read need not wait for the others. As long as
+    such copies fill no more than a quarter of `max_held_total`, that limit alone counts them. A
+    destination that reads nothing for `multicast_patience` with a backlog above `high_water` is
+    given up.
 
     Args:
         merge: The request.
@@ -93,25 +93,25 @@ class Legs:
         self._queued: set[Leg] = set()
         self._turn: Leg | None = None
         self._under_way: list[_Leg] = []
-        self._held = 0  # bytes under way that the others wait for
-        self._kept = 0  # bytes of the request that are kept for the queue
+        self._held = 0  # bytes under way that delay the others
+        self._kept = 0  # bytes of the request kept for the queue
         self._no_room_since: float | None = None
         self._handle: asyncio.Handle | None = None
 
     @property
     def kept(self) -> int:
-        """Bytes of the request's own frame that are kept for those it has not been handed to."""
+        """Bytes of the request's own frame that are kept for the queued destinations."""
         return self._kept if self._queue else 0
 
     def hand_to(self, branch: Leg, link: Link) -> None:
-        """Hand a destination the request when it is its turn."""
+        """Queue a destination for the request."""
         merge = self._merge
         exchange = merge.exchange
         if not self._kept:
             self._kept = exchange.size + FRAME_COST
             exchange.wait()
             self._join(branch, link)
-            # Of others each frame was counted when it came.
+            # The frames of a fragmented one were counted as they arrived.
             whole = len(exchange.frames) == 1
             if whole and not merge.link.session.gathered.keep(self, exchange.size):
                 exchange.fail(NotDelivered("the request", "too many large ones are on their way"))
@@ -119,7 +119,7 @@ class Legs:
             self._join(branch, link)
 
     def allows(self, branch: Leg, link: Link) -> bool:
-        """Whether a destination may be sent a large frame now; if not, it is told in its turn."""
+        """Whether a destination may be sent a large frame now; if not, queue it."""
         if branch is self._turn:
             self._turn = None
             return True
@@ -167,12 +167,12 @@ class Legs:
         if not self._queue:
             self._merge.link.session.gathered.let_go(self)
         if self._queue or self._under_way:
-            # What a destination reads at once is gone by the next turn.
+            # A copy that is read at once is gone by the next turn.
             soon = self._queue and (room or handed)
             self._again(0 if soon else INTERVAL if self._queue else SELDOM)
 
     def _size_for(self, branch: Leg) -> int:
-        """Return the bytes of what a destination is to be sent next; 0 if there is nothing."""
+        """Return the bytes of the next frame for a destination, or 0."""
         if branch.ended:
             return 0
         if branch.to is None:
@@ -187,7 +187,7 @@ class Legs:
         rules, link = merge.rules, merge.link
         own = rules.copies.get(link.source, 0)
         return (
-            # No source has more than are free.
+            # no source has more than is free
             (not own or own + size <= rules.max_total - rules.held - size)
             and (not self._held or self._held + size <= rules.max_held)
             and link.multicast_held + size <= link.options.max_multicast_held
@@ -195,7 +195,7 @@ class Legs:
         )
 
     def _hand_over(self, branch: Leg, link: Link, size: int, now: float) -> None:
-        """Hand a destination its copy; what goes wrong costs it alone."""
+        """Hand a destination its copy; a failure affects that destination only."""
         merge = self._merge
         if branch.to is None:
             try:
@@ -208,7 +208,7 @@ class Legs:
             branch.replenish()
             if self._turn is branch:
                 self._turn = None
-                return  # it does not want it now
+                return  # it has no credit, or its socket is full
         waiting = _waiting(link)
         self._under_way.append(_Leg(branch, link, size, waiting, waiting, now))
         self._held += size
@@ -216,10 +216,10 @@ class Legs:
         copies, source = merge.rules.copies, merge.link.source
         copies[source] = copies.get(source, 0) + size
 
-    # --- what is under way --------------------------------------------------------------------
+    # --- copies under way ---------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        """Let go of what has been read, and of the destinations that do not read."""
+        """Release the bytes read since the last check, and the destinations that do not read."""
         patience = self._merge.rules.patience
         late: list[_Leg] = []
         for leg in self._under_way:
@@ -238,7 +238,7 @@ class Legs:
         self._under_way = [leg for leg in self._under_way if leg.size]
 
     def _pass_over(self, leg: _Leg) -> None:
-        """Have the others wait no longer for one, as far as the limits of all allow."""
+        """Stop counting a slow copy for the multicast, within the limits of all multicasts."""
         if not leg.slow:
             leg.slow = True
             self._held -= leg.size
@@ -250,10 +250,10 @@ class Legs:
         self._merge.link.multicast_held -= leg.size
 
     def _give_up(self, leg: _Leg) -> None:
-        """Do without a destination; what is set aside is counted until its socket is closed.
+        """Give up a destination; a copy set aside counts until its socket is closed.
 
-        A socket that is below `high_water` is never closed for not being read, and its bytes are
-        few. What waits for it counts for all connections (`max_pending_total`) only.
+        A socket below `high_water` is never closed for a peer that does not read, and its bytes
+        are few. They count for `max_pending_total` only.
         """
         leg.left = True
         many = leg.seen > leg.link.options.high_water
@@ -277,12 +277,12 @@ class Legs:
                 self._held -= size
 
     def close(self) -> None:
-        """Hand over no more: the request is over. What is under way is counted until it is read."""
+        """Hand over no more copies. Those under way count until they are read."""
         self._queue.clear()
         self._queued.clear()
         self._merge.link.session.gathered.let_go(self)
 
 
 def _waiting(link: Link) -> int:
-    """Return the bytes that wait for a destination's socket, with what is just to be written."""
+    """Return the backlog of a destination's socket, with the bytes of the next flush."""
     return link.waiting + (link.core.pending if link.flushing else 0)

@@ -1,14 +1,12 @@
-"""One connection of the RSocket listener: frames in, routed messages out, frames relayed.
+"""One connection of the RSocket listener.
 
-The first frame of a stream becomes a message and finds its destination by the route; from
-then on the stream has a `peer`, and each further frame goes straight to the other
-connection with nothing but its stream id replaced. That path is `data_received`, and it is
-kept free of everything else.
+The first frame of a stream becomes a message and is routed to a destination. From then on the
+stream has a `peer`, and each further frame is relayed to the other connection with its stream
+id replaced. That path is `data_received`; nothing else belongs on it.
 
-Flow control is described on the architecture page. In short: a slow destination is given no
-new requests, a requester that goes on sending on streams to it is not read, and a destination
-is given no more credit than a window ahead of what the requester's socket takes. Nothing is
-queued for a stream.
+Flow control is described on the architecture page. In short: a slow destination is given no new
+requests; a requester that keeps sending on streams to it is not read; and a destination has
+credit for at most a window ahead of the requester's socket. No stream has a queue.
 """
 
 from __future__ import annotations
@@ -65,19 +63,19 @@ __all__ = ["Link"]
 _logger = logging.getLogger("onward.transports.rsocket")
 
 Answered: TypeAlias = StreamExchange | Leg | LocalRequest
-"""The `peer` of a stream on which we request: what the answers are for."""
+"""The `peer` of a stream opened by the broker: the receiver of its responses."""
 Asked: TypeAlias = StreamExchange | MulticastRequest | ServedStream
-"""The `peer` of a stream that asks us: what goes on asking is for."""
+"""The `peer` of a stream opened by this peer: the receiver of its further frames."""
 
 FIRST_WINDOW: Final = 32
-"""Most elements that a destination is asked for at first, as nobody knows how large they are."""
+"""Most elements of the first credit for a destination, while their size is unknown."""
 WINDOW_MARKS: Final = 4
-"""How many times `high_water` bytes of one stream may be under way to a requester."""
+"""The bytes of one stream that may be under way to a requester, in units of `high_water`."""
 FRAGMENTS: Final = 64
-"""Fragments that an element is taken to have which comes in fragments."""
+"""Fragments that a fragmented element is assumed to have."""
 
 MOST_STREAMS: Final = 1024
-"""Streams of a destination that are looked through before it is held back, or passed over."""
+"""Streams of a destination that are searched before it is held back or passed over."""
 OVERDUE: Final = 2
 """Keepalive intervals of silence after which a destination is passed over."""
 
@@ -94,38 +92,38 @@ _REASONS: Final[dict[type[RSocketError], str]] = {
     KeepaliveTimeout: "silent",
     PeerError: "error of the peer",
 }
-"""Why a state machine ended, in words for counting; all else is a broken frame."""
+"""The counter for each error that ends a connection; others count as a broken frame."""
 
 
 class BlockedOnWrite(Protocol):
-    """What waits until a socket takes more."""
+    """A sender that is blocked by a full socket."""
 
     def replenish(self) -> None:
-        """Pass on what was held back while the socket was full: credit, or elements."""
+        """Pass on the credit or the elements held back while the socket was full."""
 
 
 class Link(Flow):
-    """A connection: its frames, its joined streams and their credit.
+    """A connection of the listener: its frames, its joined streams and their credit.
 
     Attributes:
-        worker: The worker that stands for the connection.
-        broker: Where destinations join and requests are routed.
+        worker: The connection's worker.
+        broker: The broker.
         index: The routing table of the broker.
-        session: What the peer asks of the broker.
-        form: How the peer wraps broker frames, if it is a destination.
-        leases: What either side allows the other; `None` if the peer uses no leases.
-        starved: What waits until this socket takes more: those that answer this requester, for
-            credit held back; and what is kept of multicasts.
-        window: Elements that a stream is asked for first of this destination.
-        multicast_held: Bytes held for multicasts that this peer has asked for.
+        session: The broker's session with the peer.
+        form: The peer's form of broker frames, if it is a destination.
+        leases: The leases in both directions; `None` if the peer uses no leases.
+        blocked_on_write: Senders that wait for this socket: exchanges with this requester, with
+            credit held back; and multicasts, with elements kept.
+        window: Elements in the first credit of a stream to this destination.
+        multicast_held: Bytes held for multicasts of this requester.
 
     Args:
-        worker: The worker that stands for the connection.
-        broker: Where destinations join and requests are routed.
+        worker: The connection's worker.
+        broker: The broker.
         options: The limits.
         seldom: Logs the warnings of all connections of the listener.
         shared: What all connections of the listener hold.
-        on_closed: Called once the socket has gone.
+        on_closed: Called when the socket is closed.
     """
 
     def __init__(
@@ -148,12 +146,13 @@ class Link(Flow):
         self.multicast_held = 0
         self.window = min(FIRST_WINDOW, options.credit_window)
         self._back: HeldBack | None = None
-        self._gives_up = 1  # requests, once more waits than
+        # Requests to give up, and the backlog in bytes above which that happens.
+        self._gives_up = 1
         self._gave_up_at = options.max_pending_total
-        self._owed: Stream | None = None  # an answer that is due, as far as one was looked for
+        self._owed: Stream | None = None  # a stream with an overdue response, if one was found
         self._quiet = options.silent_after / 2
-        self._asked_at = -inf  # when it was sent the last KEEPALIVE that it is to answer
-        self._element = 1  # bytes of what this destination answers with, as far as it was seen
+        self._asked_at = -inf  # time of the last KEEPALIVE with the R flag
+        self._element = 1  # bytes of this destination's elements, estimated
         self.form: Form | None = None
         self.leases: Leases | None = None
         self.session = Session(self)
@@ -161,7 +160,7 @@ class Link(Flow):
     # --- frames -------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Let the state machine read, and relay or handle what it lets through."""
+        """Feed the state machine, and relay or handle the frames it accepts."""
         core = self.core
         if len(data) > TURN and not self.in_turns:
             data = self.first_turn(data, core.reach, self.data_received)
@@ -197,13 +196,13 @@ class Link(Flow):
             self._on_core_closed(event)
 
     def _on_frame(self, frame: Frame) -> None:
-        """Take a frame of the connection, or of a stream that is over."""
+        """Handle a frame of the connection, or of a closed stream."""
         self.session.on_frame(frame)
         if frame.type == _SETUP:
             self._arm()
 
     def resume_writing(self) -> None:
-        """Let those go on who waited for this socket, and pass on the credit held back."""
+        """Resume the senders blocked on this socket, and pass on the credit held back."""
         super().resume_writing()
         self._gave_up_at = self.options.max_pending_total
         if self._back is not None:
@@ -214,7 +213,7 @@ class Link(Flow):
             each.replenish()
 
     def _stops_others(self) -> bool:
-        # Those held back have nothing in hand but answers to this peer.
+        # Those held back answer this peer only.
         held = self._back.links if self._back is not None else ()
         return any(flow is not self and flow not in held for flow in self._blocking)
 
@@ -224,12 +223,12 @@ class Link(Flow):
         self._back.look()
 
     def bytes_read(self) -> int:
-        """Return how many bytes the peer has read since more than `high_water` waited for it."""
+        """Return the bytes that the peer has read since its backlog passed `high_water`."""
         self._note_read()
         return self._read
 
     def answers_only(self, requester: Link) -> bool:
-        """Whether all that this peer has in hand are answers to one other."""
+        """Whether all streams of this peer are responses to one requester."""
         streams = self.core.streams
         return 0 < len(streams) <= MOST_STREAMS and all(
             stream.requester
@@ -245,33 +244,35 @@ class Link(Flow):
             self._gives_up = 1
             return
         if waiting < self._gave_up_at + self._much:
-            return  # The errors that tell it of those before are no reason for more.
-        # How much comes for a request cannot be known. Twice as many as before, as long as it reads
-        # less than comes: then it is a few steps from the first to the last.
+            return  # the growth may be the errors of requests given up before
+            # The bytes due for a request are unknown. Each step gives up twice as many as the one
+            # before, as long as the backlog grows: the last request is a few steps away.
         newest = tuple(islice(filter(_asks, reversed(self.core.streams.values())), self._gives_up))
         self._gave_up_at = waiting
         self._gives_up *= 2
         for stream in newest:
-            if stream.peer is not None:  # else the end of one before was its end too
+            if stream.peer is not None:  # else it ended with one before
                 asked: Asked = stream.peer
                 asked.give_up("too much waits for the requester")
                 self.core.counters["given_up"] += 1
 
-    # --- requests handed over -----------------------------------------------------------------
+    # --- requests to this peer ----------------------------------------------------------------
 
     def open(self, kind: int) -> Stream:
-        """Open a stream to this peer for a request of another.
+        """Open a stream to this peer for a request of another peer.
 
         Raises:
             NotDelivered: The peer does not keep up, the connection takes no more streams,
                 or it has gone.
         """
         core = self.core
-        # `core.open` refuses what `_check_free` would on a connection that is closed.
+        # On a closed connection `core.open` refuses as `_check_free` does.
         if self.write_paused or core.pending > self.options.high_water or self._transport is None:
             self._check_free()
         leases = self.leases
         if leases is not None and not leases.taken.available(self.time()):
+            # Lease Semantics: "The Requester MUST NOT send more than Number of Requests specified
+            # in the LEASE frame within the Time-To-Live value in the LEASE."
             raise DestinationUnleased("the destination")
         if self._asked_at <= self.now < self._now() - self._quiet:
             self._ask_whether_alive()
@@ -283,7 +284,7 @@ class Link(Flow):
         if leases is not None:
             leases.taken.take(self.time())
         if self._blocked_by:
-            self.read_again()  # it is to answer now
+            self.read_again()  # for its response
         return stream
 
     def push(self, frame: Frame) -> None:
@@ -300,20 +301,20 @@ class Link(Flow):
         self.flush_soon()
 
     def learn(self, frame: Frame, most: int) -> int:
-        """Learn from an element how many of its size a stream may have under way.
+        """Return the window of a stream by the size of an element.
 
         Args:
-            frame: One of many; it is what it costs for a requester that reads slowly.
+            frame: A frame of the element.
             most: The largest window.
 
         Returns:
-            That many elements, two or more unless `most` is one. The next stream to this
-            destination begins with as many, but with no more than `FIRST_WINDOW`.
+            The window in elements: two or more, unless `most` is one. The next stream to this
+            destination begins with it, or with `FIRST_WINDOW` if that is less.
         """
         size = frame.end - frame.start
         if frame.word & FOLLOWS:
             size *= FRAGMENTS
-        # It forgets slowly that there were larger ones.
+        # The estimate decays slowly after larger elements.
         self._element = size = max(size, self._element - (self._element >> 3))
         window = min(most, max(2, WINDOW_MARKS * self.options.high_water // size))
         self.window = min(FIRST_WINDOW, window)
@@ -321,7 +322,7 @@ class Link(Flow):
 
     @property
     def busy(self) -> bool:
-        """Whether another destination should be chosen just now."""
+        """Whether another destination should be preferred now."""
         leases = self.leases
         if self.write_paused or (leases is not None and not leases.taken.available(self.time())):
             return True
@@ -329,9 +330,9 @@ class Link(Flow):
         return now - self.now > self.options.silent_after and self._silent(now)
 
     def _silent(self, now: float) -> bool:
-        """Whether the peer may be dead, or its machine: it owes an answer, or a KEEPALIVE.
+        """Whether the peer may be dead: a response or a KEEPALIVE of it is overdue.
 
-        It is not known to be before its lifetime is over. Until then others are preferred.
+        That is certain only after its lifetime. Until then other destinations are preferred.
         """
         asked_at = self._asked_at
         if asked_at > self.now and not self._blocked_by and now - asked_at > self._quiet:
@@ -349,15 +350,15 @@ class Link(Flow):
         return now - exchange.began > self.options.silent_after
 
     def _ask_whether_alive(self) -> None:
-        """Send a KEEPALIVE to a quiet peer, as most of what it is sent needs no answer in time.
+        """Send one KEEPALIVE to a quiet peer, as most frames need no prompt response.
 
         "KEEPALIVE frames MAY be initiated by the server and sent upon application request with
-        the (R)espond flag set", and one with that flag has to be answered. It is the only one
-        until the peer says something.
+        the (R)espond flag set." "Reception of a KEEPALIVE frame with the (R)espond flag set MUST
+        cause a client or server to send back a KEEPALIVE with the (R)espond flag NOT set."
         """
         core = self.core
         if self._blocked_by or core.state is not _CONNECTION_OPEN:
-            return  # what it answers would not be read
+            return  # its answer would not be read
         self._asked_at = self._now()
         core.send_keepalive()
         self.flush_soon()
@@ -373,15 +374,15 @@ class Link(Flow):
         """Return the time on the loop's clock, in seconds."""
         return self._now()
 
-    # --- the end of things --------------------------------------------------------------------
+    # --- the end ------------------------------------------------------------------------------
 
     def _on_stream_failed(self, stream: Stream) -> None:
-        """End the other side of a stream that this peer has broken."""
+        """End the stream joined to one that this peer has broken."""
         if stream.peer is not None:
             stream.peer.on_gone(stream, "the destination broke the protocol")
 
     def _on_core_closed(self, event: Closed) -> None:
-        """End the far sides of all streams: those that answer here are lost."""
+        """End the streams joined to those of a closed connection."""
         if event.error is not None:
             reason = _REASONS.get(type(event.error), "broken frame")
             self.closed_reason = self.closed_reason or reason
@@ -406,12 +407,12 @@ class Link(Flow):
 
 
 def _asks(stream: Stream) -> bool:
-    """Whether the peer waits for an answer on a stream."""
+    """Whether the peer waits for a response on a stream."""
     return not stream.requester and stream.kind != _FNF and stream.peer is not None
 
 
 def _owes(stream: Stream) -> bool:
-    """Whether the peer is to give the one answer of a request/response."""
+    """Whether the peer owes the response of a request/response."""
     return (
         stream.requester
         and stream.kind == FrameType.REQUEST_RESPONSE

@@ -1,6 +1,6 @@
-"""The RSocket listener: the worker that takes connections for a broker.
+"""The RSocket listener, which accepts connections for a broker.
 
-What kind of socket they come by is a matter of `TcpListener` and its like.
+Subclasses such as `TcpListener` are for one kind of socket.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _MAILBOX: Final = MailboxOptions(limit=20_000)
 
 @dataclass(frozen=True, slots=True)
 class ListenerStatistics:
-    """An RSocket listener at one moment.
+    """The figures of an RSocket listener at one moment.
 
     Attributes:
         connections: Connections now.
-        accepted: Connections taken since the start.
-        turned_away: Connections closed at once because there were too many, of them, of their
-            source or of the node's workers, or because the node was stopping.
+        accepted: Connections accepted since the start.
+        turned_away: Connections closed at once because there were too many connections, too many
+            of their source or too many workers, or because the node was stopping.
         requests: Requests read since the start.
-        refused: Of those, the ones that could not be read or routed at once.
-        dropped: Frames the connections' state machines ignored since the start, by reason.
+        refused: Those of them that could not be parsed or routed at once.
+        dropped: Frames ignored by the connections' state machines since the start, by reason.
         closed: Connections that have ended since the start, by reason.
-        handshakes: Sockets now whose WebSocket handshake is under way; they count as
-            connections when it comes to `max_connections`.
-        refused_handshakes: Handshakes that came to nothing since the start, by reason:
+        handshakes: WebSocket handshakes under way now; `max_connections` counts them as
+            connections.
+        refused_handshakes: Handshakes that failed since the start, by reason:
             `too late`, `too long`, `not understood`, `not a WebSocket`, `path`, `origin`,
             `no room`, `stopped`, or `given up` by the peer.
-        streams: Streams now, of all connections and of both sides: requests that have not ended.
+        streams: Open streams now, of all connections and opened by either side.
     """
 
     connections: int
@@ -68,15 +68,15 @@ class ListenerStatistics:
 
 
 class _ListenerWorker(Worker):
-    """The parent of the workers of its connections."""
+    """The parent of the connections' workers."""
 
 
 class RSocketListener(Listener):
-    """A listening socket, and the connections it has taken.
+    """A listening socket and its connections.
 
     Args:
-        node: The node its workers live on.
-        broker: Where destinations join and requests are routed.
+        node: The node of its workers.
+        broker: The broker of the connections.
         options: The limits.
     """
 
@@ -103,12 +103,12 @@ class RSocketListener(Listener):
         self._withdraw: Callable[[], None] | None = None
 
     async def open(self) -> None:
-        """Listen.
+        """Start listening.
 
         Raises:
-            OSError: It cannot be listened there.
+            OSError: The socket cannot be bound.
             NodeStopped: The node stopped meanwhile.
-            LimitReached: The broker has as many listeners as it may.
+            LimitReached: The broker has too many listeners.
         """
         # The worker first: it is the parent of the connections' workers.
         self._address = await self._node.start(lambda: self._worker)
@@ -125,21 +125,21 @@ class RSocketListener(Listener):
 
     @abstractmethod
     async def _bind(self) -> asyncio.Server:
-        """Return a server that does not serve yet, whose connections are made by `_enter`.
+        """Return a server that does not serve yet, with `_enter` as its protocol factory.
 
         Raises:
-            OSError: It cannot be listened there.
+            OSError: The socket cannot be bound.
         """
 
     @abstractmethod
     def _shown(self, server: asyncio.Server) -> str:
-        """Return the URI of a server that serves."""
+        """Return the URI of a server."""
 
     def _unbound(self) -> None:
-        """Clear up what the server has left."""
+        """Clean up after the server."""
 
     async def _abandon(self) -> None:
-        """Leave nothing behind of an attempt to listen."""
+        """Clean up after a failed start."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -158,27 +158,27 @@ class RSocketListener(Listener):
 
     @property
     def open_now(self) -> bool:
-        """Whether it listens."""
+        """Whether the listener accepts connections."""
         return self._server is not None
 
     @property
     def uri(self) -> str:
-        """Where it listens, with the real port."""
+        """The URI of the listener, with the real port."""
         return self._uri
 
     @property
     def address(self) -> Address:
-        """The address of its worker."""
+        """The address of the listener's worker."""
         if self._address is None:
             raise AssertionError("the listener is not open")
         return self._address
 
     def _enter(self) -> asyncio.BaseProtocol:
-        """Return what is to have a connection that has just come."""
+        """Return the first protocol of a new connection."""
         return Arrival(self._admit)
 
     def _admit(self, transport: asyncio.BaseTransport) -> asyncio.BaseProtocol | None:
-        """Return what is to have a connection, or `None` if there is no place for it."""
+        """Return the next protocol of a new connection, or `None` if there is no room for it."""
         if self._server is None:
             self._turned_away += 1  # accepted just before it was closed
             return None
@@ -196,20 +196,20 @@ class RSocketListener(Listener):
         return self._first(source)
 
     def _source(self, transport: asyncio.BaseTransport) -> str:
-        """Return where a connection comes from."""
+        """Return the source of a connection."""
         return source_of(transport.get_extra_info("peername"))
 
     def _first(self, source: str) -> asyncio.BaseProtocol | None:
-        """Return what is to have a connection that there is room for."""
+        """Return the protocol of a connection for which there is room."""
         return self._link(source)
 
     def _link(self, source: str) -> Link | None:
-        """Make a connection with its worker, or say that there can be none."""
+        """Return a connection with its worker, or `None` if no worker can be started."""
         worker = ConnectionWorker()
         try:
             self._worker.spawn(lambda: worker, mailbox=_MAILBOX)
         except OnwardError as error:
-            # The node is stopping, or has as many addresses as it may.
+            # The node is stopping, or has too many addresses.
             self._turned_away += 1
             text = "%s: a connection turned away: %s"
             self._seldom.log(logging.WARNING, "turned away", text, self._uri, error)
@@ -237,9 +237,9 @@ class RSocketListener(Listener):
             self._gone.set()
 
     async def close(self) -> None:
-        """Stop listening, tell the peers, and close their connections. Idempotent.
+        """Stop listening, and close the connections with an ERROR. Idempotent.
 
-        Connections that are not gone a second after `drain_timeout` are cut.
+        Connections that are open a second after `drain_timeout` are cut.
         """
         server, self._server = self._server, None
         if server is None:
@@ -249,7 +249,7 @@ class RSocketListener(Listener):
             try:
                 await close_server(server)
             finally:
-                # Not before: what is accepted last is cleared up as well.
+                # Last, so that connections accepted meanwhile are cleaned up as well.
                 self._unbound()
             for link in list(self._links):
                 link.close("stopped", "the broker stops")
@@ -287,8 +287,8 @@ class TcpListener(RSocketListener):
     """A listening TCP socket.
 
     Args:
-        node: The node its workers live on.
-        broker: Where destinations join and requests are routed.
+        node: The node of its workers.
+        broker: The broker of the connections.
         options: The limits.
         host: The address or name to listen at.
         port: The port; 0 takes a free one.

@@ -34,11 +34,11 @@ __all__ = ["LocalRequest", "LocalRequests"]
 
 
 class LocalRequest:
-    """A request that a worker of this node made to the peer; it is its stream's `peer`.
+    """A request of a worker of this node to the peer; the `peer` of its stream.
 
     Attributes:
         message: The request.
-        kept: Bytes of the answer that have come, while it is not whole.
+        kept: Bytes of the unfinished answer.
     """
 
     __slots__ = ("_link", "_payload", "kept", "message")
@@ -50,14 +50,14 @@ class LocalRequest:
         self.kept = 0
 
     def on_answer(self, link: Link, stream: Stream, frame: Frame) -> None:
-        """Take a frame of the peer's answer, and pass the answer on once it is whole."""
+        """Handle a frame of the peer's answer, and pass the whole answer on."""
         message = self.message
         if frame.type == FrameType.ERROR:
             self._fail(DestinationError(frame.error_code, frame.error_text))
             return
         part = more_follow(frame)
         try:
-            # A part of it keeps no whole chunk of input.
+            # Copied, so that a kept part does not keep its chunk of input.
             if not self._payload.add(frame.detached() if part else frame):
                 self._keep(frame.end - frame.start)
                 return
@@ -73,19 +73,19 @@ class LocalRequest:
         """Count a part of an answer that is kept.
 
         Raises:
-            PayloadTooBig: The peer has sent too much that is not whole.
+            PayloadTooBig: Too many unfinished bytes of the peer are kept.
         """
         self.kept += size + FRAME_COST
         if not self._link.session.gathered.keep(self, size):
             raise PayloadTooBig(self.kept, self._link.options.max_gathered)
 
     def on_gone(self, stream: Stream, text: str) -> None:
-        """Tell the worker that no answer will come."""
+        """Fail the request with `LinkLost`."""
         del stream, text
         self._fail(LinkLost(self._link.peer_name))
 
     def _fail(self, error: OnwardError) -> None:
-        """Raise an error where the request was made; otherwise it is a dead letter."""
+        """Raise an error at the request's caller; without one, dead-letter the request."""
         self._link.session.gathered.let_go(self)
         node = self._link.node
         if not node.fail_request(self.message.return_route[0], error):
@@ -93,7 +93,7 @@ class LocalRequest:
 
 
 class LocalRequests:
-    """What goes to and from workers of this node, for one connection.
+    """The requests between one connection and workers of this node.
 
     Args:
         link: The connection.
@@ -104,46 +104,46 @@ class LocalRequests:
         self._link = link
         self._worker = worker
         self._asked: deque[Stream] = deque()
-        # Requests of the peer that workers have in hand, by what their answers must name. As
-        # each has a stream, there are at most `max_streams`.
+        # Requests of the peer that workers are to answer, by token; at most `max_streams`, as each
+        # has a stream.
         self._answerable: dict[bytes, FrameExchange] = {}
 
-    # --- a worker answers the peer ------------------------------------------------------------
+    # --- answers of workers to the peer -------------------------------------------------------
 
     def expect(self, exchange: FrameExchange) -> bytes:
-        """Expect a worker's answer to a request; return what it must name to be taken."""
+        """Register a request for a worker's answer; return the token that the answer must have."""
         token = self._worker.node.random_address().value
         self._answerable[token] = exchange
         return token
 
     def forget(self, token: bytes) -> None:
-        """Expect an answer no more."""
+        """Remove a registered request."""
         self._answerable.pop(token, None)
 
     @property
     def waiting(self) -> int:
-        """How many requests of the peer wait for workers' answers."""
+        """The number of the peer's requests that wait for workers' answers."""
         return len(self._answerable)
 
     def answer(self, message: Message) -> None:
-        """Send a worker's answer to the request named by the second step of its route.
+        """Send a worker's answer to the request named by the second address of its route.
 
         Raises:
             NotDelivered: The request is over, or has been answered already.
         """
         exchange = self._answerable.get(message[0][1].value)
         if exchange is None:
-            raise UnknownAddress(message[0][1], "nobody waits for this answer")
+            raise UnknownAddress(message[0][1], "no request waits for this answer")
         exchange.answer(message.payload)
 
-    # --- a worker asks the peer ---------------------------------------------------------------
+    # --- requests of workers to the peer ------------------------------------------------------
 
     def ask(self, message: Message) -> None:
-        """Send a worker's message as a request: with an answer if it has a return route.
+        """Send a worker's message as a request, with a response if it has a return route.
 
         Raises:
-            NotDelivered: The peer takes no request now, or is no destination: an answer to
-                it may have its address, and is not to be a way to make it work.
+            NotDelivered: The peer accepts no request now, or is no destination. A worker that
+                answered its request knows its address, but must not send it requests.
         """
         link = self._link
         if link.session.registration is None:
@@ -165,7 +165,7 @@ class LocalRequests:
         link.flush_soon()
 
     def _forget_given_up(self) -> None:
-        """Cancel requests whose senders wait no more; look at two for each new one."""
+        """Cancel requests that their callers have given up; check two for each new one."""
         asked = self._asked
         for _ in range(min(2, len(asked))):
             stream = asked.popleft()

@@ -1,4 +1,4 @@
-"""Where the broker's frames are in a connection's metadata."""
+"""The position and form of broker frames in a connection's metadata."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = [
 
 
 class Form:
-    """One way of wrapping broker frames in metadata. There is one object for each way.
+    """A form of broker frames in metadata. There is one object for each form.
 
     Attributes:
-        composite: True among the entries of composite metadata, False as all of it.
+        composite: Whether a frame is an entry of composite metadata, or all of the metadata.
         mime: The MIME type of the frames.
-        dialect: How they are written.
+        dialect: The dialect of the frames.
     """
 
     __slots__ = ("composite", "dialect", "mime")
@@ -44,11 +44,11 @@ FORMS: Final = {
 
 
 ADDRESS: Final = frozenset({FrameType.ADDRESS})
-"""What a request is routed by."""
+"""The frame type of a request."""
 ROUTE_SETUP: Final = frozenset({FrameType.ROUTE_SETUP})
-"""What makes a connection a destination."""
+"""The frame type that makes a connection a destination."""
 EITHER: Final = ADDRESS | ROUTE_SETUP
-"""What a metadata push may be about."""
+"""The frame types of a metadata push."""
 
 _MIMES: Final = tuple(DIALECTS)
 _TYPES: Final = frozenset(int(kind) for kind in FrameType)
@@ -56,16 +56,16 @@ _find: Final = entry_finder(*_MIMES)
 _find_trace: Final = entry_finder(b"message/x.rsocket.tracing-zipkin.v0")
 
 _IDS: Final = 0x80
-"""The flag of tracing metadata that says that ids follow (extension "Tracing (Zipkin)")."""
+"""The flag of tracing metadata for ids that follow (extension "Tracing (Zipkin)")."""
 _LONG: Final = 0x08
-"""The flag that says that the trace id has 128 bits."""
+"""The flag of tracing metadata for a trace id of 128 bits."""
 
 
 class MetadataShape:
-    """Where one peer puts broker frames: among entries of metadata, or as all of it.
+    """The forms of broker frames that one peer may use.
 
     Args:
-        metadata_mime: What its SETUP says that its metadata are.
+        metadata_mime: The metadata MIME type of the peer's SETUP.
     """
 
     __slots__ = ("_alone", "_composite")
@@ -77,22 +77,24 @@ class MetadataShape:
     def find(
         self, buffer: bytes, start: int, end: int, wanted: frozenset[FrameType]
     ) -> tuple[int, int, Form] | None:
-        """Return where the last broker frame of a type is, in any dialect, and how it is wrapped.
+        """Return the offsets and the form of the last broker frame of a type, in any dialect.
 
-        What came before on the connection does not matter: the same bytes always mean the
-        same. A frame that is alone is what it is, be it of another type.
+        The result depends on the bytes only, not on earlier frames of the connection. A frame that
+        is all of the metadata is returned whatever its type.
 
         Args:
-            buffer: The bytes the metadata lies in.
+            buffer: The bytes that hold the metadata.
             start: Offset of the metadata.
-            end: Offset after them.
-            wanted: The types. If there is none, a frame too short to have a type counts: it is one
-                that is broken.
+            end: Offset after the metadata.
+            wanted: The types. Without a match, a frame too short for a type is returned, as a
+                broken one.
 
         Raises:
             MalformedComposite: The metadata is not a list of entries.
-            BrokerFrameError: There is none, but a frame of an unknown type.
+            BrokerFrameError: There is no match, but a frame of an unknown type.
         """
+        # ADDRESS: "It may be attached as the payload's only metadata, or it can be included in
+        # composite metadata. Implementations MUST support both cases."
         if not self._composite:
             return None if self._alone is None else (start, end, self._alone)
         found = find_broker_frame(buffer, start, end, wanted)
@@ -102,19 +104,18 @@ class MetadataShape:
 def find_broker_frame(
     metadata: bytes, start: int, end: int, wanted: frozenset[FrameType]
 ) -> tuple[int, int, int] | None:
-    """Return the offsets of the last broker frame of a type among entries, after its dialect.
+    """Return the last broker frame of a type among entries of composite metadata.
 
-    It is the one rule of what counts where there are several; `unwrap_metadata`, by which
-    handlers learn what they were asked for, has the same for an ADDRESS. The reference takes the
-    last, and its Spring client relies on that: it writes the ADDRESS that is configured
-    for a route, and after it the one that the caller gives.
+    The last one counts, as in `unwrap_metadata`, which reads the ADDRESS for handlers. The
+    reference takes the last as well, and its Spring client relies on that: it writes the ADDRESS
+    configured for a route, and after it the ADDRESS given by the caller.
 
     Returns:
-        Which of the MIME types of broker frames, and the offsets of the frame; or `None`.
+        The index of the frame's MIME type and the offsets of the frame; or `None`.
 
     Raises:
         MalformedComposite: The metadata is not a list of entries.
-        BrokerFrameError: There is none, but a frame of an unknown type.
+        BrokerFrameError: There is no match, but a frame of an unknown type.
     """
     last: tuple[int, int, int] | None = None
     broken: tuple[int, int, int] | None = None
@@ -129,16 +130,16 @@ def find_broker_frame(
     if last is not None or broken is None:
         return last
     if broken[2] - broken[1] >= HEADER_SIZE:
-        frame_type(metadata[broken[1] : broken[2]])  # nobody knows what it is
+        frame_type(metadata[broken[1] : broken[2]])  # raises: the type is unknown
     return broken
 
 
 def trace_id_of(metadata: bytes) -> int | None:
-    """Return the id of the trace that a request is of, by its Zipkin tracing metadata.
+    """Return the trace id of a request by its Zipkin tracing metadata.
 
     Returns:
-        64 bits: of a longer id the last ones, as is usual. `None` if composite metadata have no
-        such entry, or none that can be read: it is for looking on, and no error.
+        64 bits, of a longer id the last ones, as is usual. `None` if the composite metadata have
+        no such entry, or an unreadable one: tracing causes no errors.
     """
     try:
         found = _find_trace(metadata, 0, len(metadata))

@@ -1,13 +1,14 @@
-"""A request with several destinations: its branches on one side, its requester on the other.
+"""A request with several destinations, one `Leg` for each.
 
-What the branches answer goes to the requester by the rules of the interaction. The first signal
-of a request/response wins. The elements of streams and channels go on in the order they come,
-element by element: fragments of two are never mixed. An error ends all.
+The responses are merged by the rules of the interaction. The first signal of a request/response
+wins. The elements of streams and channels are passed on in order of arrival, one whole element
+at a time: fragments of two are never mixed. An error ends all.
 
-Credit once given cannot be taken back, so each destination is given what the requester wants,
-up to a window, and what comes in excess is held (`ResponseMerge`). The other way, in a channel,
-each destination asks for elements at its own pace, and the requester may be a window ahead of
-the slowest (`ChannelInput`). `Leg` is one destination.
+"Credits are cumulative. Once credits are granted from Requester to Responder, they cannot be
+revoked." So each destination is granted what the requester wants, up to a window, and excess
+elements are held (`ResponseMerge`). In the other direction of a channel, each destination
+requests elements at its own pace, and the requester may be a window ahead of the slowest
+(`ChannelInput`).
 """
 
 from __future__ import annotations
@@ -49,26 +50,26 @@ LOST: Final = "the connection to the destination was lost"
 
 
 class MulticastRequest:
-    """The branches of one request, and the `peer` of its requester's stream.
+    """A multicast exchange: the legs of one request, and the `peer` of its requester's stream.
 
     Args:
         exchange: The request.
-        rules: The limits, and where what became of branches is counted.
+        rules: The limits, and the counters of the legs' outcomes.
 
     Attributes:
         exchange: The request.
-        rules: The limits.
+        rules: The limits and counters.
         link: The requester's connection.
         stream: The requester's stream; `None` for a metadata push.
-        answers: What the destinations send.
-        input: What a channel's requester sends.
-        branches: The destinations that are not done.
-        due: How many have not answered in full.
-        begun: Whether there will be no more branches.
-        legs: How large frames are handed over; `None` as long as there were none.
-        whole: Whether the request's own frames have all come.
-        granted: Elements that the requester has asked for, all together.
-        final: Whether they are all that a channel's requester sends, as the first says.
+        answers: The merge of the responses.
+        input: The elements of a channel's requester.
+        branches: The legs that have not ended.
+        due: The number of legs that have not completed their response.
+        begun: Whether all legs have been made.
+        legs: The queue of large frames; `None` until there is one.
+        whole: Whether all frames of the request itself have arrived.
+        granted: Elements that the requester has requested so far.
+        final: Whether the first frame of a channel has the C flag.
     """
 
     __slots__ = (
@@ -107,8 +108,8 @@ class MulticastRequest:
         self.granted = 0 if stream is None else stream.send_credit
         self.branches: dict[Leg, None] = {}
         self.begun = False
-        self._waiting = 0  # branches that nobody has taken
-        self._made = 0  # branches that there have been
+        self._waiting = 0  # legs that no destination has taken
+        self._made = 0  # legs made so far
         self.due = 0
         self.answers = ResponseMerge(self)
         self._said = False
@@ -122,7 +123,7 @@ class MulticastRequest:
             stream.peer = self
 
     def branch(self) -> Leg:
-        """Return a new branch."""
+        """Return a new leg."""
         self._made += 1
         made = Leg(self, self._made)
         self.branches[made] = None
@@ -133,24 +134,24 @@ class MulticastRequest:
         return made
 
     def begin(self) -> None:
-        """Note that there will be no more branches."""
+        """Begin to merge: all legs have been made."""
         self.begun = True
         self._let_go()
         self.settle()
 
     def on_placed(self) -> None:
-        """Note that a branch has been taken, or never will be."""
+        """Count a leg that a destination has taken, or that has ended before."""
         self._waiting -= 1
         self._let_go()
 
     def _let_go(self) -> None:
-        """Let go of the request's frames once all have them."""
+        """Release the request's frames once all destinations have them."""
         if self.begun and self.whole and not self._waiting:
             self.exchange.frames.clear()
 
     @property
     def last_answers(self) -> bool:
-        """Whether no more than one destination has anything to say."""
+        """Whether only one destination still responds."""
         return self.begun and self.due == 1
 
     @property
@@ -158,10 +159,10 @@ class MulticastRequest:
         """The frame type of the request."""
         return self.exchange.kind
 
-    # --- what the requester says --------------------------------------------------------------
+    # --- from the requester -------------------------------------------------------------------
 
     def on_request(self, link: Link, stream: Stream, frame: Frame) -> None:
-        """Take a frame of the requester."""
+        """Handle a frame of the requester."""
         kind = frame.type
         if kind == _PAYLOAD:
             if self.whole:
@@ -179,11 +180,11 @@ class MulticastRequest:
             self._end(CANCELED)
 
     def on_gone(self, stream: Stream, text: str) -> None:
-        """End all: the requester is gone."""
+        """End the request after the loss of the requester."""
         self._end(CANCELED)
 
     def _on_fragment(self, frame: Frame) -> None:
-        """Pass on one more frame of the request itself, and keep it for who comes late."""
+        """Pass on a fragment of the request itself, and keep it for legs not taken yet."""
         exchange = self.exchange
         self.whole = not more_follow(frame)
         if self.whole and completes([exchange.frames[0], frame]):
@@ -206,14 +207,14 @@ class MulticastRequest:
         return count > 1 and size * count > LARGE
 
     def in_turns(self) -> Legs:
-        """Return what hands large frames over."""
+        """Return the queue of large frames."""
         legs = self.legs
         if legs is None:
             legs = self.legs = Legs(self)
         return legs
 
     def wait_for_rest(self) -> None:
-        """Have the branches told that wait for the whole request."""
+        """Resume the legs that wait for the whole request, with its last fragment."""
         self.exchange.resume = self._resume
 
     def _resume(self) -> None:
@@ -221,10 +222,10 @@ class MulticastRequest:
             if branch.resume is not None:
                 branch.resume()
 
-    # --- what the destinations say ------------------------------------------------------------
+    # --- from the destinations ----------------------------------------------------------------
 
     def on_payload(self, branch: Leg, frame: Frame) -> None:
-        """Take a PAYLOAD of a destination."""
+        """Handle a PAYLOAD of a destination."""
         if self.kind == _RESPONSE:
             self._on_response(branch, frame)
             return
@@ -243,7 +244,10 @@ class MulticastRequest:
         self.settle()
 
     def _on_response(self, branch: Leg, frame: Frame) -> None:
-        """Take the answer, or a part of it, of the first that answers."""
+        """Relay the response of the first destination that responds, or a fragment of it."""
+        # Multicast Routing, Request / Reply: "The broker will only reply to client with the FIRST
+        # message that returns. This includes an error. It will cancel requests that have not
+        # completed and ignore additional results."
         if self.answers.talking is None:
             self.answers.talking = branch
             for other in tuple(self.branches):
@@ -255,17 +259,19 @@ class MulticastRequest:
             self._end()
 
     def on_error(self, branch: Leg, code: int, text: str, frame: Frame | None = None) -> None:
-        """End all with the error of one, unless that only did not take the request.
+        """End the request with a destination's error, or skip one that rejected the request.
 
         Args:
             branch: The destination.
             code: Its error code.
             text: Its text.
-            frame: The frame that says so, if there is one.
+            frame: The ERROR frame, if there is one.
         """
+        # Error Codes, REJECTED: "The Responder guarantees that it didn't process the request."
         if code == ErrorCode.REJECTED and not branch.part and branch.silent:
             self.on_skipped(branch, NotDelivered("the destination", text))
             return
+        # Multicast Routing: "An error message will cancel all streams."
         branch.drop(over=True)
         if frame is None:
             self.exchange.refuse(code, text, FAILED)
@@ -274,7 +280,7 @@ class MulticastRequest:
             self._end(FAILED)
 
     def on_taken(self, branch: Leg) -> None:
-        """Note that a destination has all of a request that has no answer."""
+        """Complete a leg that has been sent all of a request without a response."""
         self._completed = True
         branch.drop(over=True)
         self.settle()
@@ -287,11 +293,13 @@ class MulticastRequest:
         self._go_on()
 
     def on_left(self, branch: Leg) -> None:
-        """Go on without a destination that is gone, or give up."""
+        """Go on without a lost destination, or end the request."""
+        # Multicast Routing: "The broker implementation can either emit an error closing the stream,
+        # or quietly handle its removal."
         self.rules.left += 1
         self._left = True
         if branch is self.answers.talking or self.rules.fail_on_leave:
-            # The requester has the half of an element, or wants to know.
+            # The requester has a part of an element, or the option requires the error.
             branch.drop()
             self.exchange.refuse(ErrorCode.CANCELED, LOST)
             return
@@ -303,26 +311,26 @@ class MulticastRequest:
         self.settle()
 
     def forget(self, branch: Leg, *, due: bool) -> None:
-        """Note that a branch is over, or has answered in full."""
+        """Count a leg that has completed its response, and remove one that has ended."""
         self.due -= due
         if branch.ended:
             self.branches.pop(branch, None)
 
     def replenish(self) -> None:
-        """Send what is held, and give the destinations credit."""
+        """Send the elements held, and grant the destinations credit."""
         if not self.exchange.ended:
             self.answers.drain()
             self.settle()
 
-    # --- what is held -------------------------------------------------------------------------
+    # --- bytes held ---------------------------------------------------------------------------
 
     def book(self, size: int) -> None:
-        """Note that so many bytes more are held, or fewer."""
+        """Add to the bytes held, or subtract from them."""
         self.link.multicast_held += size
         self.rules.held += size
 
     def exceeds(self) -> bool:
-        """End the request if too much is held for its requester, or for all; say whether."""
+        """End the request if its requester or all hold too many bytes; return whether it ended."""
         most = self.link.options.max_multicast_held
         if self.link.multicast_held > most:
             self.overflow(f"over {most} bytes are held for multicasts of this connection")
@@ -333,18 +341,18 @@ class MulticastRequest:
         return False
 
     def overflow(self, text: str) -> None:
-        """End the request: too much would be held for it."""
+        """End the request because too many bytes would be held for it."""
         self.rules.overflowed += 1
         self.exchange.refuse(ErrorCode.CANCELED, text)
 
     def give_up(self, text: str) -> None:
-        """End the request: too much waits for its requester."""
+        """End the request because the requester's backlog is too large."""
         self.exchange.refuse(ErrorCode.CANCELED, text)
 
     # --- the end ------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """End the request, or its answer, if no destination has more to say."""
+        """Complete the response, or end the request, if no destination still responds."""
         exchange = self.exchange
         if exchange.ended or not self.begun:
             return
@@ -360,11 +368,11 @@ class MulticastRequest:
                 self.link.flush_soon()
                 self.input.balance()
         if not self.branches:
-            self.input.balance()  # nobody wants elements of the requester
+            self.input.balance()  # no destination accepts elements of the requester
             self._end()
 
     def _end_unanswered(self) -> None:
-        """End a request that nobody has answered: all were skipped, left, or need not."""
+        """End a request without any response: all destinations were skipped or lost."""
         exchange = self.exchange
         if self._left:
             exchange.fail(InDoubt("the destination", "all destinations were lost"))
@@ -376,7 +384,7 @@ class MulticastRequest:
         self.exchange.unlink()
 
     def close(self) -> None:
-        """Cancel every branch: the request is over."""
+        """Cancel every leg at the end of the request."""
         self.input.close()
         if self.legs is not None:
             self.legs.close()

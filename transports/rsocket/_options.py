@@ -1,4 +1,4 @@
-"""The options of RSocket listeners, and limits beyond those of a connection's state machine."""
+"""The options of RSocket listeners."""
 
 from __future__ import annotations
 
@@ -16,89 +16,84 @@ __all__ = ["LinkOptions", "UnixOptions", "WebSocketOptions"]
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """How much a connection may hold, and how long it may take.
+    """The limits of a listener and its connections.
 
     Attributes:
         connection: The limits of the connection's state machine.
-        max_connections: Most connections of one listener, with those whose WebSocket handshake
-            is under way; one more is closed at once, unless one that is there does nothing.
-        max_connections_per_source: Most of them that come from one source: an address, the /64
-            network for IPv6, the user for a Unix socket. `None`: no more than there are places
-            free, so that one source alone leaves half of them to others. One more is closed at
-            once, unless one of its own does nothing.
+        max_connections: Most connections of one listener, WebSocket handshakes under way
+            included. One more is closed at once, unless an unused connection can be closed.
+        max_connections_per_source: Most connections of one source: an address, the /64 network
+            for IPv6, the user for a Unix socket. `None`: no more than are free, so that one source
+            alone leaves half of them to others. One more is closed at once, unless an unused
+            connection of the source can be closed.
         proxies: Networks from which proxies connect: addresses, or networks like `10.0.0.0/8`;
-            `unix` is all peers of a Unix socket. Each connection from there is a source by itself,
-            in whatever is shared by source: connections, bytes, and requests that wait. So it is
-            for the proxy to bound what one client takes.
-        unused_timeout: After how many seconds a connection that is no destination and has sent no
-            request gives up its place to one that finds none free.
-        high_water: Bytes waiting for the peer's socket above which those who send to it
-            are no longer read.
-        low_water: Bytes below which they are read again.
-        max_pending: Bytes waiting for a peer's socket above which it is closed as too slow, if it
-            has read nothing since more than `high_water` waited. A peer that reads is not closed
-            for this, and none of its requests is CANCELED, until its source has used up its share
-            of `max_pending_total`. Above half of `max_pending`, destinations that answer this peer
-            alone are not read, if it reads.
-        max_pending_total: Most bytes waiting for the sockets of all peers of one listener; a peer
-            counts if more than 64 KiB wait for it. The share of a source (see
-            `max_connections_per_source`) is as many bytes as are free. Once a source has used up
-            its share, the peer of that source for which most bytes wait has its newest requests
-            CANCELED, those that it sent last of the ones that are not answered in full: one, and
-            twice as many each time that 64 KiB more wait. It is closed as too slow instead if it
-            has read nothing, or if all of `max_pending_total` is used up. If another source has
-            more than its part (the total, divided by the sources that have some and one more),
-            the peer is one of that source.
-        stall_timeout: How long a peer that more than `high_water` bytes wait for may take to read
-            `low_water` bytes, in seconds, before it is closed as too slow.
-        silent_after: After how many seconds a destination that says nothing at all is passed over,
-            if others carry the tags and it has an answer to give, or has not answered a KEEPALIVE
-            for half of the time; it is sent one with a request that comes when it has said nothing
-            for half of the time. It is not closed before its lifetime. One that sends KEEPALIVEs
-            and does not answer those that it is sent gets fewer requests.
-        credit_window: Most elements of one stream that a destination is asked to send ahead of
-            the requester's socket. Fewer are asked for at first, and of large ones: about
-            4 x `high_water` bytes. What it sends beyond that is relayed, as long as the requester
-            has asked for it.
-        max_overdraft: Bytes waiting for a requester's socket above which a stream is CANCELED whose
-            destination sends more than it was asked for by the broker.
-        max_answer: Most bytes of an answer to a request that a worker of this node made.
+            `unix` is all peers of a Unix socket. Each connection of a proxy is a source by itself
+            for all that is shared by source: connections, bytes, and requests that wait. The proxy
+            has to limit its clients.
+        unused_timeout: Seconds after which a connection that is no destination and has sent no
+            request may be closed in favour of a new one.
+        high_water: Backlog of a peer's socket, in bytes, above which the peers that send to it
+            are not read.
+        low_water: Backlog in bytes below which they are read again.
+        max_pending: Backlog in bytes above which a peer is closed as too slow, if it has read
+            nothing since `high_water` was passed. A peer that reads is not closed, and none of its
+            requests is CANCELED, until its source has used up its share of `max_pending_total`.
+            Above half of `max_pending`, destinations that answer this peer only are not read, if
+            it reads.
+        max_pending_total: Most bytes of the backlogs of all peers of one listener; a peer counts
+            above 64 KiB. The share of a source (see `max_connections_per_source`) is the number of
+            free bytes. Once a source has used up its share, its peer with the largest backlog has
+            its newest unanswered requests CANCELED: one, and twice as many for each further
+            64 KiB. The peer is closed as too slow instead if it has read nothing, or if all of
+            `max_pending_total` is used up. If another source has more than an equal part (the
+            total divided by the number of sources and one more), the peer is one of that source.
+        stall_timeout: Seconds in which a peer with a backlog above `high_water` has to read
+            `low_water` bytes, before it is closed as too slow.
+        silent_after: Seconds of silence after which a destination is passed over, if others match
+            and it has an answer due, or a KEEPALIVE unanswered for half of the time. After half of
+            the time in silence, it is sent a KEEPALIVE with the next request. It is not closed
+            before its lifetime. A destination that sends KEEPALIVE frames but answers none gets
+            fewer requests.
+        credit_window: Most elements of one stream requested of a destination ahead of the
+            requester's socket. Fewer are requested at first, and of large elements: about
+            4 x `high_water` bytes. Elements beyond that are relayed within the requester's credit.
+        max_overdraft: Backlog of a requester's socket, in bytes, above which a stream is CANCELED
+            if its destination exceeds the credit granted by the broker.
+        max_answer: Most bytes of an answer to a request of a worker of this node.
         max_gather: Most bytes of a fragmented request held until its metadata is complete,
-            and of a request on its way to a destination. Over it: REJECTED.
+            and of a request held until its hand-over. Over it: REJECTED.
         max_request: Most bytes of a fragmented request gathered for a worker of this node.
             Over it: INVALID.
-        max_gathered: Most bytes of all such requests of one peer together, with what the
-            objects cost that hold them, with elements of channels that handlers of this node
-            have not taken, and with answers to workers of this node that are not whole. One more
-            fragment has its request REJECTED, or its channel CANCELED; who asked for the answer
-            gets `PayloadTooBig`.
-        max_gathered_total: Most bytes of all that `max_gathered` counts, of all peers of one
-            listener together. No source may have more of them than are free; at either limit it
-            is as at `max_gathered`. If another source has more than its part (a part for each that
-            has some, and one for others), its largest requests are REJECTED instead.
-        max_multicast_held: Most bytes held for all multicasts that one peer has asked for, with
-            what the objects cost that hold them. The multicast that would exceed it is
-            CANCELED. Copies of large frames wait, and are CANCELED if they find no room for
-            `multicast_patience`. Those of which nothing has been read for 0.2 s do not count here
-            as long as they fill less than a quarter of `max_held_total`.
-        frame_timeout: How long a frame may take from its first byte to its last, in seconds,
-            before the connection is closed; time in which it is not read does not count.
-        max_unfinished: Most bytes that the connections of one listener together keep of
-            frames, or WebSocket messages, that are not whole. The one that would exceed it is
-            closed.
-        drain_timeout: How long a closing connection may take to send what is waiting, and,
-            on a WebSocket, to answer the Close, in seconds. Then it is cut.
-        lease: Whether peers that ask for leases in their SETUP are taken, with
-            `connection.lease`, which it overrides. Otherwise: ERROR[UNSUPPORTED_SETUP].
-        lease_requests: Requests that a requester with leases is allowed in each
-            `lease_time`. One more is REJECTED.
-        lease_time: After how many seconds a requester is given its next lease; each holds for
-            half as long again, so that none is missing meanwhile.
+        max_gathered: Most bytes of all such requests of one peer together, with the cost of their
+            objects, elements of channels that handlers of this node have not received, and
+            unfinished answers to workers of this node. At the limit, the next fragment has its
+            request REJECTED or its channel CANCELED, or a worker's request fails with
+            `PayloadTooBig`.
+        max_gathered_total: Most bytes counted by `max_gathered`, of all peers of one listener
+            together. No source may have more than is free; both limits act as `max_gathered`. If
+            another source has more than an equal part (one part for each source, and one more),
+            its largest requests are REJECTED instead.
+        max_multicast_held: Most bytes held for all multicasts of one requester, with the cost of
+            their objects. The multicast that would exceed it is CANCELED. Copies of large frames
+            wait, and are CANCELED if they find no room for `multicast_patience`. Copies without a
+            byte read for 0.2 s do not count here as long as they fill less than a quarter of
+            `max_held_total`.
+        frame_timeout: Seconds from the first byte of a frame to its last, before the connection
+            is closed; time in which it is not read does not count.
+        max_unfinished: Most bytes of unfinished frames and WebSocket messages of all connections
+            of one listener. The connection that would exceed it is closed.
+        drain_timeout: Seconds in which a closing connection has to send its backlog and, on a
+            WebSocket, to answer the Close. Then it is cut.
+        lease: Whether peers with leases in their SETUP are accepted; it overrides
+            `connection.lease`. Otherwise: ERROR[UNSUPPORTED_SETUP].
+        lease_requests: Requests granted to a requester with leases in each `lease_time`. One more
+            is REJECTED.
+        lease_time: Seconds after which a requester is granted its next lease. Each is valid for
+            half as long again, so that leases overlap.
 
     Raises:
-        ValueError: A number has to be at least 1 or more than 0 and is not, or is more than a
-            frame can say, one of `proxies` is no network, or the marks are not in the order
-            `low_water`, `high_water`, `max_pending`.
+        ValueError: A number is out of its range, one of `proxies` is no network, or the marks
+            are not in the order `low_water`, `high_water`, `max_pending`.
     """
 
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -141,10 +136,10 @@ class LinkOptions:
 
 @dataclass(frozen=True, slots=True)
 class UnixOptions:
-    """Who may connect to a Unix socket.
+    """The permissions of a Unix socket.
 
     Attributes:
-        mode: The permissions of the socket's file. To connect takes the right to write to it.
+        mode: The permissions of the socket's file. A peer needs the right to write to it.
             Default 600 octal: the user the broker runs as, and root.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The places for connections of a listener, shared among those they come from."""
+"""The connection slots of a listener, shared among the sources of connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Places"]
 
 
 class Places(SharedPlaces):
-    """How many connections there are, of which source, and which of them do nothing.
+    """The count of connections by source, and the connections that are unused.
 
     Args:
         options: `max_connections`, `max_connections_per_source` and `unused_timeout`.
@@ -26,15 +26,15 @@ class Places(SharedPlaces):
         super().__init__(options.max_connections, options.max_connections_per_source)
         self._options = options
         self._clock = clock
-        # Connections that had done nothing when they were last looked at, by source, with when
-        # they were made; the oldest first.
+        # Connections unused at the last check, by source, with the time of their creation; the
+        # oldest first.
         self._unused: dict[str, dict[Link, float]] = {}
 
     def spare(self, source: str) -> Link | None:
-        """Return a connection that has to give up its place for one more, if there is one.
+        """Return a connection to close in favour of a new one, or `None`.
 
-        It has done nothing for `unused_timeout`: it is no destination and has sent no request. It
-        is of the same source, unless all places are taken; then of the source that has the most.
+        It is unused for `unused_timeout`: it is no destination and has sent no request. It is of
+        the same source, unless all slots are taken; then of the source with the most connections.
         """
         if self.taken >= self._options.max_connections and self._unused:
             source = max(self._unused, key=lambda each: self._by_source.get(each, 0))
@@ -51,11 +51,11 @@ class Places(SharedPlaces):
         return None
 
     def begin(self, link: Link) -> None:
-        """Note a connection that has done nothing yet."""
+        """Add a new connection, which is unused."""
         self._unused.setdefault(link.source, {})[link] = self._clock()
 
     def end(self, link: Link) -> None:
-        """Forget a connection that is over, and give up its place."""
+        """Remove a connection that has ended."""
         self._use(link.source, link)
         self.give_up(link.source)
 

@@ -1,4 +1,4 @@
-"""Requests made of frames: what all that comes from a connection has in common."""
+"""Requests made of frames: the parts that all interactions and both ends share."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 WITH_CREDIT: Final = frozenset({int(FrameType.REQUEST_STREAM), int(FrameType.REQUEST_CHANNEL)})
-"""The requests whose first frame asks for a number of elements."""
+"""Frame types of the requests with an initial request-n."""
 
 FRAME_COST: Final = 256
-"""Bytes counted for each frame that is kept besides its own, for the objects it is made of."""
+"""Bytes counted for each kept frame besides its own, for the objects that hold it."""
 
 INTERACTIONS: Final = {
     int(FrameType.REQUEST_RESPONSE): Interaction.RESPONSE,
@@ -43,43 +43,45 @@ INTERACTIONS: Final = {
     int(FrameType.REQUEST_CHANNEL): Interaction.CHANNEL,
     int(FrameType.METADATA_PUSH): Interaction.METADATA_PUSH,
 }
-"""How is asked, by the frame type of the request."""
+"""The interaction of each frame type of a request."""
 
 
 class DestinationSlow(NotDelivered):
-    """The destination's socket is above `high_water`; it is given nothing new until it reads."""
+    """Refusal: the destination's socket is above `high_water`, until it reads."""
 
     reason: ClassVar[str] = "does not keep up"
 
 
 class DestinationUnleased(NotDelivered):
-    """The destination honours leases, and has leased no more requests just now."""
+    """Refusal: the destination honours leases, and its lease allows no more requests."""
 
     reason: ClassVar[str] = "has leased no more requests"
 
 
 def text_of(error: Exception) -> str:
-    """Return what a requester is told: its tags or the field at fault, never our internals."""
+    """Return the text for a requester: its tags or the field at fault, no internals."""
     if isinstance(error, NotDelivered) and type(error) not in (NotDelivered, NoRoute):
         return str(NotDelivered("the destination", error.reason))
     return str(error)
 
 
 def more_follow(frame: Frame) -> bool:
-    """Say whether a frame is a fragment that others follow."""
+    """Return whether a frame is a fragment that others follow."""
     if frame.type == FrameType.METADATA_PUSH:
-        return False  # the flag means nothing there
+        # METADATA_PUSH: the flag is not specified, and "Flag bits not specified for a particular
+        # frame MUST be ignored."
+        return False
     if frame.type == FrameType.PAYLOAD and frame.word & COMPLETE:
-        return False  # "implicitly ignores the F flag"
+        # Handling the Unexpected: "A PAYLOAD with both F and C flags set, implicitly ignores the
+        # F flag."
+        return False
     return bool(frame.word & FOLLOWS)
 
 
 def completes(frames: list[Frame]) -> bool:
-    """Say whether a whole request is also all that its requester sends.
-
-    A channel's first frame may say so, and so may the last of its fragments; frames of other
-    requests mean nothing by it.
-    """
+    """Return whether a whole request is also the last element of its requester."""
+    # Request Channel: "A Requester may indicate COMPLETE by setting the C bit on either the
+    # initial REQUEST_CHANNEL frame, or on the last PAYLOAD frame sent."
     first = frames[0]
     return first.type == FrameType.REQUEST_CHANNEL and bool(
         (first.word | frames[-1].word) & COMPLETE
@@ -87,10 +89,10 @@ def completes(frames: list[Frame]) -> bool:
 
 
 def code_of(error: Exception) -> int:
-    """Return the RSocket error code that tells a requester whether to try again.
+    """Return the RSocket error code for a requester.
 
-    REJECTED: nothing was handed over. CANCELED: it was, and the outcome is unknown.
-    INVALID: the request itself is wrong.
+    REJECTED: "The Responder guarantees that it didn't process the request." CANCELED: it "may
+    have started processing it". INVALID: "The request is invalid." (Error Codes)
     """
     if isinstance(error, NotDelivered):
         return ErrorCode.REJECTED
@@ -100,7 +102,7 @@ def code_of(error: Exception) -> int:
 
 
 def outcome_of_code(code: int) -> int:
-    """Return how a request ended, for the event log, that the broker ended with an error code."""
+    """Return the outcome, for the event log, of a request that the broker ended with a code."""
     if code == ErrorCode.REJECTED:
         return REJECTED
     if code == ErrorCode.CANCELED:
@@ -109,12 +111,12 @@ def outcome_of_code(code: int) -> int:
 
 
 class FrameExchange(Exchange):
-    """A request that connections can take: what its frames are handed over by."""
+    """A request that can be handed to a connection as frames."""
 
     __slots__ = ()
 
     def hand_to(self, link: Link) -> None:
-        """Open a stream to a connection's peer for the request, and join the two ends.
+        """Open a stream to a connection's peer for the request, and join the two streams.
 
         Raises:
             NotDelivered: The peer does not keep up, the connection takes no more streams,
@@ -123,7 +125,7 @@ class FrameExchange(Exchange):
         raise NotImplementedError
 
     def answer(self, payload: bytes) -> None:
-        """Take the answer of a worker of this node.
+        """Send the answer of a worker of this node to the requester.
 
         Raises:
             NotDelivered: The request is over, or has been answered already.
@@ -132,11 +134,11 @@ class FrameExchange(Exchange):
 
 
 def request_of(frames: list[Frame], form: Form | None, kind: int) -> Request:
-    """Return a whole request as handlers see it.
+    """Return a whole request as it is given to handlers.
 
     Args:
         frames: Its frames.
-        form: How its ADDRESS is wrapped.
+        form: The form of its ADDRESS.
         kind: The frame type of the request.
 
     Raises:

@@ -1,9 +1,9 @@
-"""What the destinations of a multicast say, on its way to the one requester.
+"""The merge of a multicast's responses into one response for its requester.
 
-Elements go on whole, in the order in which they become so. The requester's credit is never
-exceeded, and what it does not cover yet is held. So a destination is given credit with care: one
-element at first, then twice as many after each, up to a window, to what the requester wants and
-to its share of the bytes that may be held, by the largest element it has sent.
+Elements are passed on whole, in the order in which they become whole. The requester's credit is
+never exceeded, and elements beyond it are held. So a destination is granted credit with care: one
+element at first, then twice as many after each, up to a window, to the requester's credit and to
+its share of the bytes that may be held, by its largest element so far.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["ResponseMerge"]
 
 
 class ResponseMerge:
-    """The elements for the requester of a merge, and the credit of those that send them.
+    """The elements for the requester of a multicast, and the credit of its destinations.
 
     Args:
         merge: The request.
 
     Attributes:
-        talking: Whose answer the requester has the beginning of.
-        held: Bytes of elements that the requester cannot have yet, or that are not whole.
+        talking: The leg with an element that the requester has a part of.
+        held: Bytes of elements that are not whole, or wait for the requester's credit.
     """
 
     __slots__ = ("_again", "_merge", "_turns", "_waiting_for_credit", "held", "talking")
@@ -40,7 +40,7 @@ class ResponseMerge:
         self.talking: Leg | None = None
         self.held = 0
         self._turns: deque[list[Frame]] = deque()
-        # Who has used half of what it may have, by the requester's credit that it waits for.
+        # Legs that have used half of their window, by the requester's credit that they wait for.
         self._waiting_for_credit: dict[int, dict[Leg, None]] = {}
         self._again = False
 
@@ -52,7 +52,7 @@ class ResponseMerge:
     # --- elements -----------------------------------------------------------------------------
 
     def take(self, branch: Leg, frame: Frame) -> None:
-        """Take a frame of an element of a destination; the merge may be over after that."""
+        """Pass on or hold a frame of a destination's element; this may end the merge."""
         more = more_follow(frame)
         branch.said += frame.end - frame.start + FRAME_COST
         if self.talking is branch:
@@ -64,7 +64,7 @@ class ResponseMerge:
                 branch.to.ahead -= 1
                 if branch.to.ahead < 0 and self._exceeds(branch):
                     return
-            # In its parts only from the last that answers: others would have to wait for it.
+            # By fragments only for the last leg: other legs would have to wait for the rest.
             if begins and (not more or self._merge.last_answers) and self._free():
                 self._pass(frame)
                 self.talking = branch if more else None
@@ -74,10 +74,10 @@ class ResponseMerge:
             self._see_size(branch)
 
     def _exceeds(self, branch: Leg) -> bool:
-        """Go on without a destination that sends more than it may; say whether it does.
+        """Give up a destination that exceeds its credit; return whether it does.
 
-        It may send what the requester has asked for, even if it has not been asked for that much
-        itself; but what waits because of that must not be the end of the request for all.
+        It may use the requester's credit, even beyond its own. But the elements held because of
+        that must not end the request for all.
         """
         to, merge = branch.to, self._merge
         if not isinstance(to, LegStream):
@@ -89,7 +89,7 @@ class ResponseMerge:
         return True
 
     def _hold(self, branch: Leg, frame: Frame, *, more: bool) -> bool:
-        """Keep a frame that the requester cannot have yet; say whether there was room."""
+        """Hold a frame for the requester; return whether there was room."""
         merge = self._merge
         branch.part.append(frame.detached())
         size = frame.end - frame.start + FRAME_COST
@@ -112,12 +112,12 @@ class ResponseMerge:
         self._merge.book(-size)
 
     def forget_part(self, branch: Leg) -> None:
-        """Let go of the half of an element, whose sender is gone."""
+        """Release the unfinished element of a destination that has ended."""
         self._release(branch.part)
         branch.part = []
 
     def drain(self) -> None:
-        """Send what is held as far as the requester takes it, then see who may send more."""
+        """Send the elements held within the requester's credit, then grant more credit."""
         turns = self._turns
         while turns and self.talking is None:
             if self._requester.send_credit < 1 or self._full():
@@ -129,13 +129,13 @@ class ResponseMerge:
         self._grant()
 
     def _free(self) -> bool:
-        """Say whether an element can go to the requester at once."""
+        """Return whether an element can be passed on at once."""
         if self.talking is not None or self._turns or self._requester.send_credit < 1:
             return False
         return not self._full()
 
     def _full(self) -> bool:
-        """Say whether the requester's socket takes no more now; if so, see to go on later."""
+        """Return whether the requester's socket is full; if so, arrange to be resumed."""
         merge = self._merge
         link = merge.link
         if link.write_paused:
@@ -153,8 +153,8 @@ class ResponseMerge:
         self._merge.replenish()
 
     def _pass(self, frame: Frame) -> None:
-        """Send a frame of an element to the requester."""
-        if frame.word & COMPLETE:  # of one destination, not of all
+        """Send a frame of an element to the requester, without a destination's completion."""
+        if frame.word & COMPLETE:  # it completes one destination, not all
             word = frame.word & ~(COMPLETE | FOLLOWS) | NEXT
             raw = bytearray(frame.buffer[frame.start - 3 : frame.end])
             raw[7:9] = word.to_bytes(2)
@@ -167,7 +167,7 @@ class ResponseMerge:
         try:
             link.core.relay(self._requester, frame)
         except LocalProtocolError:
-            return  # it has cancelled, in the chunk that is just being read
+            return  # the requester cancelled in the chunk that is being read
         link.flush_soon()
 
     @property
@@ -180,13 +180,13 @@ class ResponseMerge:
     # --- credit -------------------------------------------------------------------------------
 
     def _see_size(self, branch: Leg) -> None:
-        """Learn from an element how much more a destination may send."""
+        """Update the size and the pace of a destination after an element."""
         branch.largest = max(branch.largest, branch.said)
         branch.said = 0
         branch.pace = min(self._merge.rules.window, 2 * branch.pace)
 
     def replenish(self, branch: Leg) -> None:
-        """Give a destination credit when it has used half of what it may have."""
+        """Grant a destination credit when it has used half of its window."""
         to, merge = branch.to, self._merge
         self._forget_thirst(branch)
         if to is None or branch.answered or merge.exchange.ended:
@@ -214,7 +214,7 @@ class ResponseMerge:
                 del self._waiting_for_credit[needs]
 
     def _grant(self) -> None:
-        """Give credit to those that the requester's credit is enough for now."""
+        """Grant credit to the waiting destinations that the requester's credit suffices for."""
         if not self._waiting_for_credit:
             return
         credit = self._requester.send_credit
@@ -225,12 +225,12 @@ class ResponseMerge:
                 self.replenish(branch)
 
     def leave(self, branch: Leg) -> None:
-        """Let go of a destination that is over; its whole elements still go on."""
+        """Remove a destination that has ended; its whole elements are still passed on."""
         self._forget_thirst(branch)
         self.forget_part(branch)
 
     def close(self) -> None:
-        """Let go of everything: the request is over."""
+        """Release all elements at the end of the request."""
         self._merge.book(-self.held)
         self.held = 0
         self._turns.clear()

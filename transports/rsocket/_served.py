@@ -1,7 +1,7 @@
-"""Requests that handlers of this node serve: a handler is to the requester what a stream is.
+"""Requests that are served by handlers of this node.
 
-`Served` is the handler's end: what it says goes to a `Port`, which is either the requester's
-stream (`ServedStream`) or a branch of a merge.
+`Served` is the handler's end. Its output goes to a `Port`: the requester's stream
+(`ServedStream`) or a leg of a multicast.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ _REQUEST_N: Final = int(FrameType.REQUEST_N)
 
 
 class Port(Protocol):
-    """Where what a handler says goes to."""
+    """The destination of a handler's output."""
 
     def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
         """Send an element.
 
         Raises:
-            PayloadTooBig: It cannot be sent. Nothing was.
+            PayloadTooBig: The element cannot be sent; nothing was sent.
         """
 
     def finish(self) -> None:
-        """End the answer."""
+        """Complete the response."""
 
     def refuse(self, code: int, text: str) -> None:
-        """End with an error."""
+        """End the response with an error."""
 
     def ask(self, n: int) -> None:
-        """Ask for so many more elements."""
+        """Request `n` more elements."""
 
     def stop_input(self) -> None:
-        """Want no more elements."""
+        """Cancel the requester's elements."""
 
 
 class Served:
-    """A handler at work, as the destination's end of a request. It is the handler's `Outlet`.
+    """A running handler as the destination's end of a request; the handler's `Outlet`.
 
     Attributes:
-        ahead: Elements the handler may still send.
-        credit: Elements the handler still wants.
+        ahead: Elements that the handler may still send.
+        credit: Elements that the handler has requested and not received.
 
     Args:
-        port: Where the requester is.
+        port: The requester's end.
         link: The requester's connection.
     """
 
@@ -98,9 +98,9 @@ class Served:
         """Start the handler.
 
         Args:
-            handlers: Where to find it.
-            interaction: How is asked.
-            request: What is asked.
+            handlers: The handlers to choose from.
+            interaction: The interaction of the request.
+            request: The request.
             complete: Whether the first element of a channel is its last.
         """
         link = self._link
@@ -114,13 +114,13 @@ class Served:
 
     @property
     def kept(self) -> int:
-        """Bytes of the requester's elements that the handler has not taken yet."""
+        """Bytes of the requester's elements that the handler has not received yet."""
         return self._part_size + self._at_work.held
 
-    # --- what the handler says ----------------------------------------------------------------
+    # --- from the handler ---------------------------------------------------------------------
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Send an element; the handler has credit for it."""
+        """Send an element, for which the handler has credit."""
         self._over = complete
         try:
             self._port.say(data, metadata, complete=complete)
@@ -129,25 +129,25 @@ class Served:
             raise
 
     def complete(self) -> None:
-        """End the answer."""
+        """Complete the response."""
         self._over = True
         self._port.finish()
 
     def error(self, code: int, text: str) -> None:
-        """End with an error."""
+        """End the response with an error."""
         self._over = True
         self._port.refuse(code, text)
 
     def request_n(self, n: int) -> None:
-        """Ask for more elements of a channel."""
+        """Request more elements of a channel."""
         self.credit += n
         self._port.ask(n)
 
     def cancel_input(self) -> None:
-        """Want no more elements of a channel."""
+        """Cancel the requester's elements of a channel."""
         self._port.stop_input()
 
-    # --- what the requester says --------------------------------------------------------------
+    # --- from the requester -------------------------------------------------------------------
 
     @property
     def _at_work(self) -> Handling:
@@ -156,12 +156,12 @@ class Served:
         return self._handling
 
     def want(self, n: int) -> None:
-        """Let the handler send that many more elements."""
+        """Grant the handler credit for `n` more elements."""
         self.ahead += n
         self._at_work.credit(n)
 
     def relay(self, frame: Frame) -> None:
-        """Take a PAYLOAD or an ERROR of the requester."""
+        """Pass a PAYLOAD or an ERROR of the requester to the handler."""
         handling = self._at_work
         if frame.type == _ERROR:
             self._over = True
@@ -190,21 +190,21 @@ class Served:
             self._give_up(ErrorCode.CANCELED, f"{limit} bytes of the requester are held already")
 
     def _give_up(self, code: int, text: str) -> None:
-        """End a channel whose elements cannot be kept."""
+        """End a channel because its elements cannot be kept."""
         self._part = None
         self._part_size = 0
         self._at_work.cancel()
         self.error(code, text)
 
     def cancel(self) -> None:
-        """Cancel the handler, unless it has said its last word."""
+        """Cancel the handler, unless it has completed."""
         if not self._over:
             self._over = True
             self._at_work.cancel()
 
 
 class ServedStream:
-    """Joins a stream of a requester to a handler of this node; it is the stream's `peer`.
+    """A requester's stream joined to a handler of this node; the stream's `peer`.
 
     Args:
         exchange: The request.
@@ -234,22 +234,22 @@ class ServedStream:
             stream.peer = self
             exchange.withdraw = self._served.cancel
         else:
-            exchange.unlink()  # it has no stream any more
+            exchange.unlink()  # its stream is over
         handling = self._served.start(handlers, interaction, request, complete=complete)
         if not handling.over:
             exchange.forwarded()
         if not interaction.answered:
-            # Its route has it in hand until then, be the requester there or not.
+            # The route is in use until the handler ends, whether or not the requester is connected.
             handling.then(lambda: exchange.end(0.0, handling.outcome))
         if stream is not None and exchange.kind in WITH_CREDIT:
             self._held = stream.send_credit
             self.replenish()
         return handling
 
-    # --- what the requester says --------------------------------------------------------------
+    # --- from the requester -------------------------------------------------------------------
 
     def on_request(self, link: Link, stream: Stream, frame: Frame) -> None:
-        """Take a frame of the requester."""
+        """Pass a frame of the requester to the handler."""
         exchange = self._exchange
         kind = frame.type
         if kind == _REQUEST_N:
@@ -263,16 +263,16 @@ class ServedStream:
             exchange.unlink()
 
     def on_gone(self, stream: Stream, text: str) -> None:
-        """Cancel the handler: the requester is gone."""
+        """Cancel the handler after the loss of the requester."""
         self._exchange.end(0.0, CANCELED)
         self._exchange.unlink()
 
     def give_up(self, text: str) -> None:
-        """End the request: too much waits for its requester."""
+        """End the request because the requester's backlog is too large."""
         self._exchange.refuse(ErrorCode.CANCELED, text)
 
     def replenish(self) -> None:
-        """Give the handler credit, unless the requester does not read."""
+        """Grant the handler credit, unless the requester's socket is full."""
         link, served = self._link, self._served
         window = link.options.credit_window
         if served.ahead > window // 2 or not self._held or self._exchange.ended:
@@ -284,7 +284,7 @@ class ServedStream:
         self._held -= elements
         served.want(elements)
 
-    # --- what the handler says ----------------------------------------------------------------
+    # --- from the handler ---------------------------------------------------------------------
 
     def say(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
         """Send an element to the requester."""
@@ -295,23 +295,23 @@ class ServedStream:
         self.replenish()
 
     def finish(self) -> None:
-        """Tell the requester that there are no more elements."""
+        """Complete the stream to the requester."""
         self._link.core.send_payload(self._open, next=False, complete=True)
         self._after(0.0)
 
     def refuse(self, code: int, text: str) -> None:
-        """Tell the requester of an error."""
-        # A handler that is too busy, or that there is none of, says so before it has begun.
+        """Send an error to the requester."""
+        # A missing or busy handler answers with one of these codes before it has begun.
         begun = code not in {ErrorCode.REJECTED, ErrorCode.INVALID}
         self._exchange.refuse(code, text, FAILED if begun else 0)
 
     def ask(self, n: int) -> None:
-        """Ask the requester for more elements."""
+        """Request more elements of the requester."""
         self._link.core.send_request_n(self._open, n)
         self._link.flush_soon()
 
     def stop_input(self) -> None:
-        """Tell the requester that no more elements are wanted."""
+        """Cancel the requester's elements."""
         if not self._exchange.ended:
             self._link.core.send_cancel(self._open)
             self._after(0.0)
@@ -323,7 +323,7 @@ class ServedStream:
         return self._stream
 
     def _after(self, now: float) -> None:
-        """Write, and see whether that was all."""
+        """Flush, and end the exchange if its stream is closed."""
         self._link.flush_soon()
         if self._open.state == CLOSED:
             self._exchange.end(now)

@@ -1,4 +1,4 @@
-"""What a peer asks of the broker: to be a destination, and to have requests routed."""
+"""The broker's session with a peer: its SETUP, its registration and its requests."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ _logger = logging.getLogger("onward.transports.rsocket")
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 MAX_KNOWN: Final = 32
-"""Metadata remembered for each connection, with what they ask for: 8 KiB at most."""
+"""Most entries in a connection's cache of parsed metadata: 8 KiB."""
 MAX_KNOWN_SIZE: Final = 256
-"""Bytes of metadata above which they are not remembered."""
+"""Bytes of metadata above which they are not cached."""
 _LONG_HEADER: Final = HEADER_SIZE + 4
-"""Bytes of a request that has a request-n before its metadata."""
+"""Bytes before the metadata of a request with an initial request-n."""
 _FOLLOWS: Final = 0x80
 _CANCEL: Final = int(FrameType.CANCEL)
 _ERROR: Final = int(FrameType.ERROR)
@@ -83,14 +83,14 @@ REQUESTS: Final = frozenset(
 
 
 class Session:
-    """The frames of one connection that are not merely relayed.
+    """The handling of the frames of one connection that are not relayed.
 
     Attributes:
-        registration: Its place in the table, if it is a destination.
-        setup: Its SETUP.
-        gathered: What is kept of the peer's frames.
+        registration: The peer's registration, if it is a destination.
+        setup: The peer's SETUP.
+        gathered: The frames kept of the peer.
         requests: Requests read.
-        refused: Of those, the ones that could not be read or routed at once.
+        refused: Those of them that could not be parsed or routed at once.
 
     Args:
         link: The connection.
@@ -101,8 +101,7 @@ class Session:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._shape = MetadataShape("")
-        # Metadata of requests to what they ask for and how, and the trace they are of; cleared
-        # whole at the limit.
+        # Metadata of requests to their query, form and trace id; cleared as a whole at the limit.
         self._known: dict[bytes, tuple[Ask, Form, int | None]] = {}
         recorder = link.node.recorder
         self._log: OriginLog | None = None if recorder is None else recorder.requests.origin("")
@@ -117,11 +116,11 @@ class Session:
 
     @property
     def used(self) -> bool:
-        """Whether the peer is a destination, or has sent a request, be it one that was refused."""
+        """Whether the peer is a destination, or has sent a request, even a refused one."""
         return self.registration is not None or self.requests > 0 or self.refused > 0
 
     def on_frame(self, frame: Frame) -> None:
-        """Act on a frame of the connection; one of a stream that is over means nothing."""
+        """Handle a frame of the connection; ignore one of a closed stream."""
         kind = frame.type
         if kind == _SETUP:
             self._on_setup(frame)
@@ -132,17 +131,21 @@ class Session:
             if self._link.leases is not None:
                 self._link.leases.on_frame(frame)
         elif kind == _ERROR and not frame.stream_id:
-            # CONNECTION_CLOSE: the peer ends what it has in hand and takes nothing new.
+            # Error Codes, CONNECTION_CLOSE: "Sender or Receiver of this frame MUST wait for
+            # outstanding streams to terminate before closing the connection. New requests MAY
+            # not be accepted."
             self.leave(CONNECTION_ENDS)
 
     # --- the connection -----------------------------------------------------------------------
 
     def _on_setup(self, frame: Frame) -> None:
-        """Take the peer's SETUP, and make it a destination if it says so."""
+        """Apply the peer's SETUP, and register the peer if it holds a ROUTE_SETUP."""
         self.setup = setup = Setup.parse(frame)
         self._shape = MetadataShape(setup.metadata_mime)
         self._known.clear()
         if setup.lease:
+            # Connection Establishment: "If the server accepts the contents of the SETUP frame, it
+            # MUST send a LEASE frame if the SETUP frame set the L flag."
             self._link.leases = Leases(self._link)
         try:
             span = frame.metadata_range
@@ -150,14 +153,16 @@ class Session:
                 self._on_broker_frame(frame.buffer, span, ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
             _logger.info("%s: setup rejected: %s", self._link.peer_name, shown(str(error)))
-            # What came with it in one piece may have ended the connection already.
+            # Connection Establishment: "If the server does NOT accept the contents of the SETUP
+            # frame, the server MUST send back an ERROR [...] and then close the connection." Frames
+            # of the same read may have ended the connection already.
             self._rejected = True
             self._link.close("setup refused", str(error), ErrorCode.REJECTED_SETUP)
 
     def _on_broker_frame(
         self, buffer: bytes, span: tuple[int, int], wanted: frozenset[BrokerFrameType]
     ) -> bool:
-        """Register the route if the last such frame is a ROUTE_SETUP; return whether it is."""
+        """Register the route if the last broker frame is a ROUTE_SETUP; return whether it is."""
         found = self._shape.find(buffer, *span, wanted)
         if found is None:
             return False
@@ -171,9 +176,9 @@ class Session:
     def _register(self, setup: RouteSetup, form: Form) -> None:
         link = self._link
         if setup.route_id == bytes(ID_SIZE):
-            # As the origin of a request, zeros say that there is no route.
+            # As the origin of a request, zeros stand for no route.
             raise BrokerFrameError("route id", "all zeros, which stand for none")
-        # Meanwhile there is none: a peer that repeats its ROUTE_SETUP does not evict itself.
+        # Cleared first, so that a peer that repeats its ROUTE_SETUP does not evict itself.
         before, self.registration = self.registration, None
         try:
             self.registration = link.broker.connect(
@@ -196,13 +201,18 @@ class Session:
             before.withdraw(REGISTERED_ANEW)
 
     def _evicted(self, reason: str) -> None:
-        """Close: another connection has this one's route id now."""
+        """Close the connection after another one has registered its route id."""
+        # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing
+        # route, and remove it from the table, and replace it with the information from the new
+        # ROUTE_SETUP."
         registration = self.registration
         if registration is not None and not registration.current:
             self._link.close("replaced", reason)
 
     def _on_push(self, frame: Frame) -> None:
-        """Take a METADATA_PUSH: a late ROUTE_SETUP, or metadata to be routed."""
+        """Handle a METADATA_PUSH: register a late ROUTE_SETUP, or route the metadata."""
+        # "The ROUTE_SETUP frame can be set via the RSocket SETUP frame or another frame in the
+        # METADATA field."
         span = frame.metadata_range
         if span is None:
             return
@@ -211,7 +221,7 @@ class Session:
             if not self._on_broker_frame(frame.buffer, span, EITHER):
                 self._route(exchange, frame)
         except (ProtocolError, DeliveryError) as error:
-            # A push has no answer; the peer would not know what an ERROR was about.
+            # A push has no stream on which an ERROR could answer it.
             self._refuse(exchange, code_of(error), "")
             _logger.debug("%s: metadata push dropped: %s", self._link.peer_name, shown(str(error)))
 
@@ -222,7 +232,7 @@ class Session:
         stream = frame.stream
         kind = frame.type
         if stream.state == CLOSED and (kind != _FNF or self._rejected):
-            # Cancelled within the same chunk: it goes nowhere, and nobody waits for it.
+            # Cancelled within the same read: it is not routed.
             if self._log is not None:
                 self._log.withdrawn(kind, frame.end - frame.start)
             return
@@ -230,6 +240,8 @@ class Session:
         exchange = StreamExchange(link, stream, kind, frame)
         stream.peer = exchange
         if link.leases is not None and not link.leases.given.take(link.now):
+            # Lease Semantics: "A Responder that receives a REQUEST that it can not honor due to
+            # LEASE restrictions MUST respond with an ERROR[REJECTED]."
             self._refuse(exchange, ErrorCode.REJECTED, "the lease allows no more requests")
             return
         word = frame.word
@@ -249,10 +261,10 @@ class Session:
             self._refuse(exchange, code_of(error), text_of(error))
 
     def _route(self, exchange: StreamExchange, frame: Frame) -> None:
-        """Send a request on its way whose metadata are all in one frame.
+        """Route a request with all its metadata in one frame.
 
-        A peer mostly sends the same few metadata again and again, and those are looked up
-        whole. What they mean does not depend on who is connected.
+        A peer mostly repeats the same few metadata, so they are cached as a whole. Their meaning
+        does not depend on the destinations that are connected.
 
         Raises:
             ProtocolError: There is no ADDRESS, or it is broken.
@@ -262,7 +274,7 @@ class Session:
         if frame.type == _PUSH:
             metadata = buffer[frame.start + HEADER_SIZE : frame.end]
         else:
-            # As `frame.metadata_range` does; the lengths were checked when it was accepted.
+            # As `frame.metadata_range`; the lengths were checked when the frame was accepted.
             at = frame.start + (_LONG_HEADER if frame.type in WITH_CREDIT else HEADER_SIZE)
             start = at + 3
             metadata = buffer[start : start + int.from_bytes(buffer[at:start])]
@@ -280,10 +292,9 @@ class Session:
         self._send(exchange, ask)
 
     def _read_ask(self, metadata: bytes) -> tuple[Ask, Form, int | None]:
-        """Find the ADDRESS in some metadata; return what it asks for and how it is wrapped.
+        """Find the ADDRESS in some metadata; return its query, its form and the trace id.
 
-        The third is the id of the trace that the request is of, if it says so and the event
-        log is to hear of it.
+        The trace id is `None` without an event log or without tracing metadata.
 
         Raises:
             ProtocolError: There is no ADDRESS, or it is broken.
@@ -297,14 +308,14 @@ class Session:
         return self._link.broker.index.ask(metadata[start:end], form.dialect), form, trace
 
     def _send(self, exchange: StreamExchange, ask: Ask) -> None:
-        """Send a request on its way.
+        """Send a request to its destination.
 
         Raises:
             DeliveryError: It cannot be routed.
         """
         index = self._link.broker.index
         self.requests += 1
-        # What the rule for tags would do, less a message. If nobody is there, it decides.
+        # As the rule for tags, without a message. The rule decides if no destination matches.
         to = index.choose(ask, exchange)
         if to is None:
             self._link.node.carry(self._message(exchange, ask.address))
@@ -312,7 +323,7 @@ class Session:
             self._link.node.carry(self._message(exchange, to))
 
     def _message(self, exchange: StreamExchange, to: Address) -> Message:
-        """Return a request as the message that it is to all but connections."""
+        """Return the message of a request, for a destination that is no idle connection."""
         back = self._link.return_route
         payload = b""
         if exchange.frames:
@@ -322,11 +333,10 @@ class Session:
         return _new(Message, ((to,), back, payload, back[0], context))
 
     def _hand_over(self, exchange: StreamExchange, to: Address) -> bool:
-        """Hand a request to another connection at once, if its worker has nothing else to do.
+        """Hand a request to another connection at once, if its worker is idle.
 
-        That is what the worker would do with the message, and nothing is before it in the
-        mailbox. A request that cannot be handed over goes there all the same: the worker
-        says so to all who are to know.
+        The worker would do the same with the message, and its mailbox is empty. A request that
+        cannot be handed over is sent as a message: the worker reports the failure.
         """
         cell = self._link.node.idle(to)
         if cell is None:
@@ -362,12 +372,12 @@ class Session:
             self._refuse(exchange, code_of(error), text_of(error))
 
     def keep(self, exchange: StreamExchange, frame: Frame) -> None:
-        """Keep a frame of a request that is on its way, until it is handed over."""
+        """Keep a frame of a request until the request is handed over."""
         try:
             exchange.size += frame.end - frame.start
             options = self._link.options
             if exchange.resume is not None:
-                # For a worker of this node, which gets it whole or not at all.
+                # For a worker of this node, which is sent whole requests only.
                 if exchange.size > options.max_request:
                     raise PayloadTooBig(exchange.size, options.max_request)
             elif exchange.size > options.max_gather:
@@ -383,17 +393,17 @@ class Session:
             exchange.resume()
 
     def _count(self, exchange: StreamExchange, frame: Frame) -> None:
-        """Count a frame that is kept of a request in fragments.
+        """Count a frame that is kept of a fragmented request.
 
         Raises:
-            NotDelivered: There are too many of this peer's.
+            NotDelivered: Too many bytes of this peer are kept.
         """
         if not self.gathered.add(exchange, frame.end - frame.start):
             limit = self._link.options.max_gathered
             raise NotDelivered("the request", f"fragments of {limit} bytes wait already")
 
     def give_up(self, exchange: StreamExchange) -> None:
-        """Refuse a request in fragments, as others need the room that it takes."""
+        """Refuse a fragmented request, to make room for others."""
         self._refuse(exchange, ErrorCode.REJECTED, "too much is kept of requests in fragments")
 
     def _refuse(self, exchange: StreamExchange, code: int, text: str) -> None:
@@ -405,7 +415,7 @@ class Session:
         exchange.refuse(code, text)
 
     def on_early(self, exchange: StreamExchange, frame: Frame) -> None:
-        """Take a frame of a request that no destination has taken yet."""
+        """Handle a frame of a request that no destination has taken yet."""
         if exchange.ended:
             return
         kind = frame.type
@@ -423,9 +433,9 @@ class Session:
     # --- requests of workers ------------------------------------------------------------------
 
     def asking(self) -> bytes:
-        """Return metadata for a request of a worker of this node to this destination.
+        """Return the metadata of a request of a worker of this node to this destination.
 
-        The ADDRESS in them says that the broker asks, and for the destination itself.
+        Their ADDRESS has the broker as its origin, and tags of the destination.
         """
         if self._asking is None:
             form, registration = self._link.form, self.registration
@@ -443,20 +453,21 @@ class Session:
     # --- the end ------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Leave, and let go of the connection: nothing comes from it any more."""
+        """Leave the table, and release the connection after its end."""
         self.leave()
-        self.withdraw()  # what came in one piece with what ended it
+        self.withdraw()  # requests of the read that ended the connection
         self.gathered.clear()
         if self._link.leases is not None:
             self._link.leases.end()
         del self._link
 
     def withdraw(self) -> None:
-        """Take back what waits for a route and has no stream that would have been ended."""
+        """Withdraw requests that wait for a route and have no stream to end."""
         self._link.index.forget(self._link.worker.address)
 
     def leave(self, reason: str = CONNECTION_LOST) -> None:
-        """Leave the table; the route is gone at once."""
+        """Remove the route from the table at once."""
+        # Routing Protocol Semantics: "If the connection to broker breaks, it is no longer valid."
         if self.registration is not None:
             self.registration.withdraw(reason)
             self.registration = None

@@ -1,4 +1,4 @@
-"""What the connections of one listener hold together."""
+"""The byte limits shared by the connections of one listener."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["Shared"]
 
 
 class Shared:
-    """Bounds what all connections of a listener hold.
+    """The bounds on the bytes that all connections of a listener hold.
 
     Args:
         loop: The loop of the connections.
         options: The limits.
 
     Attributes:
-        unfinished: What they keep of unfinished frames.
-        waiting: What waits for their sockets, of those for which it is much.
-        gathered: What they keep of whole frames that nothing has taken yet.
+        unfinished: Bytes of unfinished frames.
+        waiting: Bytes that wait for sockets, of the connections with a large backlog.
+        gathered: Bytes of whole frames that no destination has taken yet.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: LinkOptions) -> None:

@@ -1,8 +1,7 @@
-"""Requests in the shape of metadata that their destination uses (decision 15).
+"""Translation of requests to their destination's form of metadata (decision 15).
 
-Where a requester and a destination wrap their broker frames in the same way, nothing here is
-called and the bytes of a request stay as they are. Otherwise the metadata are made anew, and
-the frames that they are in; data and flags stay the same.
+It is used only if a requester and a destination use different forms of broker frames. The
+metadata and the frames that hold them are written anew; data and flags stay the same.
 """
 
 from __future__ import annotations
@@ -30,32 +29,34 @@ from ._request import WITH_CREDIT, completes, more_follow
 __all__ = ["translated"]
 
 REMEMBERED: Final = 256
-"""How many metadata are remembered with what they are in another form."""
+"""Most translated metadata that are cached."""
 REMEMBERED_SIZE: Final = 1024
-"""Most bytes of metadata that are remembered."""
+"""Most bytes of metadata that are cached."""
 
 _CHANNEL: Final = int(FrameType.REQUEST_CHANNEL)
 _PUSH: Final = int(FrameType.METADATA_PUSH)
 _SMALLEST: Final = 64
-"""Fewest bytes of a fragment that is made here."""
+"""Least bytes of a fragment that is written here."""
 _KEPT_FLAGS: Final = 0x21F
-"""Flags of a request that do not depend on what is in it: I, and what has no meaning."""
+"""Flags of a request that do not depend on its content: I, and the unspecified ones."""
 
 
 def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Frame], int]:
     """Return the frames of a request for a destination that uses another form.
 
     Args:
-        frames: Those that have come; all of its metadata is in them.
+        frames: The frames read so far, which hold all of its metadata.
         source: The form of the requester.
         target: The form of the destination.
 
     Returns:
-        The frames, and how many entries of metadata were left out.
+        The frames, and the number of metadata entries left out.
 
     Raises:
-        ProtocolError: The metadata cannot be read, or not be said in the other form.
+        ProtocolError: The metadata cannot be read, or not be written in the other form.
     """
+    # Forwarding the Request: a broker "MUST not mutate the wrapped metadata, or data of the
+    # request."
     metadata = b"".join(bytes(frame.metadata or b"") for frame in frames)
     small = len(metadata) <= REMEMBERED_SIZE
     translate = _translate_remembered if small else _translate
@@ -65,7 +66,7 @@ def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Fr
     if kind == _PUSH:
         return [_frame(metadata_push_frame(metadata), first.word & _KEPT_FLAGS)], left_out
     more = more_follow(last)
-    # Fragments stay fragments of about the size their sender has chosen.
+    # Fragments keep about the size that their sender has chosen.
     in_parts = more or len(frames) > 1
     largest = max(frame.end - frame.start for frame in frames) if in_parts else MAX_FRAME
     raws = list(
@@ -80,12 +81,12 @@ def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Fr
         )
     )
     if more and len(raws) > 1 and len(raws[-1]) < LENGTH_SIZE + _SMALLEST:
-        # The last one for now is not the last of all, and rsocket-java refuses a fragment of
-        # fewer than 64 bytes that is neither the first nor the last.
+        # The last fragment here is not the last of the request, and rsocket-java refuses a middle
+        # fragment of fewer than 64 bytes.
         raws[-2:] = [_joined(raws[-2], raws[-1])]
     made = [_frame(raw, 0) for raw in raws]
     made[0] = _frame(made[0].buffer, first.word & _KEPT_FLAGS)
-    if more and kind == _CHANNEL:  # its last fragment need not say it again
+    if more and kind == _CHANNEL:  # its last fragment need not repeat the C flag
         made[0] = _frame(made[0].buffer, first.word & COMPLETE)
     if more:
         made[-1] = _frame(made[-1].buffer, FOLLOWS)
@@ -93,7 +94,7 @@ def translated(frames: list[Frame], source: Form, target: Form) -> tuple[list[Fr
 
 
 def _translate(metadata: bytes, source: Form, target: Form) -> tuple[bytes, int]:
-    """Return metadata in another form, and how many entries that form has no place for."""
+    """Return metadata in another form, and the number of entries left out."""
     start, end, left_out = 0, len(metadata), 0
     if source.composite:
         found = find_broker_frame(metadata, 0, end, ADDRESS)
@@ -116,7 +117,7 @@ _translate_remembered = lru_cache(REMEMBERED)(_translate)
 
 
 def _joined(raw: bytes, after: bytes) -> bytes:
-    """Return two fragments of a request that come one after the other as one."""
+    """Return two consecutive fragments of a request as one."""
     first, second = _frame(raw, 0), _frame(after, 0)
     fixed = raw[LENGTH_SIZE + HEADER_SIZE : first.body_offset]
     metadata = bytes(first.metadata or b"") + bytes(second.metadata or b"")
@@ -127,7 +128,7 @@ def _joined(raw: bytes, after: bytes) -> bytes:
 
 
 def _frame(raw: bytes, flags: int) -> Frame:
-    """Return the frame that these bytes are, length prefix included, with more flags set."""
+    """Return a frame of bytes with a length prefix, with more flags set."""
     word = int.from_bytes(raw[7:9]) | flags
     if flags:
         raw = raw[:7] + word.to_bytes(2) + raw[9:]

@@ -1,4 +1,4 @@
-"""What the transports of RSocket listeners have in common, and the one over TCP."""
+"""The base of the transports of RSocket listeners, and the transport over TCP."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["RSocketTcpTransport", "RSocketTransport"]
 
 
 class RSocketTransport(Transport):
-    """Listeners for a broker, over one kind of socket.
+    """A transport of listeners for a broker, over one kind of socket.
 
-    It takes no other role: workers reach RSocket destinations by their tags. There may be any
-    number of listeners for one broker.
+    It cannot connect: workers reach RSocket destinations by their tags. A broker may have any
+    number of listeners.
     """
 
     own_options: ClassVar[dict[str, type[Any]]] = {}
-    """Options that `listen` takes besides `broker` and `options`, with what they must be."""
+    """Options that `listen` takes besides `broker` and `options`, with their types."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -35,7 +35,7 @@ class RSocketTransport(Transport):
     def _listener(
         self, uri: str, broker: Broker, options: LinkOptions, own: dict[str, Any]
     ) -> RSocketListener:
-        """Make a listener that does not listen yet.
+        """Return a listener that is not open yet.
 
         Raises:
             ValueError: The URI is wrong.
@@ -47,13 +47,13 @@ class RSocketTransport(Transport):
         """Accept connections for a broker.
 
         Args:
-            uri: Where; a port 0 takes a free one.
-            expose: Must be empty: what can be reached is what is registered with the broker.
-            **options: `broker`, the `Broker`; `options`, `LinkOptions`; and those of the kind
-                of socket. One that is `None` has its default.
+            uri: The URI to listen at; a port 0 takes a free one.
+            expose: Must be empty: only workers registered with the broker can be reached.
+            **options: `broker`, the `Broker`; `options`, `LinkOptions`; and the options of the
+                kind of socket. `None` stands for the default.
 
         Raises:
-            OSError: It cannot be listened there.
+            OSError: The socket cannot be bound.
             ValueError: The URI or an option is wrong.
         """
         known: dict[str, type[Any]] = {"broker": Broker, "options": LinkOptions, **self.own_options}

@@ -1,4 +1,4 @@
-"""What the connections of a listener keep of frames that are not whole yet."""
+"""Unfinished frames of the connections of a listener."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["UnfinishedFrames"]
 
 
 class UnfinishedFrames:
-    """Bounds the unfinished frames of all connections together, in bytes and in time.
+    """The bounds on the unfinished frames of all connections together, in bytes and in time.
 
-    A frame may have 16 MiB, and each byte of it is a sign of life: by the limits of one
+    A frame may have 16 MiB, and each byte of it counts as activity. Under the limits of one
     connection alone, a peer could hold that much on each of its connections for ever.
 
     Args:
@@ -36,12 +36,12 @@ class UnfinishedFrames:
         self.total = 0
 
     def note(self, link: Flow, kept: int, since: float) -> None:
-        """Note what a connection keeps, or close it if that is too much.
+        """Record the unfinished bytes of a connection, or close it over the limit.
 
         Args:
             link: The connection.
-            kept: Bytes; 0 if it keeps none, or has ended.
-            since: When the first of them came.
+            kept: Bytes; 0 if it has none, or has ended.
+            since: When the first of them arrived.
         """
         before = self._kept.get(link)
         if before is not None:
@@ -61,7 +61,7 @@ class UnfinishedFrames:
         self._timer = self._loop.call_at(since + self._options.frame_timeout, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Close those whose frames take too long, and wait for the next."""
+        """Close the connections with overdue frames, and set the timer for the next."""
         self._timer = None
         now = self._loop.time()
         while self._kept:
@@ -70,6 +70,6 @@ class UnfinishedFrames:
                 self._watch(since)
                 return
             if link.blocked:
-                self.note(link, kept, now)  # It is not read: the time is not its own.
+                self.note(link, kept, now)  # it is not read: that time does not count
             else:
                 link.close("unfinished frame", "a frame was not finished in time")

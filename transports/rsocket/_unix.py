@@ -22,15 +22,15 @@ __all__ = ["RSocketUnixTransport"]
 class UnixListener(RSocketListener):
     """A listening Unix socket.
 
-    A file left by a broker that is gone is replaced. That of one that lives is not, nor is
-    anything that is no socket.
+    The file of a broker that has ended is replaced. The file of a running broker is not, nor is
+    a file that is no socket.
 
     Args:
-        node: The node its workers live on.
-        broker: Where destinations join and requests are routed.
+        node: The node of its workers.
+        broker: The broker of the connections.
         options: The limits.
-        unix: Who may connect.
-        path: Where the socket's file is to be.
+        unix: The permissions of the socket's file.
+        path: The path of the socket's file.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class UnixListener(RSocketListener):
         return f"{RSocketUnixTransport.scheme}://{quote(str(self._path))}"
 
     def _unbound(self) -> None:
-        """Remove the socket's file, if it is still ours."""
+        """Remove the socket's file, unless another broker has replaced it."""
         file, self._file = self._file, None
         unbind(self._path, file)
 
     def _source(self, transport: asyncio.BaseTransport) -> str:
-        """Return the user at the other end, where the system tells."""
+        """Return the peer's user, if the system provides it."""
         return user_of(transport.get_extra_info("socket"))
 
     def _first(self, source: str) -> asyncio.BaseProtocol | None:
@@ -74,14 +74,14 @@ class UnixListener(RSocketListener):
 
 
 class _Named(asyncio.Protocol):
-    """Gives a connection its socket, and the name of the process at the other end."""
+    """The first protocol of a connection, which sets the connection's socket and peer name."""
 
     def __init__(self, link: Link, named: Callable[[asyncio.BaseTransport], str]) -> None:
         self._link = link
         self._named = named
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand over."""
+        """Hand the socket over to the connection."""
         link = self._link
         transport.set_protocol(link)
         link.connection_made(transport)
@@ -91,8 +91,8 @@ class _Named(asyncio.Protocol):
 class RSocketUnixTransport(RSocketTransport):
     """Listeners for RSocket over Unix sockets: `rsocket+unix:///path`.
 
-    Besides `broker` and `options`, `listen` takes `unix`, which is `UnixOptions`. There are no
-    abstract names: they have no permissions.
+    Besides `broker` and `options`, `listen` takes `unix`, a `UnixOptions`. Abstract names are not
+    supported: they have no permissions.
     """
 
     scheme: ClassVar[str] = "rsocket+unix"

@@ -16,11 +16,11 @@ __all__ = ["ConnectionWorker"]
 
 
 class ConnectionWorker(Worker):
-    """Take what is routed to a connection.
+    """The worker that receives the messages routed to a connection.
 
-    Three kinds of messages come here: requests of other connections, to be relayed to this
-    peer; answers of workers to requests of this peer, whose route goes on with the stream;
-    and messages of workers that chose this peer by its tags.
+    There are three kinds: requests of other connections, relayed to this peer; answers of workers
+    to requests of this peer, with the stream as the second address of their onward route; and
+    messages of workers that selected this peer by its tags.
 
     Attributes:
         link: The connection; `None` once it has ended.
@@ -34,26 +34,26 @@ class ConnectionWorker(Worker):
         self._local: LocalRequests | None = None
 
     def attach(self, link: Link) -> None:
-        """Give the worker its connection."""
+        """Set the worker's connection."""
         self.link = link
         self._local = LocalRequests(link, self)
 
     def detach(self) -> None:
-        """Let go of the connection, which has ended.
+        """Release the connection, which has ended.
 
-        They refer to each other: what is left so would wait for the cycle collector.
+        The two refer to each other; without this they would wait for the cycle collector.
         """
         self.link = self._local = None
 
     @property
     def local(self) -> LocalRequests:
-        """What goes between the peer and workers of this node."""
+        """The requests between the peer and workers of this node."""
         if self._local is None:
             raise AssertionError("the worker has no connection")
         return self._local
 
     def handle_message(self, message: Message) -> None:
-        """Relay, answer, or ask."""
+        """Relay a request, send an answer to the peer, or send the message as a request."""
         link = self.link
         context = message[4]
         meta = context.meta if context is not None else None

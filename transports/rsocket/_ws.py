@@ -26,16 +26,16 @@ __all__ = ["RSocketWebSocketTransport"]
 
 
 class WebSocketListener(TcpListener):
-    """A listening TCP socket whose connections begin with a WebSocket handshake.
+    """A listening TCP socket for connections that begin with a WebSocket handshake.
 
     Args:
-        node: The node its workers live on.
-        broker: Where destinations join and requests are routed.
+        node: The node of its workers.
+        broker: The broker of the connections.
         options: The limits.
-        web: Those of the handshake.
+        web: The limits of the handshake.
         host: The address or name to listen at.
         port: The port; 0 takes a free one.
-        path: The path clients have to ask for; "": any.
+        path: The path that clients have to request; "": any.
     """
 
     _scheme: ClassVar[str] = "rsocket+ws"
@@ -54,7 +54,7 @@ class WebSocketListener(TcpListener):
         self._web = web
         self._names = own_names(host)
         self._path = path
-        self._handshakes: dict[Handshake, str] = {}  # with where they come from
+        self._handshakes: dict[Handshake, str] = {}  # with the source of each
         self._refused_handshakes: Counter[str] = Counter()
 
     def _first(self, source: str) -> asyncio.BaseProtocol:
@@ -113,13 +113,12 @@ class WebSocketListener(TcpListener):
 class RSocketWebSocketTransport(RSocketTransport):
     """Listeners for RSocket over WebSocket: `rsocket+ws://host:port/path`.
 
-    Each binary message is one frame (RSocket, "WebSocket"). A client that offers the
-    subprotocol `rsocket` is told that it is agreed; none has to. There is no TLS here: for
-    `wss`, put something in front that ends it.
+    Each binary message is one frame (RSocket, "WebSocket"). The subprotocol `rsocket` is accepted,
+    not required. There is no TLS: for `wss`, run a proxy in front that terminates it.
 
-    A path in the URI is one that clients have to ask for; without one, any is taken. Besides
-    `broker` and `options`, `listen` takes `websocket`, which is `WebSocketOptions`. Pages in
-    browsers may connect only if their origin is listed there.
+    A path in the URI is required of clients; without one, any path is accepted. Besides `broker`
+    and `options`, `listen` takes `websocket`, a `WebSocketOptions`. Pages in browsers may connect
+    only if their origin is listed there.
     """
 
     scheme: ClassVar[str] = "rsocket+ws"

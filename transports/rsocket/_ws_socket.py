@@ -1,14 +1,14 @@
-"""An RSocket connection over WebSocket, once the handshake is done.
+"""An RSocket connection over WebSocket, after the handshake.
 
-RSocket's "WebSocket" transport is one frame in one binary message, without the length that goes
-before it on a stream of bytes. A connection of ours reads and writes a stream of bytes, so a
-`WebSocket` stands between: to the loop it is a protocol, to the connection it is a transport.
-Messages of one read reach the connection together, as they do over TCP.
+RSocket's "WebSocket" transport has one frame in one binary message, without the length that
+precedes it in a stream of bytes. A `Link` reads and writes a stream of bytes. A `WebSocket` is
+the protocol of the socket and the transport of the link. Messages of one read reach the link
+together, as over TCP.
 
-A WebSocket frame that is a whole binary message is taken apart here, which is all that happens
-on the path of a relayed frame. Everything else (pings, fragments, the closing handshake, what
-may not be sent when) is left to the state machine of the `websockets` package. It is given whole
-frames, and only those whose header says that their size is within the limits.
+A WebSocket frame that is a whole binary message is parsed here; that is the path of a relayed
+frame. All other frames (pings, fragments, the closing handshake, illegal ones) are left to the
+state machine of the `websockets` package. It is given whole frames, and only those with a size
+within the limits in their header.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WebSocket"]
 
-# RFC 6455 section 5.2: FIN and a binary message, in one byte; what a client masks.
+# RFC 6455 section 5.2: FIN and a binary message, in one byte; the mask bit of a client.
 _WHOLE_BINARY: Final = 0x80 | Opcode.BINARY
 _FIN: Final = 0x80
 _RESERVED: Final = 0x70
@@ -45,7 +45,7 @@ _LENGTH_16: Final = 126
 _LENGTH_64: Final = 127
 _MOST_OF_CONTROL: Final = 125
 _SHORTEST: Final = 6
-"""Bytes of a client's frame that is empty: two, and the mask."""
+"""Bytes of an empty frame of a client: two, and the mask."""
 _LARGEST_CONTROL: Final = _SHORTEST + _MOST_OF_CONTROL
 
 _unpack_16: Final = Struct(">H").unpack_from
@@ -58,13 +58,13 @@ _KINDS: Final = frozenset({Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PING
 
 
 class WebSocket(asyncio.Transport, asyncio.Protocol):
-    """What a `Link` has as its transport, and the socket as its protocol.
+    """The transport of a `Link` and the protocol of its socket.
 
     Args:
         transport: The socket.
         wire: The state machine of the WebSocket, open.
-        link: The connection; to be told of this transport by the caller.
-        unfinished: What all connections of the listener keep of unfinished frames.
+        link: The connection; the caller calls its `connection_made`.
+        unfinished: The unfinished frames of all connections of the listener.
         options: The limits.
         loop: The loop it runs on.
     """
@@ -82,33 +82,33 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._transport = transport
         self._wire = wire
         self._link = link
-        link.in_turns = True  # messages that come together are handed on together
+        link.in_turns = True  # messages of one read are handed on together
         self._unfinished = unfinished
         self._loop = loop
-        # The first message is a SETUP, from somebody nothing is known of yet.
+        # The first message is a SETUP, from an unknown peer.
         self._limit = options.connection.max_setup
         self._max_frame = options.connection.max_frame
         self._tail = bytearray()  # of a frame that is not whole
         self._needed = 0
-        self._skip = 0  # bytes of a frame that is not wanted any more
-        self._message: bytearray | None = None  # the fragments there are of one
+        self._skip = 0  # bytes of a frame to discard
+        self._message: bytearray | None = None  # the fragments of an unfinished message
         self._kept = 0
         self._since = 0.0
-        self._pong = b""  # to the last ping, until it can be sent
+        self._pong = b""  # the answer to the last ping, until it can be sent
         self._paused = False
         self._closing = False
         self._failure = ""
-        self._answered = False  # the peer's Close has come
-        self._farewell = b""  # our own, where the state machine has made it already
+        self._answered = False  # whether the peer has sent Close
+        self._farewell = b""  # the Close to send, if the state machine has made it already
 
     # --- from the socket ------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Take messages out of what has come, and hand them on together."""
+        """Parse the messages of a read, and hand them on together."""
         if self._over:
-            return  # nothing counts after that
+            return  # the rest is ignored
         if self._closing:
-            data = self._link.take_later() + data  # it is read on, whatever has its turn later
+            data = self._link.take_later() + data  # to find the Close, without turns
         elif len(data) > TURN:
             data = self._link.first_turn(data, self._reach, self.data_received)
         if self._skip:
@@ -136,7 +136,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
                 self._send_pong()
 
     def _reach(self, data: bytes) -> int:
-        """Return how many of some bytes belong to the frame that they begin in."""
+        """Return the length of the frame at the start of some bytes."""
         if self._tail:
             return self._needed - len(self._tail)
         length = data[1] & ~_MASKED
@@ -148,18 +148,18 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
 
     @property
     def _over(self) -> bool:
-        """Whether nothing that comes counts any more: it was wrong, or the peer has closed."""
+        """Whether further input is ignored, after a failure or the peer's Close."""
         return bool(self._failure) or self._answered
 
     def _read(self, data: bytes, parts: list[bytes | bytearray]) -> bool:
-        """Read the whole frames, and keep the rest.
+        """Parse the whole frames, and keep the rest.
 
         Args:
-            data: From the start of a frame on.
-            parts: Where each message goes, with its length before it.
+            data: The bytes, from the start of a frame on.
+            parts: The list to which each message is added, after its length.
 
         Returns:
-            Whether what is kept now, if anything, began with this data.
+            Whether the kept rest, if any, began with this data.
         """
         add = parts.append
         size = len(data)
@@ -202,18 +202,18 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         return began > 0
 
     def _long(self, data: bytes, at: int, length: int) -> tuple[int, int]:
-        """Return start and length of what is in a frame whose length has a field of its own."""
+        """Return the offset and length of the payload of a frame with an extended length."""
         if length == _LENGTH_16:
             return at + _SHORTEST + 2, _unpack_16(data, at + 2)[0]
         start = at + _SHORTEST + 8
         if length == _LENGTH_64:
-            # Without all of its header it is at least as long as that.
+            # With an incomplete header the frame is longer than the data in any case.
             return start, _unpack_64(data, at + 2)[0] if start <= len(data) else 0
         self._fail(CloseCode.PROTOCOL_ERROR, "a client has to mask its frames")
         return len(data) + 1, 0
 
     def _check(self, head: int, length: int) -> bool:
-        """Check the header of a frame that is not a whole message by itself."""
+        """Check the header of a frame that is not a whole message."""
         kind = head & _OPCODE
         if kind == Opcode.TEXT:
             self._fail(CloseCode.UNSUPPORTED_DATA, "RSocket frames are binary messages")
@@ -227,7 +227,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         return not self._failure
 
     def _step(self, frame: bytes) -> bytearray | None:
-        """Let the state machine take a frame; return the message it ends, if it ends one."""
+        """Feed a frame to the state machine; return the message that it completes, or `None`."""
         wire = self._wire
         wire.receive_data(frame)
         out = b"".join(wire.data_to_send())
@@ -237,7 +237,9 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
             return None
         (event,) = cast("list[WireFrame]", wire.events_received())
         if event.opcode is Opcode.PING:
-            # RFC 6455, 5.5.3: of several pings, the last alone may be answered.
+            # RFC 6455, 5.5.3: "If an endpoint receives a Ping frame and has not yet sent Pong
+            # frame(s) in response to previous Ping frame(s), the endpoint MAY elect to send a Pong
+            # frame for only the most recently processed Ping frame."
             self._pong = out
         elif event.opcode is Opcode.CLOSE:
             self._answered = True
@@ -254,21 +256,21 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._fail(CloseCode.MESSAGE_TOO_BIG, f"a message has more than {self._limit} bytes")
 
     def _fail(self, code: CloseCode, text: str) -> None:
-        """Take nothing more from the peer; the caller closes. The first thing wrong counts."""
+        """Fail the connection, for the first failure; the caller closes."""
         if not self._failure:
             self._failure = text
             self._wire.fail(code, text)
             self._farewell = b"".join(self._wire.data_to_send())
 
     def _note(self, *, began: bool) -> None:
-        """Note what is kept of frames and messages that are not whole, and since when.
+        """Record the bytes kept of unfinished frames and messages, and their time.
 
         Args:
-            began: Whether all of it came just now.
+            began: Whether all of them arrived just now.
         """
         if self._closing:
             return
-        # A message without anything in it yet takes no room, but its time counts.
+        # An empty unfinished message counts as one byte, so that it is timed.
         kept = len(self._tail) + (0 if self._message is None else len(self._message) + 1)
         if not kept:
             self._forget()
@@ -279,30 +281,30 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._unfinished.note(self._link, kept, self._since)
 
     def _send_pong(self) -> None:
-        """Answer the last ping, if the peer reads what it is sent."""
+        """Answer the last ping, unless writing is paused."""
         if not self._paused and not self._closing:
             self._transport.write(self._pong)
             self._pong = b""
 
     def pause_writing(self) -> None:
-        """Tell the connection that the peer does not read as fast as it is sent to."""
+        """Pause the connection's writing."""
         self._paused = True
         self._link.pause_writing()
 
     def resume_writing(self) -> None:
-        """Tell the connection that it does again."""
+        """Resume the connection's writing, and send the pong that waits."""
         self._paused = False
         self._link.resume_writing()
         if self._pong:
             self._send_pong()
 
     def eof_received(self) -> bool:
-        """Let the socket close: the peer does, without a Close or after one."""
+        """Pass the end of the input to the connection; return False to close the socket."""
         self._link.eof_received()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the connection that the socket is gone."""
+        """Pass the loss of the socket to the connection."""
         self._closing = True
         self._forget()
         self._link.connection_lost(exc)
@@ -310,10 +312,10 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
     # --- from the connection --------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send frames, each with its length before it, as messages."""
+        """Send frames, each preceded by its length, as messages."""
         if self._closing:
             return
-        # Slices of a view are dearer to make than those of bytes, but copy nothing.
+        # A slice of a view costs more than one of bytes, but copies nothing.
         source = memoryview(data) if len(data) >= BULK else data
         size = len(data)
         parts: list[bytes | bytearray | memoryview] = []
@@ -333,7 +335,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._transport.write(b"".join(parts))
 
     def close(self) -> None:
-        """Say Close, and close the socket once the peer has said it too.
+        """Send Close, and close the socket after the peer's Close.
 
         The connection cuts it if that takes longer than `drain_timeout`.
         """
@@ -352,7 +354,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
             self._transport.resume_reading()
 
     def _end(self) -> None:
-        """Close: the peer has said Close, or nothing it says can be understood any more."""
+        """Close after the peer's Close or a failure."""
         if self._closing:
             self._transport.close()
         elif self._answered:
@@ -362,7 +364,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self.close()
 
     def _shed(self) -> None:
-        """Keep nothing but what the peer's Close may be in."""
+        """Discard all kept input except a frame that may be the peer's Close."""
         if len(self._tail) > _LARGEST_CONTROL:
             self._skip = self._needed - len(self._tail)
             self._tail.clear()
@@ -371,7 +373,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._forget()
 
     def _forget(self) -> None:
-        """Note that nothing is kept any more."""
+        """Record that no bytes are kept."""
         if self._kept:
             self._kept = 0
             self._unfinished.note(self._link, 0, 0.0)
@@ -383,27 +385,27 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._transport.abort()
 
     def is_closing(self) -> bool:
-        """Tell whether it is closed, or about to be."""
+        """Return whether the socket is closed or closing."""
         return self._closing or self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """Read nothing more for now."""
+        """Pause reading the socket, unless it is closing."""
         if not self._closing:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading the socket, unless it is closing."""
         if not self._closing:
             self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait for the socket."""
+        """Return the socket's backlog in bytes."""
         return self._transport.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the bytes waiting for the socket above and below which the connection is told."""
+        """Set the backlog above which writing is paused, and below which it is resumed."""
         self._transport.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the socket."""
+        """Return a property of the socket."""
         return self._transport.get_extra_info(name, default)
