@@ -1,4 +1,4 @@
-"""How a client's requests are admitted, timed and tried again."""
+"""Admission, timeouts and retries of a client's requests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class Admission:
-    """Lets in as many requests as may be in flight; others wait, also within a limit.
+    """The limits on the requests in flight and on the requests that wait for admission.
 
     Attributes:
-        waiting: How many wait.
-        inside: How many are in.
+        waiting: Requests that wait.
+        inside: Requests in flight.
 
     Args:
         options: `max_in_flight` and `max_waiting`.
@@ -38,10 +38,10 @@ class Admission:
         self._places = asyncio.Semaphore(options.max_in_flight)
 
     async def enter(self) -> None:
-        """Wait for a place. Follow it with `leave`.
+        """Wait for admission; `leave` has to follow.
 
         Raises:
-            NotDelivered: Too many wait already.
+            NotDelivered: Too many requests wait already.
         """
         if self._places.locked() and self.waiting >= self._max_waiting:
             raise NotDelivered("the client", f"{counted(self.waiting, 'request')} waiting already")
@@ -53,24 +53,24 @@ class Admission:
         self.inside += 1
 
     def leave(self) -> None:
-        """Make room."""
+        """End a request in flight."""
         self.inside -= 1
         self._places.release()
 
 
 class Tries:
-    """How often one request has been tried, and how it stands.
+    """The tries of one request.
 
     Attributes:
-        sent: Whether it has been handed to a socket, and nothing says that it was not taken.
+        sent: Whether it has been handed to a socket, and was not refused since.
         since: When it was sent last, in seconds of the loop's clock.
-        admitted: Whether it was let in, and waits for none of the client's own requests.
-        error: Why the last try was in vain.
-        count: Tries in vain.
-        once: Whether REJECTED is the last word.
+        admitted: Whether it was admitted.
+        error: The error of the last failed try.
+        count: Failed tries.
+        once: Whether REJECTED is final.
 
     Args:
-        once: Whether the request says itself how long it is to wait for a destination.
+        once: Whether the request itself has a time to wait for a destination.
     """
 
     __slots__ = ("admitted", "count", "error", "once", "sent", "since")
@@ -85,13 +85,13 @@ class Tries:
 
 
 class Calls:
-    """What all interactions of a client share.
+    """The sending of a client's requests, shared by all interactions.
 
     Attributes:
         admission: The requests in flight.
         requests: Requests made.
         retried: Tries after the first of a request.
-        timeouts: Requests that have not been answered in time.
+        timeouts: Requests, or elements of one, that timed out.
 
     Args:
         pool: The connections.
@@ -108,11 +108,11 @@ class Calls:
 
     @asynccontextmanager
     async def in_time(self, tries: Tries, timeout: float | None) -> AsyncGenerator[asyncio.Timeout]:
-        """Limit what is done inside. The limit can be moved meanwhile.
+        """Limit the time of the context. The limit can be rescheduled meanwhile.
 
         Raises:
-            RequestTimeout: It took too long, and the request had been sent.
-            NotDelivered: It took too long, and the request certainly had not been taken.
+            RequestTimeout: The time is over, and the request was sent.
+            NotDelivered: The time is over, and no destination has the request.
         """
         limit = asyncio.timeout(timeout)
         try:
@@ -135,19 +135,19 @@ class Calls:
             raise LinkDown("the broker", why) from None
 
     async def enter(self, tries: Tries) -> None:
-        """Wait to be let in. Follow it with `admission.leave`.
+        """Wait for admission; `admission.leave` has to follow.
 
         Raises:
-            NotDelivered: Too many wait already.
+            NotDelivered: Too many requests wait already.
         """
         await self.admission.enter()
         tries.admitted = True
 
     async def send(self, tries: Tries, attempt: Callable[[ClientLink], T]) -> T:
-        """Send a request on a connection that takes it; go on until one does.
+        """Send a request on a connection, with retries.
 
         Raises:
-            NotDelivered: None did, `max_tries` times.
+            NotDelivered: `max_tries` tries failed.
         """
         while True:
             link = await self._pool.take()
@@ -161,11 +161,11 @@ class Calls:
                 return result
 
     async def again(self, tries: Tries, error: NotDelivered) -> None:
-        """Wait before another try of what certainly was not taken.
+        """Wait before another try of a request that was certainly not processed.
 
         Raises:
-            NotDelivered: The error given: there have been enough tries, or the broker has
-                waited for a destination already.
+            NotDelivered: The error given, after `max_tries` tries, or if the broker has waited for
+                a destination already.
         """
         tries.sent = False
         tries.error = error
@@ -191,13 +191,13 @@ class Calls:
         """Make a request with at most one answer.
 
         Args:
-            tries: None yet.
-            timeout: How long it may take, in seconds; `None`: any.
+            tries: The tries of the request, none yet.
+            timeout: Seconds for the request; `None`: no limit.
             attempt: Sends it on a connection.
-            outcome: Waits for the answer, if there is to be one.
+            outcome: Waits for the answer, if there is one.
 
         Raises:
-            OnwardError: What has become of it.
+            OnwardError: The request failed; see `Client`.
         """
         self.requests += 1
         async with self.in_time(tries, timeout):

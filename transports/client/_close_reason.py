@@ -1,4 +1,4 @@
-"""What the last ERROR of a broker says about the connection it ends."""
+"""The reason of the end of a connection, by the last ERROR of the broker."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from .._log import shown
 __all__ = ["CloseReason", "last_word"]
 
 _SETUP_CODES: Final = range(ErrorCode.INVALID_SETUP, ErrorCode.REJECTED_SETUP + 1)
-"""Codes by which a broker refuses a SETUP, and would refuse the same one again."""
+"""Codes of a refused SETUP, which would be refused again."""
 _TAKEN_OVER: Final = "has taken over its route id"
-"""What our broker says to a connection whose route id another one has now."""
+"""Text of Onward's broker to a connection that lost its route id to another."""
 
 _NO_ROUTE_SETUP: Final = "RouteSetup not found in metadata"
-"""What the Java reference's broker says to a SETUP without a ROUTE_SETUP in its dialect."""
+"""Text of the Java reference's broker to a SETUP without a ROUTE_SETUP in its dialect."""
 _HINT: Final = "; the Java broker reads dialect=Dialect.REFERENCE only, and needs a service= of all"
-"""What to change, within what a line of the log has room for."""
+"""The remedy, short enough for a line of the log."""
 
 
 class CloseReason(NamedTuple):
-    """Why a connection has ended.
+    """The reason of the end of a connection.
 
     Attributes:
-        reason: For people to read.
-        refused: Whether the broker does not want the connection, and would not the next time.
+        reason: A text for the log.
+        refused: Whether the broker refused the SETUP, and would refuse it again.
         taken_over: Whether another connection has its route id now.
     """
 
@@ -35,11 +35,11 @@ class CloseReason(NamedTuple):
 
 
 def last_word(error: Exception, *, ready: bool) -> CloseReason:
-    """Return what an error that ends a connection means.
+    """Return the reason for an error that ended a connection.
 
     Args:
-        error: What the state machine of the connection ended with.
-        ready: Whether the broker had taken the SETUP.
+        error: The error of the connection's state machine.
+        ready: Whether the broker had accepted the SETUP.
     """
     if not isinstance(error, PeerError):
         return CloseReason(shown(f"the broker broke the protocol: {error}"))

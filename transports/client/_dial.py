@@ -1,4 +1,4 @@
-"""Connecting to the place where a broker listens."""
+"""Connecting to the endpoint of a broker."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["dial"]
 
 
 async def dial(place: Place, link: ClientLink) -> None:
-    """Connect, and give the connection its socket.
+    """Connect to an endpoint, with a link as the protocol of the socket.
 
     Raises:
-        OSError: Nobody is there, or somebody who does not speak WebSocket.
+        OSError: The connection was refused, or the server speaks no WebSocket.
     """
     loop = asyncio.get_running_loop()
     if place.scheme == TCP:

@@ -18,11 +18,11 @@ __all__ = ["Patience", "channel_elements", "stream_elements"]
 
 
 class Patience(NamedTuple):
-    """How long to wait for elements, in seconds; `None`: any time.
+    """The timeouts of elements, in seconds; `None`: no limit.
 
     Attributes:
-        first: For the first one, and for the request to be sent.
-        other: From one to the next.
+        first: Time for the first element, sending the request included.
+        other: Time from one element to the next.
     """
 
     first: float | None
@@ -32,7 +32,7 @@ class Patience(NamedTuple):
 async def stream_elements(
     calls: Calls, tries: Tries, data: bytes, metadata: bytes, patience: Patience
 ) -> AsyncGenerator[Answer]:
-    """Yield what a stream brings."""
+    """Yield the elements of a stream."""
     kind = FrameType.REQUEST_STREAM
     calls.requests += 1
     async with _admitted(calls, tries, patience.first):
@@ -65,7 +65,7 @@ async def channel_elements(
     wrap: Callable[[bytes | None], bytes],
     patience: Patience,
 ) -> AsyncGenerator[Answer]:
-    """Yield what a channel brings, and send what `source` yields."""
+    """Yield the elements of a channel, and send those of `source`."""
     kind = FrameType.REQUEST_CHANNEL
     calls.requests += 1
     elements = aiter(source)
@@ -131,26 +131,26 @@ async def _next(
 
 
 class _Pump:
-    """Sends the elements of a channel after the first, as its responder asks for them.
+    """The task that sends a channel's elements after the first, within the responder's credit.
 
     Args:
         asked: The channel.
-        elements: Where they come from.
+        elements: The source of the elements.
     """
 
     def __init__(self, asked: AskedElements, elements: AsyncIterator[bytes | Answer]) -> None:
         self._asked = asked
         self._elements = elements
-        self._idle = False  # whether the source is to say something
+        self._idle = False  # whether an element of the source is awaited
         self._limit: asyncio.Timeout | None = None
-        self._left: float | None = None  # of the limit that is stopped, in seconds
+        self._left: float | None = None  # seconds left of the limit while it is stopped
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         asked = self._asked
         try:
             while await asked.may_send():
-                # The source cannot be asked for this one again, so nor can the responder.
+                # The source yields this element once only, so the request cannot be tried again.
                 asked.begun = True
                 self._set_idle(idle=True)
                 try:
@@ -162,12 +162,12 @@ class _Pump:
                     self._set_idle(idle=False)
                 asked.send(*parts_of(element, "an element"))
         except Exception as error:  # noqa: BLE001 - the source is foreign code
-            # For whoever takes the answers. The responder is told no more than that.
+            # The error goes to the consumer of the responses. The responder gets no details.
             asked.end_with(error, ErrorCode.APPLICATION_ERROR, "the requester failed")
 
     @contextmanager
     def stopping(self, limit: asyncio.Timeout) -> Generator[None]:
-        """Stop a clock whenever the source is silent: that is no fault of the responder."""
+        """Stop a time limit while an element of the source is awaited."""
         self._limit = limit
         self._left = None
         self._move()
@@ -194,7 +194,7 @@ class _Pump:
             self._left = None
 
     async def finish(self) -> None:
-        """Wait until all is sent, or no more is wanted."""
+        """Wait until all elements are sent, or the responder cancels them."""
         no_more = asyncio.ensure_future(self._asked.input_over.wait())
         try:
             await asyncio.wait({self._task, no_more}, return_when=asyncio.FIRST_COMPLETED)
@@ -203,6 +203,6 @@ class _Pump:
         self._asked.check()
 
     async def stop(self) -> None:
-        """Send no more."""
+        """Stop sending, and wait for the task."""
         self._task.cancel()
         await asyncio.wait({self._task})

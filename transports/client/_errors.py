@@ -1,7 +1,7 @@
-"""What can become of a client's request, as errors.
+"""The errors of a client's requests.
 
-They say what a caller has to know: `NotDelivered` (nothing was done: ask again), `InDoubt`
-(it may have been done), or the destination's own `DestinationError`.
+They are `NotDelivered` (not processed: safe to repeat), `InDoubt` (possibly processed), or the
+destination's own `DestinationError`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ __all__ = ["RequestCanceled", "RequestRejected", "failure", "late_failure"]
 
 
 class RequestRejected(DestinationError, NotDelivered):
-    """The request was REJECTED (0x202): nobody has taken it, so it is safe to ask again.
+    """The request was REJECTED (0x202): no destination processed it, so it is safe to repeat.
 
-    The client has done so already, as far as `ClientOptions.max_tries`, `retry_within` and
-    the time allowed. Once an element has come, REJECTED is a plain `DestinationError`.
+    "The Responder guarantees that it didn't process the request." (Error Codes) The client has
+    repeated it already, within `ClientOptions.max_tries`, `retry_within` and the timeout. Once
+    an element has arrived, REJECTED is a plain `DestinationError`.
     """
 
 
 class RequestCanceled(DestinationError, InDoubt):
-    """The request was CANCELED (0x203): a destination had it, and no answer will come."""
+    """The request was CANCELED (0x203): a destination may have processed it.
+
+    "The Responder canceled the request but may have started processing it". (Error Codes)
+    """
 
 
 _KINDS: Final[dict[int, type[DestinationError]]] = {
@@ -36,16 +40,16 @@ _KINDS: Final[dict[int, type[DestinationError]]] = {
 def failure(code: int, text: str) -> OnwardError:
     """Return the exception for an ERROR frame.
 
-    Defect 3 of the `rsocket` package (0.4.20): it drops an ERROR whose code it does not know,
-    and the requester waits for ever. Here any 32-bit number will do.
+    Any 32-bit code is accepted. Defect 3 of the `rsocket` package (0.4.20): it drops an ERROR
+    with an unknown code, and the requester waits for ever.
     """
     return _KINDS.get(code, DestinationError)(code, text)
 
 
 def late_failure(code: int, text: str) -> OnwardError:
-    """Return the exception for an ERROR of a responder that has been at work.
+    """Return the exception for an ERROR of a responder that has begun to respond.
 
-    It may say REJECTED as it likes; that nothing was done is not true any more.
+    Its REJECTED is no guarantee any more that the request was not processed.
     """
     if code == ErrorCode.REJECTED:
         return DestinationError(code, text)

@@ -1,6 +1,6 @@
-"""Payloads of one connection that come in fragments, within one bound for all of them.
+"""Reassembly of the fragmented payloads of one connection, with one bound for all of them.
 
-Defect 19 of the `rsocket` package (0.4.20): it puts fragments together without a limit.
+Defect 19 of the `rsocket` package (0.4.20): it reassembles fragments without a limit.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ __all__ = ["Budget", "Gatherer"]
 
 
 class Budget:
-    """How many bytes unfinished payloads have, and may have.
+    """The bytes of the unfinished payloads of one connection.
 
     Attributes:
-        held: Bytes of fragments that are held now, headers included.
-        limit: Most of them.
+        held: Bytes of fragments held now, headers included.
+        limit: The limit on them.
     """
 
     __slots__ = ("held", "limit")
@@ -27,10 +27,10 @@ class Budget:
 
 
 class Gatherer:
-    """The payloads of one direction of a stream, one after the other.
+    """The reassembly of the payloads of one direction of a stream.
 
     Args:
-        budget: What all streams of the connection share.
+        budget: The budget of the connection.
         limit: Most bytes of data and metadata of one payload.
     """
 
@@ -46,11 +46,11 @@ class Gatherer:
         """Add a request frame or PAYLOAD; return the payload if it is whole now.
 
         Raises:
-            PayloadTooBig: It is over the limit, or the connection's fragments are. What
-                was gathered of it is let go.
+            PayloadTooBig: It is over the limit, or the connection's fragments are. Its fragments
+                are dropped.
         """
         payload = self._payload or Reassembler(self._limit)
-        # A fragment that is kept must not keep the whole chunk it came in.
+        # Copied, so that a kept fragment does not keep its chunk of input.
         frame = frame.detached() if self._payload or frame.word & 0x80 else frame
         try:
             whole = payload.add(frame)
@@ -71,7 +71,7 @@ class Gatherer:
         return None
 
     def drop(self) -> None:
-        """Let go of what is not whole."""
+        """Drop the fragments of the unfinished payload."""
         self._budget.held -= self._held
         self._held = 0
         self._payload = None

@@ -22,16 +22,16 @@ INTERACTIONS: Final[dict[int, Interaction]] = {
     FrameType.REQUEST_STREAM: Interaction.STREAM,
     FrameType.REQUEST_CHANNEL: Interaction.CHANNEL,
 }
-"""What each kind of request frame asks for."""
+"""The interaction of each frame type of a request."""
 
 _WITH_CREDIT: Final = frozenset({Interaction.STREAM, Interaction.CHANNEL})
 
 _PRUNE: Final = 64
-"""Handlers noted until those that have ended are looked for first."""
+"""Least handlers kept before ended ones are removed."""
 
 
 class Handlings:
-    """The handlers at work for one connection."""
+    """The running handlers of one connection."""
 
     __slots__ = ("_noted", "_prune_at")
 
@@ -40,58 +40,58 @@ class Handlings:
         self._prune_at = _PRUNE
 
     def note(self, handling: Handling) -> None:
-        """Note one, to let it end when the connection is closed in order."""
+        """Add a handler, which may end before the connection is closed."""
         self._noted.add(handling)
         if len(self._noted) >= self._prune_at:
             self._noted = {each for each in self._noted if not each.done}
             self._prune_at = 2 * len(self._noted) + _PRUNE
 
     async def wait(self) -> None:
-        """Wait until all have ended that are at work now."""
+        """Wait until the handlers that run now have ended."""
         for handling in list(self._noted):
             await handling.wait()
 
     def cancel(self) -> None:
-        """Cancel those that have not ended."""
+        """Cancel the handlers that have not ended."""
         for handling in self._noted:
             handling.cancel()
 
 
 class SilentOutlet:
-    """The outlet of what has no answer, where a handler has nothing to say."""
+    """The outlet of a request without a response, which discards all."""
 
     def element(self, data: bytes, metadata: bytes | None, *, complete: bool) -> None:
-        """Drop it."""
+        """Discard an element."""
 
     def complete(self) -> None:
-        """Do nothing."""
+        """Ignore the completion."""
 
     def error(self, code: int, text: str) -> None:
-        """Do nothing."""
+        """Discard an error."""
 
     def request_n(self, n: int) -> None:
-        """Do nothing."""
+        """Ignore a request for elements."""
 
     def cancel_input(self) -> None:
-        """Do nothing."""
+        """Ignore a cancellation."""
 
 
 class HandlerStream:
-    """A stream that the broker has opened, and the outlet of its handler.
+    """A stream opened by the broker, and the outlet of its handler.
 
-    Defects 11 to 14 of the `rsocket` package (0.4.20): it awaits handlers in the task that
-    reads, answers a fire-and-forget that fails, ends a live stream if its id comes again, and
-    trips over the CANCEL of a channel. Here a handler is a task of its own, and what may be
-    sent or received is up to the state machine.
+    A handler runs in its own task, and the state machine decides which frames are legal. Defects 11
+    to 14 of the `rsocket` package (0.4.20): it awaits handlers in the task that reads, answers a
+    fire-and-forget that fails, ends a live stream if its id is used again, and fails on the CANCEL
+    of a channel.
 
-    A handler is given no more credit than the requester has given, nor more than
-    `ClientOptions.credit_window` ahead of the socket (defect 19: the package queues whatever
-    handlers make).
+    A handler is granted no more credit than the requester's, nor more than
+    `ClientOptions.credit_window` ahead of the socket (defect 19: the package queues all output of
+    handlers).
 
     Args:
         link: The connection.
         stream: The stream.
-        handlers: What answers.
+        handlers: The handlers to choose from.
     """
 
     __slots__ = ("_ahead", "_gatherer", "_handlers", "_handling", "_link", "interaction", "stream")
@@ -102,13 +102,13 @@ class HandlerStream:
         self._link = link
         self._handlers = handlers
         self._handling: Handling | None = None
-        self._ahead = 0  # credit that the handler has and has not used
+        self._ahead = 0  # unused credit of the handler
         self._gatherer = Gatherer(link.budget, link.options.max_request)
 
     # --- from the connection ------------------------------------------------------------------
 
     def on_frame(self, frame: Frame) -> None:
-        """Take a frame of the requester."""
+        """Handle a frame of the requester."""
         kind = frame.type
         handling = self._handling
         if kind == FrameType.CANCEL:
@@ -147,7 +147,7 @@ class HandlerStream:
         return handling
 
     def replenish(self) -> None:
-        """Give the handler credit, as far as there is and the socket takes what it makes."""
+        """Grant the handler credit, within the requester's credit and unless the socket is full."""
         handling = self._handling
         if handling is None or self.interaction not in _WITH_CREDIT:
             return
@@ -160,7 +160,7 @@ class HandlerStream:
             handling.credit(more)
 
     def on_gone(self, _error: OnwardError | None) -> None:
-        """Cancel the handler: nobody waits for it."""
+        """Cancel the handler after the end of the stream."""
         self._gatherer.drop()
         if self._handling is not None:
             self._handling.cancel()
@@ -179,20 +179,20 @@ class HandlerStream:
         self.replenish()
 
     def complete(self) -> None:
-        """End the answer."""
+        """Complete the response."""
         core = self._link.core
         self._send(lambda: core.send_payload(self.stream, next=False, complete=True))
 
     def error(self, code: int, text: str) -> None:
-        """End with an error."""
+        """End the response with an error."""
         self._send(lambda: self._link.core.send_error(self.stream, code, text))
 
     def request_n(self, n: int) -> None:
-        """Ask for more elements."""
+        """Request `n` more elements of a channel."""
         self._send(lambda: self._link.core.send_request_n(self.stream, n))
 
     def cancel_input(self) -> None:
-        """Want no more elements."""
+        """Cancel the requester's elements of a channel."""
         self._send(lambda: self._link.core.send_cancel(self.stream))
 
     def _send(self, send: Callable[[], None]) -> None:

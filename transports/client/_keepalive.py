@@ -1,4 +1,4 @@
-"""How long a broker has been silent, and what that means."""
+"""Detection of silent brokers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["KeepaliveMonitor"]
 
 
 class KeepaliveMonitor:
-    """Gives a broker up that has been silent for `lifetime`, and suspects it before.
+    """The keepalive monitor of a connection: it suspects a silent broker, then closes.
 
     Attributes:
-        heard: When something came last, in seconds of the loop's clock.
+        heard: The time of the last read, in seconds of the loop's clock.
 
     Args:
         link: The connection.
@@ -26,27 +26,27 @@ class KeepaliveMonitor:
     def __init__(self, link: ClientLink) -> None:
         self.heard = link.loop.time()
         self._link = link
-        self._due: float | None = None  # since when there is something to answer
-        self._asked = False  # whether it was asked for a sign of life since
+        self._due: float | None = None  # since when an answer is due
+        self._asked = False  # whether a KEEPALIVE was sent since
         self._timer: asyncio.TimerHandle | None = None
 
     def hear(self) -> float:
-        """Note that something has come; return the time."""
+        """Record a read; return the time."""
         self.heard = now = self._link.loop.time()
         self._due = None
         self._asked = False
         return now
 
     def expect(self) -> None:
-        """Note that the broker has something to answer."""
+        """Record that an answer of the broker is due."""
         if self._due is None:
             self._due = self._link.loop.time()
 
     def suspected(self) -> bool:
-        """Say whether nothing has come for `suspect_after` since there was something to answer.
+        """Return whether the broker is silent for `suspect_after` with an answer due.
 
-        A destination may take its time. So who is suspected is asked for a sign of life, which
-        a broker gives at once.
+        The delay may be the destination's. So a suspected broker is sent a KEEPALIVE, which it
+        answers at once.
         """
         since = self._due
         link = self._link
@@ -58,11 +58,13 @@ class KeepaliveMonitor:
         return True
 
     def watch(self) -> None:
-        """Give the broker up when it has been silent for too long.
+        """Close the connection after `lifetime` in silence.
 
-        Defect 9 of the `rsocket` package (0.4.20): it notices after one to two times as long,
-        and never recovers.
+        Defect 9 of the `rsocket` package (0.4.20): it takes up to twice as long, and never
+        recovers.
         """
+        # SETUP Frame, Max Lifetime: "Time (in milliseconds) that a client will allow a server to
+        # not respond to a KEEPALIVE before it is assumed to be dead."
         link = self._link
         due = self.heard + link.options.lifetime
         if link.loop.time() >= due:
@@ -71,6 +73,6 @@ class KeepaliveMonitor:
             self._timer = link.loop.call_at(due, self.watch)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()

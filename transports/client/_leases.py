@@ -14,7 +14,7 @@ __all__ = ["ClientLeases"]
 
 
 class ClientLeases:
-    """What either side may ask of the other; anything, where the options have no leases.
+    """The lease budgets of both sides; unlimited if the options have no leases.
 
     Args:
         link: The connection.
@@ -30,13 +30,15 @@ class ClientLeases:
         self._renewal: asyncio.TimerHandle | None = None
 
     def on_frame(self, frame: Frame, now: float) -> None:
-        """Take a LEASE of the broker."""
+        """Apply a LEASE of the broker."""
         ttl = (frame.time_to_live & 0x7FFFFFFF) / 1000
         self._theirs.grant(ttl, frame.number_of_requests & 0x7FFFFFFF, now)
 
     @property
     def available(self) -> bool:
-        """Whether the broker lets us send a request now."""
+        """Whether the broker's lease allows a request now."""
+        # Lease Semantics: "The Requester MUST NOT send more than Number of Requests specified in
+        # the LEASE frame within the Time-To-Live value in the LEASE."
         return not self._on or self._theirs.available(self._link.loop.time()) > 0
 
     def use(self) -> None:
@@ -45,14 +47,14 @@ class ClientLeases:
             self._theirs.take(self._link.loop.time())
 
     def take(self, now: float) -> bool:
-        """Count a request that has come; say whether the broker had a lease for it.
+        """Count a request of the broker; return whether its lease allows it.
 
-        Defect 10 of the `rsocket` package (0.4.20): it answers them all the same.
+        Defect 10 of the `rsocket` package (0.4.20): it serves requests without a lease.
         """
         return not self._on or self._ours.take(now)
 
     def grant(self) -> None:
-        """Let the broker send as many requests as the options say, and do so again in time."""
+        """Send the broker a LEASE, and renew it at half of its time."""
         link = self._link
         requests, time = link.options.lease_requests, link.options.lease_time
         if requests is None or link.core.state is not ConnectionState.OPEN:

@@ -1,7 +1,7 @@
-"""One connection of a client: its socket, its streams, and the end of both.
+"""One connection of a client.
 
-Bytes go through the state machine that the broker also uses. The `rsocket` package's client
-opens the connection and keeps it alive; see `_package`.
+It uses the state machine that the broker also uses. The `rsocket` package's client opens the
+connection and keeps it alive; see `_package`.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ class ClientLink(asyncio.Protocol):
         core: The state machine.
         loop: The loop it runs on.
         options: The limits.
-        budget: What unfinished payloads may hold.
+        budget: The bytes of unfinished payloads.
         write_paused: Whether more than `max_queued` bytes wait for the socket.
-        ready: Whether the broker has answered the SETUP.
+        ready: Whether the broker has accepted the SETUP.
         gone: Set when the connection has ended.
-        reason: Why it ended; empty while it lives.
-        handlings: The handlers at work.
-        closing: Whether our side ends it.
-        refused: Whether the broker does not want it, and said so.
+        reason: Why it ended; empty while it is open.
+        handlings: The running handlers.
+        closing: Whether the client closes it.
+        refused: Whether the broker has refused it.
         taken_over: Whether another connection has its route id now.
-        rejected_by_lease: Requests of the broker beyond the leases it had.
-        silence: How long the broker has said nothing.
+        rejected_by_lease: Requests of the broker beyond its leases.
+        silence: The keepalive monitor.
 
     Args:
-        name: Where it goes, for people to read.
+        name: The URI of the broker, for the log.
         metadata: The metadata of the SETUP; `None` for none.
-        handlers: What answers requests of the broker.
+        handlers: The handlers of requests of the broker.
         options: The limits.
-        news: Called when it may have become possible to send requests, or impossible.
+        news: Called when `usable` or `alive` may have changed.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class ClientLink(asyncio.Protocol):
     # --- opening ------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Introduce ourselves on a socket that is connected, and wait for the answer.
+        """Send the SETUP on a connected socket, and wait until the broker has accepted it.
 
-        RSocket has no answer to a SETUP that is accepted. So a KEEPALIVE goes right behind it:
-        who sends that back has read the SETUP.
+        RSocket has no answer to an accepted SETUP. So a KEEPALIVE follows it: a broker that answers
+        the KEEPALIVE has read the SETUP.
 
         Raises:
-            NotDelivered: The broker has refused, or has gone.
+            NotDelivered: The broker has refused the SETUP, or the connection is lost.
         """
         await self._package.open()
         await self._answered.wait()
@@ -121,11 +121,13 @@ class ClientLink(asyncio.Protocol):
             raise NotDelivered(self.name, self.reason)
 
     def send_setup(self, setup: Setup) -> None:
-        """Send SETUP, and what shows that it was accepted."""
+        """Send SETUP and a KEEPALIVE, whose answer shows that it was accepted."""
         if self.core.closed:
             return
         self.core.send_setup(setup)
         self.core.send_keepalive()
+        # Connection Establishment: "The client-side Responder MUST send a LEASE frame after a SETUP
+        # frame with the L flag set."
         self._leases.grant()
         self.silence.watch()
         self.flush_soon()
@@ -140,13 +142,13 @@ class ClientLink(asyncio.Protocol):
     # --- the socket -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the socket."""
+        """Set the socket and its limits."""
         self._transport = cast(asyncio.Transport, transport)
         high = self.options.max_queued
         self._transport.set_write_buffer_limits(high, high // _LOW)
 
     def data_received(self, data: bytes) -> None:
-        """Let the state machine read, and act on what it lets through."""
+        """Feed the state machine, and handle its events."""
         now = self.silence.hear()
         for event in self.core.receive_data(data, now):
             self._on_event(event)
@@ -157,7 +159,7 @@ class ClientLink(asyncio.Protocol):
         self._settle()
 
     def eof_received(self) -> bool:
-        """Let the socket close: RSocket has no half-closed connections."""
+        """End the connection, as RSocket has no half-closed ones; return False to close."""
         self._end_core("closed by the broker")
         return False
 
@@ -173,11 +175,11 @@ class ClientLink(asyncio.Protocol):
         self._news()
 
     def pause_writing(self) -> None:
-        """Note that the broker does not read as fast as it is sent to."""
+        """Hold requests and handlers back while the socket is full."""
         self.write_paused = True
 
     def resume_writing(self) -> None:
-        """Let those go on who waited for this socket."""
+        """Resume the requests and handlers held back by a full socket."""
         self.write_paused = False
         self._on_room()
 
@@ -191,7 +193,7 @@ class ClientLink(asyncio.Protocol):
         self._news()
 
     def flush_soon(self) -> None:
-        """Write what has been queued at the end of this turn of the loop."""
+        """Write the queued frames at the end of this turn of the loop."""
         if not self._flushing:
             self._flushing = True
             self.loop.call_soon(self._flush)
@@ -216,7 +218,7 @@ class ClientLink(asyncio.Protocol):
             self._flush()
             transport.close()
 
-    # --- what comes -----------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Frame):
@@ -236,6 +238,8 @@ class ClientLink(asyncio.Protocol):
     def _on_request(self, frame: Frame) -> None:
         stream = frame.stream
         if not self._leases.take(self.silence.heard):
+            # Lease Semantics: "A Responder that receives a REQUEST that it can not honor due to
+            # LEASE restrictions MUST respond with an ERROR[REJECTED]."
             self.rejected_by_lease += 1
             self.end_stream(stream, ErrorCode.REJECTED, "no lease is left")
             return
@@ -250,7 +254,7 @@ class ClientLink(asyncio.Protocol):
         elif frame.type == FrameType.LEASE:
             self._leases.on_frame(frame, self.silence.heard)
             self._news()
-        elif frame.type == FrameType.ERROR:  # CONNECTION_CLOSE: no new streams from now on
+        elif frame.type == FrameType.ERROR:  # CONNECTION_CLOSE: "New requests MAY not be accepted."
             self._news()
 
     def _on_closed(self, event: Closed) -> None:
@@ -269,7 +273,7 @@ class ClientLink(asyncio.Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether `max_queued` bytes wait, for the socket or for the end of this turn."""
+        """Whether `max_queued` bytes wait for the socket or for the next flush."""
         return self.write_paused or self.core.pending >= self.options.max_queued
 
     @property
@@ -279,18 +283,18 @@ class ClientLink(asyncio.Protocol):
 
     @property
     def alive(self) -> bool:
-        """Whether requests can be sent, now or when the socket or a lease has room."""
+        """Whether requests can be sent, now or once the socket and the lease allow it."""
         return self.ready and self.core.state is _OPEN and self._transport is not None
 
     def ask(
         self, kind: int, data: bytes, metadata: bytes, *, initial_n: int = 1, complete: bool = False
     ) -> Stream:
-        """Send a request. It is handed to the socket at the end of this turn of the loop.
+        """Send a request. It is written to the socket at the end of this turn of the loop.
 
         Raises:
-            NotDelivered: The connection takes no more. Nothing was sent.
-            PayloadTooBig: It cannot be sent. Defect 5 of the `rsocket` package (0.4.20): it
-                sends a frame over 16 MiB - 1 with a length that is cut short.
+            NotDelivered: The connection accepts no request now. Nothing was sent.
+            PayloadTooBig: It cannot be sent. Defect 5 of the `rsocket` package (0.4.20): it sends
+                a frame over 16 MiB - 1 with a truncated length.
         """
         options = self.options
         size = len(data) + len(metadata)
@@ -330,7 +334,7 @@ class ClientLink(asyncio.Protocol):
         """Send a metadata push.
 
         Raises:
-            NotDelivered: The connection takes none now.
+            NotDelivered: The connection accepts none now.
             PayloadTooBig: It cannot be sent.
         """
         if len(metadata) > self.options.max_request:
@@ -341,20 +345,20 @@ class ClientLink(asyncio.Protocol):
         self.flush_soon()
 
     def end_stream(self, stream: Stream, code: int, text: str) -> None:
-        """End a stream in the way open to our side; one that is over stays so."""
+        """End a stream with a CANCEL or an ERROR, by the role of this side, unless it is closed."""
         self.core.terminate(stream, code, text)
         self.flush_soon()
 
     # --- handlers -------------------------------------------------------------------------------
 
     def block_on_write(self, served: HandlerStream) -> None:
-        """Give a handler credit again when the socket takes more."""
+        """Grant a handler credit again when the socket has room."""
         self._starved.add(served)
 
-    # --- the end of things ------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def abort(self, reason: str) -> None:
-        """Close at once; what is waiting to be sent is lost."""
+        """Close at once; the backlog is lost."""
         self._end_core(reason)
         if self._transport is not None:
             self._transport.abort()
@@ -365,7 +369,7 @@ class ClientLink(asyncio.Protocol):
             self._on_event(event)
 
     def _leave_streams(self) -> None:
-        """Cancel what nobody waits for."""
+        """Cancel the streams that no consumer awaits."""
         for stream in list(self.core.streams.values()):
             user = stream.peer
             if isinstance(user, AskedElements) and not user.awaited:
@@ -373,12 +377,12 @@ class ClientLink(asyncio.Protocol):
                 user.on_gone(LinkLost(self.name, "the client was closed"))
 
     async def close(self, timeout: float) -> None:
-        """Close: let what is in flight end for a while, then cut it off. Idempotent.
+        """Close once requests in flight and handlers have ended, or at the timeout. Idempotent.
 
-        Streams of which nobody awaits an element are cut off at once.
+        Streams with no element awaited are cancelled at once.
 
         Args:
-            timeout: For how long, in seconds.
+            timeout: The timeout in seconds.
         """
         self.closing = True
         if self._transport is not None:

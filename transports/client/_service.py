@@ -1,4 +1,4 @@
-"""What a client is to its brokers: a service, or a mere requester."""
+"""The service of a client."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Service"]
 
 
 class Service:
-    """What a client is to the broker.
+    """The service that a client registers, or none for a mere requester.
 
     Attributes:
-        handlers: What answers.
+        handlers: The handlers of its requests.
 
     Args:
         name: Its service name; `None` for a requester.
         tags: More tags.
-        handlers: What answers.
+        handlers: The handlers of its requests.
 
     Raises:
         AddressError: A key of a tag cannot be read.

@@ -319,7 +319,7 @@ class StreamExchange(FrameExchange):
         if not self.ended:
             self.refuse(code_of(error), text_of(error), outcome_of(error))
 
-    # --- what the index, the workers and the handlers use -------------------------------------
+    # --- for the index, the workers and the handlers ------------------------------------------
 
     @property
     def relayed(self) -> bool:

@@ -345,7 +345,7 @@ class Leg(FrameExchange):
         else:
             self.merging.on_skipped(self, error)
 
-    # --- what the index, the workers and the handlers use -------------------------------------
+    # --- for the index, the workers and the handlers ------------------------------------------
 
     def wait(self) -> None:
         """Copy the frames out of the chunks of input that hold them."""
