@@ -1,4 +1,4 @@
-"""A client of the broker in Python: destinations that serve with handlers, and requesters."""
+"""A client of brokers: requesters, and destinations made of handlers."""
 
 from ._client import Client, ClientStatistics, connect
 from ._errors import RequestCanceled, RequestRejected

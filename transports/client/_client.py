@@ -1,4 +1,4 @@
-"""A client of brokers: what programs make requests with, and serve them with handlers."""
+"""The client of brokers, which makes requests and serves them with handlers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Client", "ClientStatistics", "connect"]
 
 
 class _Unset(Enum):
-    """Stands for a timeout that was not given, as `None` is one."""
+    """The marker of a timeout that was not given, as `None` means no limit."""
 
     UNSET = "the option"
 
@@ -39,17 +39,17 @@ Timeout: TypeAlias = float | _Unset | None
 
 @dataclass(frozen=True, slots=True)
 class ClientStatistics:
-    """A client at one moment.
+    """The figures of a client at one moment.
 
     Attributes:
-        connected: Connections there are.
-        connects: How often one was made.
-        failures: Attempts to connect that have failed.
-        in_flight: Requests that have begun and have not ended.
+        connected: Open connections.
+        connects: Connections made.
+        failures: Attempts to connect that failed.
+        in_flight: Requests in flight.
         waiting: Requests that wait for one of those to end.
         requests: Requests made.
         retried: Tries after the first of a request.
-        timeouts: Requests, or elements of one, that have not come in time.
+        timeouts: Requests, or elements of one, that timed out.
     """
 
     connected: int
@@ -72,26 +72,26 @@ def connect(
     route_ids: Sequence[UUID] | None = None,
     options: ClientOptions = _OPTIONS,
 ) -> Client:
-    """Make a client; `async with` connects it, and closes it at the end.
+    """Return a client; `async with` connects it, and closes it at the end.
 
         async with connect("rsocket+tcp://127.0.0.1:7000") as client:
             answer = await client.request("service=echo", b"hi")
 
     Args:
-        brokers: Where they listen: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or
-            `rsocket+unix:///path`. When one fails, the next is tried.
-        service: The service name under which requests come; without it the client only requests.
+        brokers: The URIs of the brokers: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path`
+            or `rsocket+unix:///path`. When one fails, the next is tried.
+        service: The service name to register; without it the client is a requester only.
         tags: More tags of the service.
-        handlers: What answers requests; with a service.
-        connections: How many connections to keep. Each has a route id of its own, so a service
-            is there as often.
-        route_ids: These ids, one for each connection; random ones by default. A connection
+        handlers: The handlers of its requests; with a service.
+        connections: The number of connections to keep. Each has its own route id, so each is a
+            destination of the service.
+        route_ids: The route ids, one for each connection; random ones by default. A connection
             keeps its id when it connects again.
         options: Limits and times.
 
     Raises:
-        ValueError: A URI cannot be read, or the arguments do not fit one another.
-        AddressError: A key of a tag cannot be read.
+        ValueError: A URI cannot be parsed, or the arguments contradict each other.
+        AddressError: A key of a tag cannot be parsed.
         BrokerFrameError: The service name or a tag is too long.
     """
     places = [parse_place(each) for each in ([brokers] if isinstance(brokers, str) else brokers)]
@@ -111,21 +111,20 @@ def connect(
 
 
 class Client:
-    """Connections to brokers, and requests over them. Made by `connect`.
+    """A client with connections to brokers. Made by `connect`.
 
-    All of it belongs to the loop on which it was entered. A destination is either tags as text,
-    such as `service=orders region=eu`, or an `AddressFrame`; one whose origin is all zeros gets
-    that of this client.
+    It belongs to the loop on which it was entered. A destination is either tags as text, such as
+    `service=orders region=eu`, or an `AddressFrame`; an origin of zeros is replaced by the route id
+    of this client.
 
-    What a request ends with, if not with an answer:
+    A request without an answer raises one of these errors:
 
     - `DestinationError`: the destination answered with an error, which has code and text;
-    - `NotDelivered`: nobody has taken it, it is safe to ask again: `RequestRejected`,
-      `LinkDown` and others. The client has tried `max_tries` times, unless the broker had
-      waited for a destination before it said no;
-    - `InDoubt`: a destination may have done it: `LinkLost`, `RequestCanceled`,
-      `RequestTimeout`. The client does not ask again; who knows that asking twice
-      does no harm, may.
+    - `NotDelivered`: no destination has processed it, so it is safe to repeat: `RequestRejected`,
+      `LinkDown` and others. The client has tried `max_tries` times, unless the broker has already
+      waited for a destination;
+    - `InDoubt`: a destination may have processed it: `LinkLost`, `RequestCanceled`,
+      `RequestTimeout`. The client does not repeat it; the caller may, if repetition does no harm.
 
     Cancelling a request, or a timeout, cancels it at the destination.
     """
@@ -141,26 +140,26 @@ class Client:
         self._service = service
         self._route_ids = tuple(route_ids)
         self._options = options
-        # Written now, so that what cannot be written is refused at once.
+        # Serialized now, so that wrong values are refused at once.
         self._setups = [service.metadata(each, options) for each in route_ids]
         self._pool: Pool | None = None
         self._made: Calls | None = None
 
     @property
     def route_ids(self) -> tuple[UUID, ...]:
-        """The route ids of its connections; the first is the origin of its requests."""
+        """The route ids of the connections; the first is the origin of requests."""
         return self._route_ids
 
     @property
     def dialect(self) -> Dialect:
-        """How the broker's frames are written."""
+        """The dialect of broker frames."""
         return self._options.dialect
 
     async def __aenter__(self) -> Self:
-        """Connect.
+        """Connect to a broker.
 
         Raises:
-            LinkDown: No broker took the client in `connect_timeout`, or all have refused it.
+            LinkDown: No broker accepted the client in `connect_timeout`, or all have refused it.
             RuntimeError: The client was entered before.
         """
         if self._pool is not None:
@@ -179,10 +178,10 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close. Requests in flight and handlers at work have `drain_timeout` to end.
+        """Close the client. Requests in flight and handlers have `drain_timeout` to end.
 
-        New requests are refused as soon as this begins. Streams and channels of which nobody
-        awaits an element just then are cancelled; what came before is still given. Idempotent.
+        New requests are refused at once. Streams and channels with no element awaited are cancelled;
+        elements received before can still be taken. Idempotent.
         """
         if self._pool is not None:
             await self._pool.close()
@@ -220,22 +219,22 @@ class Client:
         entries: Entries = (),
         timeout: Timeout = _UNSET,
     ) -> Answer:
-        """Ask for one answer.
+        """Send a request, and return its one answer (request/response).
 
         Args:
-            destination: Where the request goes.
+            destination: The destination.
             data: The data.
             metadata: Metadata for the destination, wrapped in the ADDRESS; not in the
                 reference dialect.
-            route: What is asked for there, as `Handlers` have it; at most 255 bytes.
+            route: The route name for the destination's `Handlers`; at most 255 bytes.
             entries: More entries of metadata, as (MIME type, content).
-            timeout: How long it may take, in seconds; `None`: any; else `request_timeout`.
+            timeout: Seconds for the request; `None`: no limit; by default `request_timeout`.
 
         Raises:
-            OnwardError: See `Client`.
-            AddressError: The destination cannot be read.
+            OnwardError: The request failed; see `Client`.
+            AddressError: The destination cannot be parsed.
             PayloadTooBig: It is over `max_request`, or the answer is over `max_answer`.
-            PayloadNotBytes: Data, metadata or an entry are something else than `bytes`.
+            PayloadNotBytes: Data, metadata or an entry are no `bytes`.
             ValueError: The route is no text, or over 255 bytes.
         """
         data = as_bytes(data, "data")
@@ -265,9 +264,9 @@ class Client:
         entries: Entries = (),
         timeout: Timeout = _UNSET,
     ) -> None:
-        """Send a request that has no answer (fire-and-forget).
+        """Send a request without an answer (fire-and-forget).
 
-        Returns when it has been handed to a socket; whether anybody takes it is not known.
+        Returns when it has been handed to a socket. It is not known whether a destination takes it.
         See `request`.
         """
         data = as_bytes(data, "data")
@@ -288,7 +287,7 @@ class Client:
         entries: Entries = (),
         timeout: Timeout = _UNSET,
     ) -> None:
-        """Push metadata, which has neither data nor an answer. See `send`."""
+        """Send a metadata push, which has neither data nor an answer. See `send`."""
         wrapped = self._metadata(destination, metadata, route, entries)
         await self._calls.ask(
             _tries(destination), self._timeout(timeout), lambda link: link.push(wrapped)
@@ -305,11 +304,11 @@ class Client:
         timeout: Timeout = _UNSET,
         element_timeout: Timeout = _UNSET,
     ) -> AsyncGenerator[Answer]:
-        """Ask for a stream of elements.
+        """Return the elements of a request/stream as an asynchronous generator.
 
-        The request is sent when the first element is asked for. At most `stream_window`
-        elements are ahead of who takes them. Who may stop early closes the generator, which
-        cancels the stream; leaving a loop does not as long as something refers to it:
+        The request is sent when the first element is awaited. At most `stream_window` elements are
+        ahead of the consumer. Closing the generator cancels the stream; leaving a loop early does
+        not, as long as the generator is referred to:
 
             async with aclosing(client.stream("service=log", b"")) as lines:
                 async for line in lines:
@@ -320,11 +319,11 @@ class Client:
             destination: As for `request`, and so are the others.
             data: The data.
             metadata: Metadata for the destination.
-            route: What is asked for there.
+            route: The route name for the destination.
             entries: More entries of metadata.
-            timeout: How long to wait for the first element, in seconds; as for `request`.
-            element_timeout: How long to wait from one element to the next, in seconds;
-                `None`: any; else the option of that name.
+            timeout: Seconds until the first element; as for `request`.
+            element_timeout: Seconds from one element to the next; `None`: no limit; by default the
+                option of that name.
         """
         data = as_bytes(data, "data")
         wrapped = self._metadata(destination, metadata, route, entries)
@@ -342,29 +341,28 @@ class Client:
         timeout: Timeout = _UNSET,
         element_timeout: Timeout = _UNSET,
     ) -> AsyncGenerator[Answer]:
-        """Send a stream of elements, and get one back.
+        """Send the elements of `source`, and return those of the destination (request/channel).
 
-        The first element goes with the request; without one, nothing is sent, and nothing
-        comes. The others are taken from `source` as the destination asks for them. What
-        `source` raises is raised here, and the destination gets an error. Time in which
-        `source` is to give an element and does not is not counted. See `stream`.
+        The first element is sent with the request; without one, nothing is sent and no element is
+        returned. The others are taken from `source` within the destination's credit. An error of
+        `source` is raised here, and the destination is sent an ERROR. Time in which an element of
+        `source` is awaited does not count. See `stream`.
 
         Args:
             destination: As for `request`.
-            source: The elements. Metadata of the first one are wrapped in the ADDRESS, in the
-                place of `metadata`.
-            metadata: Metadata for the destination.
-            route: What is asked for there.
+            source: The elements. Metadata of the first one replace `metadata`.
+            metadata: Metadata for the destination, wrapped in the ADDRESS.
+            route: The route name for the destination.
             entries: More entries of metadata.
-            timeout: How long to wait for the first element, in seconds; as for `request`.
-            element_timeout: How long to wait from one element to the next, in seconds;
-                `None`: any; else the option of that name.
+            timeout: Seconds until the first element; as for `request`.
+            element_timeout: Seconds from one element to the next; `None`: no limit; by default
+                the option of that name.
         """
 
         def wrap(first: bytes | None) -> bytes:
             return self._metadata(destination, metadata if first is None else first, route, entries)
 
-        wrap(None)  # what cannot be written is refused at once
+        wrap(None)  # refuses wrong values at once
         patience = self._patience(timeout, element_timeout)
         return channel_elements(self._calls, _tries(destination), source, wrap, patience)
 

@@ -121,7 +121,7 @@ class ClientLink(asyncio.Protocol):
             raise NotDelivered(self.name, self.reason)
 
     def send_setup(self, setup: Setup) -> None:
-        """Send SETUP and a KEEPALIVE, whose answer shows that it was accepted."""
+        """Send SETUP and a KEEPALIVE; the answer to the KEEPALIVE shows that SETUP was accepted."""
         if self.core.closed:
             return
         self.core.send_setup(setup)

@@ -1,8 +1,7 @@
-"""The broker's frames in a client's metadata, and what a handler sees of them.
+"""The metadata of a client's requests and of the requests to its handlers.
 
-Defect 16 of the `rsocket` package (0.4.20): its reader of composite metadata raises on a
-well-known id that it does not know. This reads with `protocol.rsocket`, which keeps such an
-id as a number; so an odd entry does not spoil a request.
+Composite metadata are parsed by `protocol.rsocket`, which keeps an unknown well-known id as a
+number. Defect 16 of the `rsocket` package (0.4.20): its parser raises on such an id.
 """
 
 from __future__ import annotations
@@ -47,19 +46,19 @@ __all__ = [
 ]
 
 Destination: TypeAlias = str | AddressFrame
-"""Where a request goes: the text form of an address of type 32, or a whole ADDRESS."""
+"""The destination of a request: an address of type 32 as text, or a whole ADDRESS."""
 
 Entries: TypeAlias = Sequence[tuple[str, bytes]]
-"""More metadata of a request: MIME types and contents."""
+"""More metadata entries of a request: MIME types and contents."""
 
 ROUTING_MIME: Final = "message/x.rsocket.routing.v0"
 _LONGEST_ROUTE: Final = 255
 _REMEMBERED: Final = 256
-"""Destinations as text that are remembered, read; the one not used for longest is forgotten."""
+"""Most parsed destinations that are cached."""
 
 
 def says_no_route(destination: Destination) -> bool:
-    """Say whether a destination tells the broker how long to wait for it (`@no-route`).
+    """Return whether a destination has a time for the broker to wait for it (`@no-route`).
 
     Raises:
         AddressError: The text cannot be read.
@@ -87,18 +86,18 @@ def address_metadata(
     """Return the metadata of a request.
 
     Args:
-        destination: Where it goes.
+        destination: The destination.
         origin: The route id of the requester, 16 bytes; for an ADDRESS that has none.
-        metadata: What the ADDRESS is to wrap; `None`: what it wraps already.
-        route: What is asked for there; "" for nothing in particular.
+        metadata: The metadata that the ADDRESS wraps; `None`: those that it wraps already.
+        route: The route name for the handlers; "" for none.
         entries: More entries.
         options: The dialect.
 
     Raises:
         AddressError: The text cannot be read.
-        BrokerFrameError: A field is out of range, or the dialect has no place for it.
+        BrokerFrameError: A field is out of range, or the dialect does not support it.
         ValueError: The route is no text, or over 255 bytes.
-        PayloadNotBytes: The metadata or an entry are something else than `bytes`.
+        PayloadNotBytes: The metadata or an entry are no `bytes`.
         TypeError: The destination is neither text nor an ADDRESS.
     """
     frame = _frame(destination)
@@ -121,7 +120,7 @@ def address_metadata(
 
 @lru_cache(_REMEMBERED)
 def _read(text: str) -> AddressFrame:
-    """Make an ADDRESS of its text form."""
+    """Return an ADDRESS by its text form."""
     query = parse_address_query(text)
     chosen = [tag for tag in query.keys if tag not in query.query]
     all_tags = (*sorted(query.query, key=format_tag), *chosen)
@@ -145,7 +144,7 @@ def _read(text: str) -> AddressFrame:
             no_route=query.no_route,
             encrypted=query.encrypted,
         )
-    # A mapping has each key once; a query may ask for two values of one.
+    # A mapping has each key once, but a query may have two values of one key.
     return replace(frame, tags=null_last(all_tags))
 
 
@@ -159,9 +158,9 @@ def setup_metadata(setup: RouteSetup, options: ClientOptions) -> bytes:
 
 
 def request_of(data: bytes, metadata: bytes | None) -> Request:
-    """Return what a handler sees of a request that the broker has sent.
+    """Return a request of the broker as it is given to handlers.
 
-    Metadata that cannot be read are as good as none: the request has come here all the same.
+    Metadata that cannot be parsed count as none, as the request was routed here already.
     """
     try:
         found = unwrap_metadata(metadata or b"", COMPOSITE_MIME)

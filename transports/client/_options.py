@@ -1,4 +1,4 @@
-"""The limits and times of a client, and where its brokers are."""
+"""The options of a client, and the endpoints of its brokers."""
 
 from __future__ import annotations
 
@@ -27,54 +27,53 @@ UNIX: Final = "rsocket+unix"
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """What a client may use, and how long it waits. Sizes are in bytes, times in seconds.
+    """The limits and times of a client. Sizes are in bytes, times in seconds.
 
     Attributes:
-        dialect: How the broker's frames are written, and so their MIME type.
+        dialect: The dialect of broker frames, which determines their MIME type.
         data_mime: MIME type of the data, at most 255 bytes of ASCII.
-        connect_timeout: Time for one attempt to connect, with the answer to the SETUP; and
-            how long `connect` waits for the first connection.
-        request_timeout: Time for a request: to find a connection, to be tried again, and to be
-            answered. Of a stream or a channel: to its first element; time in which a channel
-            waits for its own source does not count. `None`: any.
+        connect_timeout: Time for one attempt to connect, with the answer to the SETUP; and for
+            `connect` to have the first connection.
+        request_timeout: Time for a request, with the wait for a connection, its retries and its
+            answer. Of a stream or a channel: until its first element; time in which a channel
+            waits for its own source does not count. `None`: no limit.
         element_timeout: Time from one element of a stream or a channel to the next, counted
-            likewise. `None`: any.
+            likewise. `None`: no limit.
         keepalive: Time between two KEEPALIVE frames.
-        lifetime: Time without a byte from the broker after which the connection is given up.
-        suspect_after: Time without a byte from a broker that has something to answer, after
-            which requests go by other connections, if there are any. It is asked for a
-            sign of life then.
+        lifetime: Time without a byte from the broker after which the connection is closed.
+        suspect_after: Time without a byte from a broker with an answer due, after which requests
+            prefer other connections, if there are any. The broker is sent a KEEPALIVE then.
         reconnect: Whether a connection that fails or is lost is made again. If not, each
             broker is tried once, nothing is logged, and `LinkDown` has the reason.
-        backoff: How long to wait before connecting again. The wait grows with each attempt,
-            until a connection has lasted longer than the longest it could have been.
-        max_tries: How often a request is sent that is REJECTED or cannot have been sent.
-        retry_within: Time in which REJECTED comes at once. A request that is REJECTED later
-            has waited for a destination already and is not sent again; nor is one whose
-            destination says with `@no-route` how long to wait.
-        retry_backoff: How long to wait in between.
-        max_in_flight: Requests that have begun and have not ended, over all connections.
-            More wait.
-        max_waiting: Requests that wait for one of those to end. More are `NotDelivered`.
-        max_queued: Bytes waiting for a broker's socket above which requests wait, and handlers
-            are given no more credit.
-        max_pending: Bytes waiting above which the connection is closed as too slow.
-        max_request: Data and metadata of a request or an element, of ours (`PayloadTooBig`)
-            or of one that comes to the handlers (INVALID).
-        max_answer: Data and metadata of an answer or an element that comes (`PayloadTooBig`).
-        max_gathered: Bytes of all payloads of a connection that are in fragments and not
-            whole yet. The stream that brings more is ended.
-        max_frame: A frame, both ways. A broker that sends a longer one is left.
-        fragment_size: Bytes of a frame over which a payload is sent in fragments; `None`: never,
-            and more than one frame holds is `PayloadTooBig`.
-        max_streams: Streams of a connection at a time, of both sides. More are REJECTED.
-        stream_window: Elements of a stream that are asked for ahead of whoever takes them.
-        credit_window: Elements that a handler may have made while the socket is full.
-        lease_requests: Requests that the broker may send to the handlers in each
-            `lease_time`; more are REJECTED. With it, requests to the broker wait for its
-            leases. `None`: without leases.
-        lease_time: For how long a lease holds; it is renewed at half of that.
-        drain_timeout: Time that requests in flight and handlers at work have to end when the
+        backoff: The wait before connecting again. It grows with each attempt, until a connection
+            has lasted longer than the longest wait before it.
+        max_tries: Tries of a request that is REJECTED or cannot have been sent.
+        retry_within: Time since a try in which a REJECTED request is sent again. One REJECTED
+            later has waited for a destination already, and is not sent again; nor is one with a
+            time to wait for a destination (`@no-route`).
+        retry_backoff: The wait between two tries.
+        max_in_flight: Most requests in flight, over all connections. More wait.
+        max_waiting: Most requests that wait for one of those to end. More are `NotDelivered`.
+        max_queued: Backlog of a broker's socket above which requests wait, and handlers are
+            granted no more credit.
+        max_pending: Backlog above which the connection is closed as too slow.
+        max_request: Most bytes of data and metadata of a request or an element: of a sent one
+            (`PayloadTooBig`), or of one for the handlers (INVALID).
+        max_answer: Most bytes of data and metadata of an answer or of a received element
+            (`PayloadTooBig`).
+        max_gathered: Most bytes of all unfinished fragmented payloads of a connection. The
+            stream that exceeds it is ended.
+        max_frame: Most bytes of a frame, in both directions. A broker that sends a longer one is
+            disconnected.
+        fragment_size: Bytes of a frame above which a payload is sent in fragments. `None`: never;
+            a payload too large for one frame is `PayloadTooBig`.
+        max_streams: Most open streams of a connection, opened by either side. More are REJECTED.
+        stream_window: Elements of a stream that are requested ahead of their consumer.
+        credit_window: Elements that a handler may send while the socket is full.
+        lease_requests: Requests granted to the broker in each `lease_time`; more are REJECTED.
+            With it, requests to the broker wait for its leases. `None`: without leases.
+        lease_time: Time for which a lease is valid; it is renewed at half of that.
+        drain_timeout: Time in which requests in flight and running handlers have to end when the
             client is closed.
 
     Raises:
@@ -121,7 +120,7 @@ class ClientOptions:
 
     @property
     def leases(self) -> bool:
-        """Whether requests are counted by leases."""
+        """Whether leases are used."""
         return self.lease_requests is not None
 
     @property
@@ -146,14 +145,14 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a broker listens.
+    """The endpoint of a broker.
 
     Attributes:
-        uri: As it was given.
+        uri: The URI as given.
         scheme: `rsocket+tcp`, `rsocket+ws` or `rsocket+unix`.
         host: The host; of a Unix socket its path.
         port: The port; 0 for a Unix socket.
-        path: What a WebSocket asks for, with the query.
+        path: The path and query of a WebSocket.
     """
 
     uri: str
@@ -164,7 +163,7 @@ class Place:
 
 
 def parse_place(uri: str) -> Place:
-    """Read the URI of a broker.
+    """Parse the URI of a broker.
 
     Args:
         uri: `rsocket+tcp://host:port`, `rsocket+ws://host:port/path` or

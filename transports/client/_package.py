@@ -1,39 +1,37 @@
-"""The `rsocket` package's client, and the transport of ours beneath it.
+"""The `rsocket` package's client, and its transport.
 
-How much of the package is used. Its `RSocketClient` opens a connection: it puts the SETUP
-together, sends it before anything else, keeps the rhythm of the KEEPALIVE frames, and ends its
-tasks when the connection is closed. It knows the connection by a `Transport`, an abstract class
-that the package offers for deriving from, and ours, `CleanTransport`, is the only way between
-the two. Nothing of the package is patched, and nothing with an underscore is touched.
+The package's `RSocketClient` opens a connection: it builds the SETUP, sends it first, sends the
+KEEPALIVE frames, and ends its tasks when the connection is closed. It reaches the connection
+through a `Transport`, an abstract class of the package; `CleanTransport` implements it. Nothing of
+the package is patched, and no private name is used.
 
-Streams do not pass through the package. `ClientLink` has them, with the state machine that
-the broker also uses (`protocol.rsocket.Connection`). This is how it gets around these defects of
-version 0.4.20, which all are in how the package reads, writes and serves streams:
+Streams bypass the package. `ClientLink` has them, with the state machine that the broker also
+uses (`protocol.rsocket.Connection`). That avoids these defects of version 0.4.20, in how the
+package reads, writes and serves streams:
 
-- 1: an element without data and metadata is sent without the N flag: it vanishes;
-- 2: fragments lose their F and N flags when they are made of frames that have some;
+- 1: an element without data and metadata is sent without the N flag, and is lost;
+- 2: fragments lose the F and N flags of the frame that they are made of;
 - 4: metadata of no bytes become no metadata;
-- 5: a frame over 16 MiB - 1 is sent with a length cut to 24 bits;
+- 5: a frame over 16 MiB - 1 is sent with a length truncated to 24 bits;
 - 10: leases are neither enforced nor sent in time;
 - 11: handlers are awaited by the task that reads, which reads nothing else meanwhile;
 - 12: a fire-and-forget that fails is answered by an ERROR;
 - 13: a second request with the id of a live stream ends that stream with an ERROR;
-- 14: a CANCEL of a channel that sends nothing raises, and an ERROR leaves half of it behind;
-- 19: what is to be sent queues up without a bound, and so do fragments that came.
+- 14: a CANCEL of a channel that sends nothing raises, and an ERROR ends one direction only;
+- 19: the output and the received fragments are queued without a bound.
 
-The rest concern the connection, and are got around here:
+The others concern the connection, and are avoided here:
 
-- 3: an ERROR with a code of the application's own is not even read. No frame of the peer
-  reaches the package's parser;
-- 9: after a time-out of the keepalive `reconnect` does nothing. It is never called: a connection
-  that ends has ended, `ClientLink` sees by itself that a broker is silent, and the supervisor
-  makes a new client of the package for each connection;
-- 18: a MIME type of more than 127 bytes cannot be written. Of the SETUP only its values are
-  taken; the frame is written by `protocol.rsocket`;
-- another: `close` of a client that never connected logs a traceback. There is no client of
-  the package before there is a socket;
-- one that was found here: times below a second are announced doubled, as their milliseconds
-  are counted twice. The SETUP says what the options say.
+- 3: an ERROR with an application's code is not parsed. No frame of the peer reaches the
+  package's parser;
+- 9: after a keepalive timeout `reconnect` does nothing. It is never called: `ClientLink` detects
+  a silent broker, and the pool makes a new client of the package for each connection;
+- 18: a MIME type of more than 127 bytes cannot be written. Only the values of the SETUP are
+  used; the frame is written by `protocol.rsocket`;
+- another: `close` of a client that never connected logs a traceback. The package's client is made
+  after the socket;
+- another: times below a second are doubled, as their milliseconds are counted twice. The SETUP
+  has the times of the options.
 """
 
 from __future__ import annotations
@@ -54,11 +52,11 @@ from ._options import ClientOptions
 __all__ = ["CleanTransport", "PackageClient"]
 
 _NEVER: Final = timedelta(days=3650)
-"""So long may a broker be silent for all the package cares; see defect 9."""
+"""The package's own limit on a broker's silence, which must not be reached; see defect 9."""
 
 
 class Wire(Protocol):
-    """What the transport needs of a connection."""
+    """The connection as seen by the transport."""
 
     def send_setup(self, setup: Setup) -> None:
         """Send SETUP."""
@@ -68,7 +66,7 @@ class Wire(Protocol):
 
 
 class CleanTransport(Transport):  # type: ignore[misc]
-    """Takes two kinds of frames from the package, and gives it none.
+    """A transport that accepts two kinds of frames from the package, and passes it none.
 
     Args:
         wire: The connection.
@@ -84,7 +82,7 @@ class CleanTransport(Transport):  # type: ignore[misc]
         """Send the SETUP or a KEEPALIVE.
 
         Raises:
-            AssertionError: The package wants to send something else.
+            AssertionError: The package sends another kind of frame.
         """
         if isinstance(frame, SetupFrame):
             self._wire.send_setup(self._setup(frame))
@@ -107,11 +105,11 @@ class CleanTransport(Transport):  # type: ignore[misc]
         )
 
     async def next_frame_generator(self) -> Any:
-        """Wait; the package is cancelled here when the connection is closed."""
+        """Wait until the package cancels its reader, when the connection is closed."""
         await asyncio.get_running_loop().create_future()
 
     async def close(self) -> None:
-        """Do nothing: the connection is closed by who has it."""
+        """Ignore the call: the owner of the connection closes it."""
 
 
 class PackageClient:
@@ -131,9 +129,9 @@ class PackageClient:
         self._client: Any = None
 
     async def open(self) -> None:
-        """Have the SETUP sent, soon, and KEEPALIVE frames from then on."""
+        """Start the package's client, which sends the SETUP and then KEEPALIVE frames."""
         options, metadata = self._options, self._metadata
-        # Not made before: it starts a task at once, and cannot be closed unless connected.
+        # Made here, as it starts a task at once, and cannot be closed unless connected.
         self._client = RSocketClient(
             _once(CleanTransport(self._wire, options)),
             honor_lease=options.leases,
@@ -148,9 +146,8 @@ class PackageClient:
     async def close(self) -> None:
         """End the package's tasks. Idempotent.
 
-        In a task of its own: while it waits for its tasks, the package takes a cancellation of
-        whoever closes it for one of theirs, and swallows it; and it is not made to be closed
-        by two at once.
+        They are ended in a task: while it waits for its tasks, the package swallows a cancellation
+        of its caller, and it does not support two concurrent calls of `close`.
         """
         if self._client is None:
             return

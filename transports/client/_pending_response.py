@@ -1,7 +1,7 @@
-"""Requests of ours that are open: what comes back on their streams.
+"""The responses to a client's open requests.
 
-One object for each stream; the connection hands it the frames, its request takes what they
-hold. All of it happens on one loop.
+There is one object for each stream: the connection passes it the frames, and the request reads
+their payloads.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["AskedElements", "PendingResponse"]
 
 
 class PendingResponse:
-    """A request/response.
+    """The pending response of a request/response.
 
     Attributes:
-        stream: Its stream.
-        answer: What will have come of it.
+        stream: The stream.
+        answer: The future of the answer.
     """
 
     __slots__ = ("_gatherer", "_link", "answer", "stream")
@@ -39,7 +39,7 @@ class PendingResponse:
         self._gatherer = Gatherer(link.budget, link.options.max_answer)
 
     def on_frame(self, frame: Frame) -> None:
-        """Take a PAYLOAD or ERROR."""
+        """Handle a PAYLOAD or ERROR."""
         if frame.type == FrameType.ERROR:
             self.on_gone(failure(frame.error_code, frame.error_text))
             return
@@ -53,30 +53,30 @@ class PendingResponse:
             self.answer.set_result(Answer(payload.data, payload.metadata))
 
     def on_gone(self, error: OnwardError) -> None:
-        """Fail: the stream has ended without an answer."""
+        """Fail the answer after the end of the stream."""
         self._gatherer.drop()
         if not self.answer.done():
             self.answer.set_exception(error)
 
     def cancel(self) -> None:
-        """Have no more of it."""
+        """Cancel the request."""
         self._gatherer.drop()
         self._link.end_stream(self.stream, ErrorCode.CANCELED, "")
 
 
 class AskedElements:
-    """What the responder of a stream or a channel sends.
+    """The elements from the responder of a stream or a channel.
 
-    The requester has given credit for `window` elements at first. It gives more as they are
-    taken, half a window at a time. So no more than the window is ever held.
+    The request grants credit for `window` elements. More is granted as elements are consumed, half
+    a window at a time. So no more than the window is ever held.
 
     Attributes:
-        stream: Its stream.
-        begun: Whether the responder certainly has the request in hand: an element has come,
-            or one after the first was sent.
-        awaited: Whether somebody waits for an element, or is about to.
-        writable: Set whenever the responder of a channel wants more, or none any more.
-        input_over: Set once the responder of a channel wants no more elements.
+        stream: The stream.
+        begun: Whether the request must not be sent again: an element was received, or one after
+            the first was taken from the source.
+        awaited: Whether the consumer waits for an element, or is about to.
+        writable: Set whenever the responder of a channel grants credit or cancels.
+        input_over: Set once the responder of a channel accepts no more elements.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class AskedElements:
         self.writable = asyncio.Event()
         self._link = link
         self._window = window
-        self._due = window  # elements asked for that have not come
+        self._due = window  # elements requested and not received
         self._held: deque[Answer] = deque()
         self._ended = False
         self._error: Exception | None = None
@@ -113,7 +113,7 @@ class AskedElements:
     # --- from the connection ------------------------------------------------------------------
 
     def on_frame(self, frame: Frame) -> None:
-        """Take a frame of the responder."""
+        """Handle a frame of the responder."""
         kind = frame.type
         if kind == FrameType.PAYLOAD:
             self._on_payload(frame)
@@ -121,11 +121,11 @@ class AskedElements:
             told = late_failure if self.begun else failure
             self.on_gone(told(frame.error_code, frame.error_text))
         elif kind == FrameType.CANCEL:
-            # Defect 14 of the `rsocket` package (0.4.20): it raises here if the channel has
-            # nothing to send. It is the responder's good right.
+            # A responder may cancel at any time. Defect 14 of the `rsocket` package (0.4.20): it
+            # raises here if the channel has nothing to send.
             self.input_over.set()
             self.writable.set()
-        else:  # REQUEST_N: the credit is counted by the state machine
+        else:  # REQUEST_N; the state machine counts the credit
             self.writable.set()
 
     def _on_payload(self, frame: Frame) -> None:
@@ -146,7 +146,7 @@ class AskedElements:
         self._news.set()
 
     def on_gone(self, error: Exception) -> None:
-        """Note that the stream has ended with an error; what came before it is still given."""
+        """End the stream with an error; `take` returns the elements before it first."""
         self._gatherer.drop()
         self._ended = True
         self._error = self._error or error
@@ -154,7 +154,7 @@ class AskedElements:
         self.writable.set()
         self._news.set()
 
-    # --- for the requester ----------------------------------------------------------------------
+    # --- from the requester ---------------------------------------------------------------------
 
     async def take(self) -> Answer | None:
         """Return the next element, or `None` after the last one.
@@ -178,12 +178,15 @@ class AskedElements:
         return element
 
     def check(self) -> None:
-        """Raise what the stream ended with, if that is an error."""
+        """Raise the error that the stream ended with, if any."""
         if self._error is not None:
             raise self._error
 
     async def may_send(self) -> bool:
-        """Wait until the responder wants an element; return whether it ever does."""
+        """Wait until an element can be sent; return False once the responder accepts none."""
+        # REQUEST_CHANNEL Frame: "A requester MUST not send PAYLOAD frames after the REQUEST_CHANNEL
+        # frame until the responder sends a REQUEST_N frame granting credits for number of PAYLOADs
+        # able to be sent."
         while not self.input_over.is_set() and not self.stream.closed:
             if self.stream.send_credit > 0 and not self._link.full:
                 return True
@@ -192,7 +195,7 @@ class AskedElements:
         return False
 
     def send(self, data: bytes, metadata: bytes | None) -> None:
-        """Send an element; nobody gets it if the responder wants none any more.
+        """Send an element; drop it if the responder accepts no more.
 
         Raises:
             PayloadTooBig: It is over `max_request`, or cannot be sent.
@@ -205,20 +208,20 @@ class AskedElements:
             self._link.flush_soon()
 
     def send_complete(self) -> None:
-        """End our elements."""
+        """Complete the requester's elements."""
         if not self.input_over.is_set() and not self.stream.closed:
             self._link.core.send_payload(self.stream, next=False, complete=True)
             self._link.flush_soon()
 
     def end_with(self, error: Exception, code: int, text: str) -> None:
-        """End the channel with an error of ours, which `take` raises."""
+        """End the channel with an error of the requester, which `take` raises."""
         if not self.stream.closed:
             self._link.core.send_error(self.stream, code, text)
             self._link.flush_soon()
         self.on_gone(error)
 
     def cancel(self) -> None:
-        """Have no more of it."""
+        """Cancel the stream, and drop the elements held."""
         self._gatherer.drop()
         self._held.clear()
         self._ended = True

@@ -1,7 +1,7 @@
-"""The connections of a client: kept up each by a task of its own, and given out in turn.
+"""The connections of a client, each kept by a task.
 
-Defect 9 of the `rsocket` package (0.4.20): its `reconnect` does not recover from a time-out of
-the keepalive. So a connection is never reopened here. When it ends, a new one is made.
+A connection is never reopened: after its end, a new one is made. Defect 9 of the `rsocket`
+package (0.4.20): its `reconnect` does not recover from a keepalive timeout.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ __all__ = ["Keeper", "Pool"]
 _logger = logging.getLogger("onward.transports.client")
 
 CONTESTED: Final = 5.0
-"""Upper end of the first wait, in seconds, after another client has taken over the route id;
-`Backoff.longest` if that is less. Two that have one id would else evict each other all the time."""
+"""Upper bound of the first wait, in seconds, after another client has taken over the route id;
+`Backoff.longest` if that is less. Otherwise two clients with one id would evict each other
+constantly."""
 
 _LAST: Final = 64
-"""The attempt from which on waits grow no more, as in `Backoff`."""
+"""The attempt after which waits grow no more, as in `Backoff`."""
 
 
 class Keeper:
-    """One connection, kept up: when it fails or is lost, the next broker is tried.
+    """The keeper of one connection; after a failure or loss it tries the next broker.
 
     Attributes:
-        link: The connection, while there is one.
-        failure: Why the last attempt failed; empty while it has not.
-        connects: How often it has connected.
-        failures: How often an attempt has failed.
-        refused: The brokers that have refused the client, of those it has not been with since.
+        link: The connection, while it is open.
+        failure: Why the last attempt failed; empty after a success.
+        connects: Connections made.
+        failures: Attempts that failed.
+        refused: The brokers that have refused the client since it was last connected to them.
         over: Whether no other attempt will be made.
 
     Args:
-        places: The brokers.
-        first: Which of them to begin with.
+        places: The endpoints of the brokers.
+        first: The index of the endpoint to begin with.
         make: Makes a connection, given its name; each with the same route id.
         options: Times.
         news: Called when `link` or `failure` has changed.
-        log: For what goes wrong.
+        log: The logger of failures.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Keeper:
         self.failures = 0
         self.refused: set[str] = set()
         self.over = False
-        self._lived = 0.0  # how long the last connection was there, in seconds
+        self._lived = 0.0  # seconds that the last connection was open
         self._evicted = False
         self._told = False
         self._places = places
@@ -78,7 +79,7 @@ class Keeper:
         self._log = log
 
     async def run(self) -> None:
-        """Keep the connection up, until cancelled; or once, if that is all that is wanted."""
+        """Keep the connection until cancelled; without `reconnect`, connect once."""
         if not self._options.reconnect:
             await self._run_once()
             return
@@ -86,8 +87,8 @@ class Keeper:
         attempt, bound = 0, 0.0
         while True:
             await self._once(self._place())
-            # One that outlived the wait for it was in order, and so probably is the next; the
-            # wait grows only while connections fail, or are lost as fast as they are made.
+            # The wait is reset after a connection that outlived it. It grows only while connections
+            # fail, or are lost as fast as they are made.
             if self._lived > (backoff.longest if self._evicted else bound):
                 attempt = 0
             if self._evicted:
@@ -98,7 +99,7 @@ class Keeper:
             self._at += 1
 
     async def _run_once(self) -> None:
-        """Try each broker until one takes us, and do no more when that connection ends."""
+        """Try each broker until one accepts, and stop when that connection ends."""
         for _ in self._places:
             await self._once(self._place())
             if self.connects:
@@ -111,7 +112,7 @@ class Keeper:
         return self._places[self._at % len(self._places)]
 
     async def _once(self, place: Place) -> None:
-        """Connect, and wait for the end of it."""
+        """Connect to an endpoint, and wait for the end of the connection."""
         link = self._make(place.uri)
         self._lived = 0.0
         self._evicted = False
@@ -126,7 +127,7 @@ class Keeper:
                     self._tell_of_loss(place, link)
         finally:
             self.link = None
-            # Cut off here, and not drained: it is over, or has not begun.
+            # Aborted and not drained: it has ended, or was not open.
             link.abort("closed")
             await link.close(self._options.drain_timeout)
             self._news()
@@ -177,11 +178,11 @@ class Pool:
     """The connections of a client.
 
     Attributes:
-        keepers: What keeps them up.
+        keepers: The keepers of the connections.
 
     Args:
-        places: The brokers. Connections begin with different ones, as far as there are.
-        makers: Make a connection each, given its name.
+        places: The endpoints of the brokers. Connections begin with different ones, if possible.
+        makers: For each connection, a function that makes it, given its name.
         options: Times.
     """
 
@@ -204,16 +205,16 @@ class Pool:
         ]
 
     def news(self) -> None:
-        """Wake those who wait for a connection to look again."""
+        """Wake the requests that wait for a connection."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def open(self) -> None:
-        """Begin to connect, and wait for the first connection.
+        """Start the keepers, and wait for the first connection.
 
         Raises:
-            LinkDown: None was there in `connect_timeout`, or all brokers have refused the
-                client. Nothing is left of the attempts.
+            LinkDown: No connection was open in `connect_timeout`, or all brokers have refused the
+                client. The keepers are stopped.
         """
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(keeper.run()) for keeper in self.keepers]
@@ -232,10 +233,10 @@ class Pool:
             raise
 
     def _hopeless(self) -> bool:
-        """Say whether there is no connection to wait for."""
+        """Return whether no connection can be expected."""
         if all(keeper.over for keeper in self.keepers):
             return True
-        # What a broker refuses it will refuse again.
+        # A broker that has refused will refuse again.
         return self._uris <= {uri for keeper in self.keepers for uri in keeper.refused}
 
     def _reasons(self) -> str:
@@ -243,18 +244,17 @@ class Pool:
         return "; ".join(sorted(reasons)) or "no answer"
 
     def alive(self) -> list[ClientLink]:
-        """Return the connections there are."""
+        """Return the open connections."""
         links = [keeper.link for keeper in self.keepers]
         return [link for link in links if link is not None and link.alive]
 
     async def take(self) -> ClientLink:
-        """Wait for a connection that takes a request now: the one with the fewest open streams.
+        """Wait for a usable connection; return the one with the fewest open streams.
 
-        One whose broker seems to be silent comes last. Among equals, each has its turn.
+        One with a suspected broker comes last. Equal ones take turns.
 
         Raises:
-            LinkDown: The client is being closed, or has lost its connections and is not to
-                make others.
+            LinkDown: The client is being closed, or has lost its connections and makes no others.
         """
         while True:
             if self._closing:
@@ -271,7 +271,7 @@ class Pool:
             await self._changed.wait()
 
     def obstacle(self) -> str:
-        """Say why no connection takes a request."""
+        """Return why no connection is usable."""
         links = self.alive()
         if not links:
             return f"there is no connection: {self._reasons()}"
@@ -280,7 +280,7 @@ class Pool:
         return "the brokers have leased no more requests"
 
     async def close(self) -> None:
-        """Close all connections in order, and make no new ones. Idempotent."""
+        """Drain and close all connections, and make no new ones. Idempotent."""
         self._closing = True
         self.news()
         timeout = self._options.drain_timeout
@@ -301,7 +301,7 @@ def _bound_of(backoff: Backoff, attempt: int) -> float:
 
 
 def _attempt_of(backoff: Backoff, bound: float) -> int:
-    """Return the first attempt whose wait may be so long, or as long as any."""
+    """Return the first attempt with a wait up to a bound, or up to the longest wait."""
     wanted = min(bound, backoff.longest)
     return next((each for each in range(_LAST) if _bound_of(backoff, each) >= wanted), _LAST)
 

@@ -1,9 +1,8 @@
-"""RSocket over WebSocket, seen from the client: one binary message is one frame.
+"""RSocket over WebSocket for the client: one binary message is one frame.
 
-Between the socket and the connection: to the loop it is a protocol, to the connection a
-transport. The connection reads and writes a stream of frames with their lengths; here each
-becomes a message without it, and back. The WebSocket itself is the state machine of the
-`websockets` package, which has no I/O.
+A bridge is the protocol of the socket and the transport of the connection. The connection reads
+and writes a stream of frames with their lengths; the bridge converts them to messages without
+lengths, and back. The state machine of the WebSocket is that of the `websockets` package.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ __all__ = ["WebSocketBridge", "dial_websocket"]
 
 
 async def dial_websocket(place: Place, link: ClientLink) -> None:
-    """Connect, and do the opening handshake.
+    """Connect, and perform the opening handshake.
 
     Raises:
-        OSError: Nobody is there, or it is no WebSocket.
+        OSError: The connection was refused, or the server speaks no WebSocket.
     """
     loop = asyncio.get_running_loop()
     host = f"[{place.host}]" if ":" in place.host else place.host
     uri = parse_uri(f"ws://{host}:{place.port}{place.path}")
-    # No extension is offered: what is compressed could grow to anything.
+    # No extension is offered: the size of decompressed data is unbounded.
     wire = ClientProtocol(uri, max_size=link.options.max_frame)
     bridge = WebSocketBridge(wire, link)
     try:
@@ -47,10 +46,10 @@ async def dial_websocket(place: Place, link: ClientLink) -> None:
 
 
 class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
-    """What the connection has as its transport, and the socket as its protocol.
+    """The transport of a connection and the protocol of its socket.
 
     Attributes:
-        opened: Done once the handshake is over; an `OSError` if it failed.
+        opened: Done after the handshake; an `OSError` if it failed.
 
     Args:
         wire: The state machine of the WebSocket.
@@ -74,7 +73,7 @@ class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
         self._send()
 
     def data_received(self, data: bytes) -> None:
-        """Take messages out of what has come, and hand them on together."""
+        """Parse the messages of a read, and hand them on together."""
         self._wire.receive_data(data)
         parts: list[bytes] = []
         for event in self._wire.events_received():
@@ -91,7 +90,7 @@ class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
             self.close()
 
     def _on_response(self) -> None:
-        """End the handshake: it went well, or not."""
+        """End the handshake, successful or failed."""
         if self.opened.done():
             return
         error = self._wire.handshake_exc
@@ -112,14 +111,14 @@ class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
             self._wire.fail(1003, "RSocket frames are binary messages")
 
     def eof_received(self) -> bool:
-        """Let the socket close."""
+        """Pass the end of the input to the connection; return False to close the socket."""
         self._wire.receive_eof()
         if self.opened.done():
             self._link.eof_received()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits."""
+        """Fail the handshake, or pass the loss of the socket to the connection."""
         self._transport = None
         opened = self.opened
         if not opened.done():
@@ -128,22 +127,22 @@ class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
             self._link.connection_lost(exc)
 
     def give_up(self) -> None:
-        """Close at once, as nobody waits for the handshake any more."""
+        """Close at once after a failed or cancelled handshake."""
         self.opened.cancel()
         self.abort()
 
     def pause_writing(self) -> None:
-        """Pass it on."""
+        """Pause the connection's writing."""
         self._link.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
+        """Resume the connection's writing."""
         self._link.resume_writing()
 
     # --- from the connection ----------------------------------------------------------------------
 
     def write(self, data: Any) -> None:
-        """Send frames, each as a message. Whole frames only, as the connection writes them."""
+        """Send whole frames, each as a message."""
         view = memoryview(data)
         at, end = 0, len(view)
         while at < end and self._wire.state is State.OPEN:
@@ -155,21 +154,21 @@ class WebSocketBridge(asyncio.Transport, asyncio.Protocol):
     def _send(self) -> None:
         if self._transport is not None:
             for data in self._wire.data_to_send():
-                # An empty one asks for the end of the stream; TCP alone would do for that.
+                # An empty item asks for a half-close of the TCP connection, which is not used.
                 if data:
                     self._transport.write(data)
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait for the socket."""
+        """Return the socket's backlog in bytes."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Say when to pause the connection."""
+        """Set the backlog above which writing is paused, and below which it is resumed."""
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high, low)
 
     def close(self) -> None:
-        """Send what is waiting and a Close, and close the socket when it is written."""
+        """Send a Close, and close the socket once the backlog is written."""
         if self._wire.state is State.OPEN:
             self._wire.send_close(1000)
             self._send()
