@@ -180,8 +180,8 @@ class Client:
     async def close(self) -> None:
         """Close the client. Requests in flight and handlers have `drain_timeout` to end.
 
-        New requests are refused at once. Streams and channels with no element awaited are cancelled;
-        elements received before can still be taken. Idempotent.
+        New requests are refused at once. Streams and channels with no element awaited are
+        cancelled; elements received before can still be taken. Idempotent.
         """
         if self._pool is not None:
             await self._pool.close()

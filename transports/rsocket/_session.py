@@ -153,9 +153,8 @@ class Session:
                 self._on_broker_frame(frame.buffer, span, ROUTE_SETUP)
         except (ProtocolError, DeliveryError) as error:
             _logger.info("%s: setup rejected: %s", self._link.peer_name, shown(str(error)))
-            # Connection Establishment: "If the server does NOT accept the contents of the SETUP
-            # frame, the server MUST send back an ERROR [...] and then close the connection." Frames
-            # of the same read may have ended the connection already.
+            # Error Codes, REJECTED_SETUP: "The server rejected the setup, it can specify the
+            # reason in the payload." Frames of the same read may have ended the connection already.
             self._rejected = True
             self._link.close("setup refused", str(error), ErrorCode.REJECTED_SETUP)
 

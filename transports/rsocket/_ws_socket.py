@@ -237,9 +237,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
             return None
         (event,) = cast("list[WireFrame]", wire.events_received())
         if event.opcode is Opcode.PING:
-            # RFC 6455, 5.5.3: "If an endpoint receives a Ping frame and has not yet sent Pong
-            # frame(s) in response to previous Ping frame(s), the endpoint MAY elect to send a Pong
-            # frame for only the most recently processed Ping frame."
+            # RFC 6455, 5.5.3: of several pings, only the last need be answered.
             self._pong = out
         elif event.opcode is Opcode.CLOSE:
             self._answered = True
