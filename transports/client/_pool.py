@@ -301,7 +301,7 @@ def _bound_of(backoff: Backoff, attempt: int) -> float:
 
 
 def _attempt_of(backoff: Backoff, bound: float) -> int:
-    """Return the first attempt whose wait may reach a bound, or the longest wait."""
+    """Return the first attempt that may wait up to a bound, or up to the longest wait."""
     wanted = min(bound, backoff.longest)
     return next((each for each in range(_LAST) if _bound_of(backoff, each) >= wanted), _LAST)
 

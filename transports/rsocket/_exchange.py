@@ -255,7 +255,7 @@ class StreamExchange(FrameExchange):
         if near.write_paused:
             if ahead < 0 and near.waiting > near.options.max_overdraft:
                 near.core.counters["overdrawn"] += 1
-                self.give_up("the destination sends more than it is asked for, and it is not read")
+                self.give_up("the destination exceeds its credit, and the requester does not read")
             else:
                 near.blocked_on_write.add(self)
             return

@@ -192,7 +192,7 @@ class RSocketListener(Listener):
                 text = "%s: %s, one more turned away"
                 self._seldom.log(logging.WARNING, "too many", text, self._uri, refusal)
                 return None
-            spare.close("unused", "its place is needed, and it has done nothing")
+            spare.close("unused", "the connection is unused, and another needs its place")
         return self._first(source)
 
     def _source(self, transport: asyncio.BaseTransport) -> str:
