@@ -1,16 +1,16 @@
 """Pipes as workers: ordered, confirmed, effectively-once delivery over any route.
 
 ```python
-# On one node: where pipes end.
+# On one node: the receiving ends of pipes.
 await far.start(PipeService, address="pipes")
 
-# On another: what is sent to "pipe" arrives, in order, once, or is reported.
+# On another: a message sent to "pipe" arrives in order, once, or is reported.
 await near.start(lambda: PipeSender("1#127.0.0.1:4000 => pipes"), address="pipe")
 near.send("pipe => printer", b"one")
 near.send("pipe => printer", b"two")
 ```
 
-A [`PipeChannel`][onward.actors.pipes.PipeChannel] is two pipes: answers come back through it.
+A [`PipeChannel`][onward.actors.pipes.PipeChannel] is two pipes, so that replies return through it.
 """
 
 from ._channel import PipeChannel, PipeChannelOptions

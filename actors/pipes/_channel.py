@@ -1,4 +1,4 @@
-"""`PipeChannel`: two pipes, one each way, that were introduced by a handshake."""
+"""`PipeChannel`: two pipes, one in each direction, set up by a handshake."""
 
 from __future__ import annotations
 
@@ -38,26 +38,25 @@ _RECEIVER: Final = PipeReceiverOptions()
 
 @dataclass(frozen=True, slots=True)
 class PipeChannelOptions:
-    """How the two ends of a channel work, and how many a service may have.
+    """Options of the two ends of a channel, and limits of a channel service.
 
     Attributes:
-        pipe: What the pipe from this end promises, and its limits. Its timeouts are also those of
-            the handshake, and of asking whether the other end is there.
-        receiver: The limits of the pipe that ends here. An end whose other end is not heard of for
-            `idle_timeout` stops; one of a service that is not heard of at all for twice the time of
-            `give_up` stops too, if that is less.
-        max_returns: Ways back of what was sent into an end that it remembers, so that answers come
-            out of it whose workers are not exposed. Those unused for longest are forgotten.
-        channels: Channels of one `PipeChannelService`. What asks for one more becomes a dead
-            letter, and who asks is told.
-        channels_per_peer: The same, of those that have the same first address on their way back:
-            the connection they come by.
+        pipe: The options of the pipe from this end. Its timeouts also apply to the handshake and
+            to keepalives.
+        receiver: The limits of the pipe to this end. An end that receives nothing for
+            `idle_timeout` stops. An end of a service that has never received a frame stops after
+            twice `give_up`, if that is less.
+        max_returns: Return routes of messages sent into an end that it remembers, so that replies
+            reach workers that are not exposed. The least recently used are forgotten.
+        channels: Channels of one `PipeChannelService`. A request for one more becomes a dead
+            letter, and the requester is told.
+        channels_per_peer: Channels with the same first address on their return routes: the
+            connection that they use.
         held_bytes: Bytes that all ends of a service together hold back or have not handed on,
-            besides a frame of at most 16 KiB for each. Half of it is for what has to wait for
-            a message that is missing. What is beyond is not taken, and sent again
-            if confirmed.
-        retired: Channels of a service that are over and are remembered, so that what asked for them
-            and comes late makes none again.
+            besides a frame of at most 16 KiB for each. Half of it is for messages that wait for
+            a missing one. Frames above the limit are dropped; a confirmed pipe sends them again.
+        retired: Closed channels that a service remembers, so that a late request does not open
+            them again.
     """
 
     pipe: PipeOptions = _PIPE
@@ -73,7 +72,7 @@ class PipeChannelOptions:
 
     @property
     def idle_milliseconds(self) -> int:
-        """What the other end is told: after how long without a word it is taken to be gone."""
+        """The time without a frame after which this end takes the other to be gone."""
         return max(1, int(1000 * self.receiver.idle_timeout))
 
 
@@ -81,12 +80,12 @@ _OPTIONS: Final = PipeChannelOptions()
 
 
 class PipeChannel(Worker):
-    """One end of a channel: what is sent here comes out of the other end, and the other way round.
+    """One end of a channel: messages sent to it are delivered at the other end, and vice versa.
 
     It has an *inner* address, its own, for the workers of its node, and an *outer* one for the
-    other end. What comes out of a channel has the inner address of that end at the front of the
-    return route: so an answer goes back through the channel, and request and answer work with
-    workers that know nothing of it.
+    other end. A message that leaves a channel has the inner address of that end at the front of
+    its return route. So a reply goes back through the channel, and requests work with workers
+    that do not know of it.
 
     ```
     node.request("channel => echo", ...)
@@ -96,20 +95,20 @@ class PipeChannel(Worker):
     ```
 
     `await node.start(lambda: channel)` returns when the other end has answered. When a pipe of the
-    channel breaks or the other end stops, this end stops too, once it has reported what is in
-    doubt: whoever needs it again starts another. Each end asks whether the other is there when it
-    has heard nothing for `keep_alive`, and takes it to be gone after `idle_timeout`.
+    channel breaks or the other end stops, this end reports the messages in doubt and stops; start
+    another to go on. Each end sends a keepalive after `keep_alive` without a frame, and takes the
+    other to be gone after `idle_timeout`.
 
     Args:
-        route: The way to a `PipeChannelService`.
-        options: What its pipes promise, and their limits.
-        on_missed: Is told of messages the other end went on without.
-        on_broken: Is told when the pipe to the other end broke.
-        on_gap: Is told of numbers of messages that did not come.
-        access: Of the outer address, as for `Worker.spawn`: its `outgoing` says what may come out
-            of the channel here.
+        route: The route to a `PipeChannelService`.
+        options: The options of its pipes, and their limits.
+        on_missed: Called with messages that the other end skipped.
+        on_broken: Called when the pipe to the other end broke.
+        on_gap: Called with the numbers of messages that did not arrive.
+        access: The access of the outer address, as for `Worker.spawn`. Its `outgoing` controls
+            the messages that leave the channel here.
 
-    The hooks are called on the node's loop; what they raise is logged.
+    The hooks are called on the node's loop; an exception of a hook is logged.
     """
 
     def __init__(
@@ -136,10 +135,10 @@ class PipeChannel(Worker):
         self._ends: Ends | None = None
 
     async def on_start(self) -> None:
-        """Find the other end.
+        """Shake hands with the other end.
 
         Raises:
-            PipeClosed: Nobody answered in the time of `give_up`, or there are too many channels.
+            PipeClosed: No answer within `give_up`, or there are too many channels.
         """
         identity = random_bytes(self.node)
         ends = self._join_ends(identity)
@@ -211,17 +210,17 @@ class PipeChannel(Worker):
             self.node.lose(message, error)
 
     async def end(self, timeout: float = 30.0) -> None:
-        """Have all that came here confirmed, end the channel, and stop this worker.
+        """Wait until all messages are confirmed, end the channel, and stop this worker.
 
-        The other end does the same with what it has, which comes out here before this worker stops.
-        What is in its mailbox at the call is sent too. Call it on the node's loop, and not from a
+        The other end does the same; its last messages are delivered here before this worker stops.
+        Messages in the mailbox at the call are sent too. Call it on the node's loop, and not from a
         handler of this worker.
 
         Args:
-            timeout: How long it may take, in seconds.
+            timeout: The longest time it may take, in seconds.
 
         Raises:
-            PipeBroken: It took longer: what is in doubt has been reported.
+            PipeBroken: It took longer. The messages in doubt have been reported.
         """
         ends = self._pipes
         ends.sending.end()
@@ -239,18 +238,18 @@ class PipeChannel(Worker):
         self.stop()
 
     def _other_end_closed(self) -> None:
-        """End this direction too: nothing more comes from the other."""
+        """End this direction too: the other end sends nothing more."""
         self._pipes.sending.end()
         self._look_whether_over()
 
     def _look_whether_over(self) -> None:
-        """Stop when both directions are at their ends."""
+        """Stop when both directions have ended."""
         ends = self._pipes
         if ends.outer.closed and ends.sending.closed:
             self.stop()
 
     def on_stop(self) -> None:
-        """Break what is not at its end."""
+        """Break the directions that have not ended."""
         if self._ends is not None:
             self._ends.sending.abort()
             if not self._ends.over.done():
@@ -274,7 +273,7 @@ class PipeChannel(Worker):
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What a channel is made of here; `over` is done when the worker stops."""
+    """The two halves of one end of a channel; `over` is done when the worker stops."""
 
     sending: Sending
     outer: ChannelPeer

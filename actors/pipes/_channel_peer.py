@@ -36,24 +36,23 @@ __all__ = ["ChannelPeer"]
 
 
 class ChannelPeer(Worker):
-    """Takes in what the other end of a channel sends: of both pipes, and of the handshake.
+    """The receiver of the other end's frames: of both pipes, and of the handshake.
 
     Args:
-        inner: The channel's worker here.
-        identity: The channel's.
-        sending: The half of it that sends.
-        pipe: When to ask whether the other end is there.
-        options: The limits of the half that receives.
-        idle: What the other end is told, in milliseconds.
-        budget: How many bytes may be held with others.
-        ways: The ways back of what goes to the other end.
-        on_gap: Is told of numbers that were missed.
-        on_closed: Is called when nothing more comes from the other end.
+        inner: The channel's worker on this node.
+        identity: The identity of the channel.
+        sending: The sending half of the channel.
+        pipe: The pipe options, for the keepalive times.
+        options: The limits of the receiving half.
+        idle: The idle time announced to the other end, in milliseconds.
+        budget: The bytes that may be held, shared with other ends.
+        ways: The return routes of messages sent to the other end.
+        on_gap: Called with the numbers of missed messages.
+        on_closed: Called when the other end sends nothing more.
 
     Attributes:
-        welcome: Gets the way to the other end, and after how many milliseconds it takes this one to
-            be gone.
-        closed: Whether nothing more comes from the other end.
+        welcome: A future of the route to the other end and its idle time in milliseconds.
+        closed: Whether the other end sends nothing more.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class ChannelPeer(Worker):
         self._keeping: Keeping | None = None
 
     def on_start(self) -> None:
-        """Be ready for the pipe of the other end."""
+        """Prepare to receive the pipe of the other end."""
         self._receiving = Receiving(
             self,
             self._options,
@@ -101,13 +100,13 @@ class ChannelPeer(Worker):
     def keep(
         self, limit: float, idle: float, *, at_once: bool, first_limit: float = math.inf
     ) -> None:
-        """Watch the other end from now on.
+        """Start the keepalive of the other end.
 
         Args:
-            limit: After how long without a word it is gone, in seconds.
-            idle: After how long without a word it takes this end to be gone, in seconds.
-            at_once: Whether to ask it now.
-            first_limit: The same as `limit` as long as it has not been heard at all.
+            limit: The time without a frame after which the other end is gone, in seconds.
+            idle: The time without a frame after which it takes this end to be gone, in seconds.
+            at_once: Whether to send a keepalive now.
+            first_limit: As `limit`, until the first frame of the other end.
         """
         pipe = self._pipe
         self._keeping = Keeping(
@@ -121,7 +120,7 @@ class ChannelPeer(Worker):
         self._keeping.begin(min(limit, first_limit), at_once=at_once)
 
     def handle_message(self, message: Message) -> None:
-        """Take in a frame."""
+        """Process a frame."""
         receiving = self._receiving
         frame = None if receiving is None else receiving.read(message)
         if receiving is None or frame is None:
@@ -147,7 +146,7 @@ class ChannelPeer(Worker):
                 welcome.set_exception(PipeClosed(self._inner.address, why))
 
     def greet(self, route: Route) -> None:
-        """Say that this end is here, and where."""
+        """Send the handshake's answer with the address of this end."""
         if route:
             self._say(route, encode_frame(Welcome(self._channel_id, self._idle)))
 
@@ -160,12 +159,12 @@ class ChannelPeer(Worker):
         self.node.carry_or_bury(Message(route, (me,), frame, me))
 
     def on_stop(self) -> None:
-        """Tell the other end that nobody is here any more."""
+        """Inform the other end that this end has stopped."""
         if self._receiving is not None:
             self._receiving.stop()
 
     def _pipe_closed(self, machine: Receiver) -> None:
-        # One that is not confirmed and that nothing comes through goes on when something does.
+        # An unconfirmed pipe without traffic goes on with its next frame.
         if machine.over or machine.mode.confirm:
             self.closed = True
             self._on_closed()

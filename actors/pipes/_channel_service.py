@@ -1,4 +1,4 @@
-"""`PipeChannelService`: an address at which channels are asked for."""
+"""`PipeChannelService`: an address that opens channels on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_CHANNEL: Final = "no channel"
 
 
 class _Answering(PipeChannel):
-    """The end of a channel that a service makes."""
+    """The end of a channel that a service starts."""
 
     def __init__(
         self,
@@ -41,36 +41,37 @@ class _Answering(PipeChannel):
         self._on_over = on_over
 
     async def on_start(self) -> None:
-        """Answer who asked."""
+        """Answer the requester of the channel."""
         ends, options = self._join_ends(self._hello.identity), self._options
         ends.sending.route = self.peer
         self.greet()
-        # Who asked, and has found this end, says so; nobody else is waited for any longer.
+        # The requester sends a frame as soon as it has the answer; stop soon without one.
         limit, idle = options.receiver.idle_timeout, self._hello.idle / 1000
         ends.outer.keep(limit, idle, at_once=False, first_limit=2 * options.pipe.give_up)
 
     def greet(self) -> None:
-        """Say where this end is, once it has started."""
+        """Send the address of this end, once it has started."""
         if self._ends is not None:
             self._ends.outer.greet(self.peer)
 
     def on_stop(self) -> None:
-        """Break what is not at its end."""
+        """Break the directions that have not ended."""
         super().on_stop()
         self._on_over(self._hello.identity)
 
 
 class PipeChannelService(Worker):
-    """Makes the other ends of channels: one for each `PipeChannel` that asks here.
+    """A service that starts the other end of a channel for each `PipeChannel` that requests one.
 
     Args:
-        options: What the pipes from here promise, the limits, and how many channels there may be.
-        on_channel: Is called, on the node's loop, with the inner address of each new end: what is
-            sent there comes out of the end that asked.
-        on_gap: Is told, on the node's loop, of the numbers of messages that did not come.
-        access: Of the outer address of each end, as for `Worker.spawn`. Without one, channels of
-            the node itself reach every worker of it, and those from other nodes what their
-            links expose or allow, and the ways back of what went into the channel.
+        options: The options of the pipes from here, the limits, and the number of channels.
+        on_channel: Called, on the node's loop, with the inner address of each new end. Messages
+            sent to it are delivered at the end that requested the channel.
+        on_gap: Called, on the node's loop, with the numbers of messages that did not arrive.
+        access: The access of each end's outer address, as for `Worker.spawn`. Without one,
+            channels of the node itself reach every worker of it. Channels from other nodes reach
+            the addresses that their links expose or allow, and the return routes of messages
+            that went into the channel.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class PipeChannelService(Worker):
 
     @property
     def channels(self) -> tuple[Address, ...]:
-        """The inner addresses of the ends made here that have not stopped."""
+        """The inner addresses of the ends started here that have not stopped."""
         return tuple(channel.address for channel in self._channels.values())
 
     def handle_message(self, message: Message) -> None:
-        """Answer who asks for a channel; who asks again is answered again."""
+        """Answer a request for a channel; answer a repeated one again."""
         try:
             frame = self._reader.read(message[2])
             if not isinstance(frame, Hello) or not message[1] or frame.identity in self._retired:

@@ -1,4 +1,4 @@
-"""What the two ends of a pipe tell the program that uses them."""
+"""Hooks of the two ends of a pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def call_hook(hook: Callable[[T], object] | None, worker: Worker, what: T) -> None:
-    """Call a hook if there is one; what it raises is logged, as there is no one to raise it to."""
+    """Call a hook, if there is one, and log its exception: no caller could handle it."""
     if hook is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Whether the other end of a channel is there: it is asked when nothing is heard of it."""
+"""The keepalive of a channel: checks whether the other end of an idle channel is there."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from .._worker import Worker
 __all__ = ["Keeping"]
 
 _LEAST: Final = 0.01
-"""The shortest time between two looks, in seconds."""
+"""The shortest time between two checks, in seconds."""
 
 
 class Keeping:
-    """Watches the other end of a channel, with the timers of the worker that hears it.
+    """The keepalive of one end of a channel, on the timers of the worker that receives its frames.
 
-    An end that is asked, and that does not answer, is asked again and again, each time after twice
-    the time. When nothing has been heard for `limit`, it is gone.
+    A keepalive without an answer is repeated, each time after twice the time. When nothing has been
+    received for `limit`, the other end is gone.
 
     Args:
-        worker: Whose timers are used.
-        limit: After how long without a word the other end is gone, in seconds.
-        first: After how long it is asked a second time, in seconds.
-        keep_alive: After how long without a word it is asked, in seconds.
-        ask: Asks it.
-        gone: Is called once when it is gone.
+        worker: The worker that provides the timers.
+        limit: The time without a frame after which the other end is gone, in seconds.
+        first: The time after which the first keepalive is repeated, in seconds.
+        keep_alive: The time without a frame after which a keepalive is sent, in seconds.
+        ask: Sends a keepalive.
+        gone: Called once when the other end is gone.
 
     Attributes:
-        heard_at: When something was heard last, in seconds of the loop's clock.
+        heard_at: The time of the last frame, in seconds of the loop's clock.
     """
 
     __slots__ = (
@@ -64,13 +64,13 @@ class Keeping:
         self.heard_at = worker.node.loop.time()
 
     def begin(self, first_limit: float, *, at_once: bool) -> None:
-        """Watch from now on.
+        """Start the keepalive.
 
         Args:
-            first_limit: After how long the other end is gone if it has not been heard at all, in
+            first_limit: The time after which the other end is gone if no frame has come at all, in
                 seconds.
-            at_once: Whether to ask now, and again until it is heard: so it knows that it has been
-                found.
+            at_once: Whether to send a keepalive now, and repeat it until the first frame: it shows
+                the other end that the handshake's answer arrived.
         """
         self._limit_now = first_limit
         self._is_heard = not at_once
@@ -81,7 +81,7 @@ class Keeping:
         self._worker.after(min(wait, first_limit), self._look)
 
     def heard(self, now: float) -> None:
-        """Note that the other end is there."""
+        """Record that a frame of the other end came."""
         self.heard_at = now
         self._is_heard = True
         self._limit_now = self._limit
@@ -98,5 +98,5 @@ class Keeping:
             self._ask()
             wait = self._wait
             self._wait = min(2 * wait, self._keep_alive)
-        # Of two times that are nearly the same there is always a rest, which is no time at all.
+        # Rounding leaves a tiny rest between two nearly equal times; it must not set a timer of 0.
         self._worker.after(max(min(wait, self._limit_now - silent), _LEAST), self._look)

@@ -1,4 +1,4 @@
-"""What the ends of pipes keep in common: bytes they may hold, and pipes that are over."""
+"""State that receivers of pipes share: a budget of bytes, and the pipes that are over."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["Budget", "Retired", "mode_of", "outside_of", "random_bytes"]
 
 
 def random_bytes(node: Node, size: int = IDENTITY_SIZE) -> bytes:
-    """Return random bytes, at most 64, from where the node's addresses come from."""
+    """Return random bytes, at most 64, from the source of the node's random addresses."""
     return blake2b(node.random_address().value, digest_size=size).digest()
 
 
 def outside_of(message: Message) -> Context | None:
-    """Return a context of what a message from outside may do, and of nothing else."""
+    """Return the context that limits a message from another node, without its other parts."""
     context = message[4]
     if context is None or context[4] is None:
         return None
@@ -38,18 +38,18 @@ def outside_of(message: Message) -> Context | None:
 
 
 def mode_of(frame: Frame) -> Mode | None:
-    """Return the mode of a frame that may open a pipe: without a mode it may not."""
+    """Return the mode of a frame that may open a pipe, or `None` for one that may not."""
     if isinstance(frame, Open) or (isinstance(frame, Data | End) and not frame.mode.confirm):
         return frame.mode
     return None
 
 
 class Budget:
-    """Bytes that several receivers may hold together; half of them may be held back for a gap.
+    """A limit on the bytes that several receivers hold; half of it may be held back for a gap.
 
     Attributes:
-        limit: How many.
-        used: How many they hold.
+        limit: The most bytes held.
+        used: The bytes held now.
     """
 
     __slots__ = ("limit", "used")
@@ -60,13 +60,14 @@ class Budget:
 
 
 class Retired:
-    """Pipes that are over here, or that nothing was heard of for long; and how far they had come.
+    """The pipes that are over or idle, and the progress of each.
 
-    One that is confirmed is over: its sender is told so when it comes again. One that is not cannot
-    be told, so it goes on where it was, unless its sender has ended or broken it.
+    A confirmed pipe is over: its sender is told so when it sends again. The sender of
+    an unconfirmed one cannot be told: the pipe goes on where it was,
+    unless its sender has ended or broken it.
 
     Args:
-        limit: How many are remembered. The oldest is forgotten.
+        limit: The most pipes remembered. The oldest is forgotten.
     """
 
     __slots__ = ("_known", "_limit")
@@ -90,14 +91,14 @@ class Retired:
             del known[next(iter(known))]
 
     def forget(self, identity: bytes) -> None:
-        """Remember a pipe no more: it goes on."""
+        """Forget a pipe, because it goes on."""
         self._known.pop(identity, None)
 
     def begin(self, frame: Open | Data | End | Abort) -> int | None:
-        """Tell whether a frame opens a pipe here that is not open.
+        """Return the message number at which a frame opens a pipe that is not open.
 
         Returns:
-            The number of the message it begins with, or `None`.
+            The number of the first message, or `None` if the frame opens no pipe.
         """
         if mode_of(frame) is None:
             return None
@@ -107,7 +108,7 @@ class Retired:
         return begin
 
     def lost(self, frame: Open | Data | End | Abort) -> tuple[Message, ...]:
-        """Return the messages of a frame that opens no pipe which nobody will hear of otherwise."""
+        """Return the messages of a frame that opens no pipe and that no other report covers."""
         if not isinstance(frame, Data) or frame.mode.confirm:
             return ()
         begin, _ = self._known.get(frame.identity, (1, False))
@@ -115,7 +116,7 @@ class Retired:
 
     @staticmethod
     def _left(frame: Data, begin: int) -> tuple[Message, ...]:
-        """Return a frame's messages from a number on; without an order there are no numbers."""
+        """Return a frame's messages from a number on; unordered messages have no numbers."""
         if frame.mode.ordering is Ordering.NONE:
             return frame.messages
         return frame.messages[max(0, begin - frame.first) :]

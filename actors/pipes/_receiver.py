@@ -1,4 +1,4 @@
-"""`PipeReceiver`: the worker that messages come out of a pipe by."""
+"""`PipeReceiver`: the worker at the receiving end of a pipe."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _OPTIONS = PipeReceiverOptions()
 
 
 class PipeReceiver(Worker):
-    """The receiving end of a pipe; what it promises the sender says.
+    """The receiving end of a pipe; the sender chooses the mode of delivery.
 
-    Messages go on along their own onward routes, with the return routes they had: a pipe leaves no
-    trace on them. A message counts as handed on, and is confirmed, when it is in the mailbox of the
-    worker it is for. A full mailbox holds the pipe up for `stall_timeout`; what no worker takes
+    Messages go on along their own onward routes, with their own return routes: a pipe adds nothing
+    to them. A message counts as handed on, and is confirmed, when it is in the mailbox of its
+    worker. A full mailbox stalls the pipe for `stall_timeout`. A message that no worker accepts
     becomes a dead letter here, and the sender is told that it was missed.
 
-    One sender at a time: a pipe that is opened later takes the place of the one before. For
-    several there is `PipeService`. A pipe that is not confirmed goes on when something new of it
-    comes, also after `idle_timeout`.
+    It serves one sender at a time: a pipe that is opened later replaces the one before. Use
+    `PipeService` for several senders. An unconfirmed pipe goes on when a new frame of it comes,
+    also after `idle_timeout`.
 
     Args:
         options: Its limits.
-        on_gap: Is told, on the node's loop, of the numbers of messages that were missed.
-        on_closed: Is called, on the node's loop, when a pipe is over or nothing was heard of it for
-            `idle_timeout`, with its identity.
+        on_gap: Called, on the node's loop, with the numbers of missed messages.
+        on_closed: Called, on the node's loop, with the identity of a pipe that is over or that
+            received nothing for `idle_timeout`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PipeReceiver(Worker):
         self._budget: Budget | None = None
 
     def on_start(self) -> None:
-        """Be ready for a pipe."""
+        """Prepare to receive a pipe."""
         self._receiving = Receiving(
             self,
             self._options,
@@ -65,17 +65,17 @@ class PipeReceiver(Worker):
         )
 
     def handle_message(self, message: Message) -> None:
-        """Take in a frame."""
+        """Process a frame."""
         frame = self._pipe.read(message)
         if frame is not None:
             self._pipe.receive(frame, message)
 
     def statistics(self) -> PipeReceiverStatistics:
-        """Return what is counted. Call it on the node's loop."""
+        """Return the counters. Call it on the node's loop."""
         return self._pipe.statistics()
 
     def on_stop(self) -> None:
-        """Hand on what can be, and tell the sender that nobody is here any more."""
+        """Hand on the messages that can be, and inform the sender that this end has stopped."""
         if self._receiving is not None:
             self._receiving.stop()
 
@@ -85,7 +85,7 @@ class PipeReceiver(Worker):
         exception_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Do as at a stop."""
+        """Close as at a stop."""
         self.on_stop()
 
     def _pipe_closed(self, machine: Receiver) -> None:

@@ -1,4 +1,4 @@
-"""The receiving half of a pipe on a node: a state machine, its timer, and who gets the messages."""
+"""The receiving half of a pipe on a node: a state machine, its timer, and message delivery."""
 
 from __future__ import annotations
 
@@ -51,30 +51,30 @@ __all__ = ["MAX_RETIRED", "PipeReceiverStatistics", "Receiving"]
 logger: Final = logging.getLogger("onward")
 
 MAX_RETIRED: Final = 64
-"""Pipes that are over and that a receiver remembers, so that a frame of theirs that comes late
-opens none of them again. Of one that is forgotten such a frame would take the place of the pipe
-that is open: its sender would begin anew, and report what is in doubt."""
+"""Closed pipes that a receiver remembers, so that a late frame opens none of them again. A late
+frame of a forgotten pipe would replace the open one: the sender of that one would start a new pipe
+and report messages in doubt."""
 
 _FIRST_RETRY: Final = 0.001
 _LONGEST_RETRY: Final = 0.05
 _MAX_GIVEN_UP: Final = 1000
 _SMALL: Final = 16 * 1024
-"""Bytes of a frame that a pipe which holds nothing is let take however much others hold."""
+"""Size of a frame that an empty pipe may always hold, however much the other pipes hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipeReceiverStatistics:
-    """What is counted at the receiving end of a pipe, over all pipes it was the end of.
+    """Counters of the receiving end, over all pipes that it received.
 
     Attributes:
         pipes: Pipes opened.
         handed_on: Messages handed on.
-        missed: Messages missed, those refused included.
-        duplicates: Messages that came again, or too late, and were dropped.
-        beyond: Messages beyond the window, which were not taken.
-        refused: Messages that came and that no worker took; they are missed.
+        missed: Messages missed, including those refused.
+        duplicates: Messages dropped because they were repeated or too late.
+        beyond: Messages dropped because they were beyond the window.
+        refused: Messages that no worker accepted; they are missed.
         held: Messages held back or not handed on yet.
-        strangers: Frames of pipes that are not known, or over.
+        strangers: Frames of unknown or closed pipes.
     """
 
     pipes: int
@@ -88,17 +88,17 @@ class PipeReceiverStatistics:
 
 
 class Receiving:
-    """The receiving half of a pipe. All of it is for the node's loop.
+    """The receiving half of a pipe. Its methods are for the node's loop.
 
     Args:
-        worker: Whose pipe it is, and the address that confirmations come from.
+        worker: The worker of the pipe; confirmations come from its address.
         options: Its limits.
-        trace: An address to put onto the return routes of what is handed on.
-        on_gap: Is told of numbers that were missed.
-        on_closed: Is called when a pipe is over, or nothing has been heard of it for too long.
-        retired: Remembers the pipes that are over.
-        budget: How many bytes may be held with others; no limit but the window by default.
-        ways: The ways back of what goes to the other end, if anything does.
+        trace: An address to put in front of the return routes of delivered messages.
+        on_gap: Called with the numbers of missed messages.
+        on_closed: Called when a pipe is over, or idle for too long.
+        retired: The pipes that are over.
+        budget: The bytes that may be held, shared with others; by default only the window limits.
+        ways: The return routes of messages sent to the other end, if there are any.
     """
 
     __slots__ = (
@@ -161,10 +161,10 @@ class Receiving:
         self._handle: asyncio.TimerHandle | None = None
         self._handle_at = 0.0
 
-    # --- frames that come -------------------------------------------------------------------
+    # --- incoming frames --------------------------------------------------------------------
 
     def read(self, message: Message) -> Frame | None:
-        """Read the frame in a message; one that is wrong becomes a dead letter."""
+        """Parse the frame in a message; an invalid one becomes a dead letter."""
         try:
             return self._reader.read(message[2])
         except PipeFrameError as error:
@@ -172,7 +172,7 @@ class Receiving:
             return None
 
     def receive(self, frame: Frame, message: Message) -> None:
-        """Take in a frame of a sender's, and hand on what is ready."""
+        """Process a frame of a sender, and hand on the messages that are ready."""
         if not isinstance(frame, Open | Data | End | Abort):
             self.strangers += 1
             return
@@ -186,7 +186,7 @@ class Receiving:
         self._back = message[1]
         context = message[4]
         if context is not None and (outside := context[4]) is not None:
-            # The other node chose the whole of the routes in it.
+            # The other node chose all the routes in the frame.
             self._outside = Context(outside=Outside(MAX_ROUTE_LENGTH, outside.allows))
         if self._budget is not None and isinstance(frame, Data):
             frame = self._within(self._budget, machine, frame)
@@ -199,9 +199,9 @@ class Receiving:
             self._worker._placed.post(self)
 
     def _within(self, budget: Budget, machine: Receiver, frame: Data) -> Data:
-        """Return a frame without its messages if no more may be held."""
+        """Return the frame, without its messages if the budget is used up."""
         early = frame.mode.ordering is Ordering.STRICT and frame.first > machine.next_number
-        # Half is left for what comes in order: what is held back waits for it.
+        # Half is kept for messages in order: those held back wait for them.
         fits = budget.used + frame.size <= (budget.limit // 2 if early else budget.limit)
         if fits or not frame.messages or (not machine.held and frame.size <= _SMALL):
             return frame
@@ -215,17 +215,17 @@ class Receiving:
             self._counted = held
 
     def perform(self, cell: Cell) -> None:
-        """Confirm: all that waited in the mailbox has been taken in."""
+        """Send confirmations: all frames from the mailbox have been processed."""
         self._posted = False
         self._settle()
 
     def _opened(self, frame: Open | Data | End | Abort, now: float) -> Receiver | None:
-        """Make a receiver for a pipe that is not open, if this frame opens one."""
+        """Return a receiver for a pipe that is not open, if this frame opens one."""
         mode, begin = mode_of(frame), self._retired.begin(frame)
         if mode is None or begin is None:
             return None
         if isinstance(frame, End) and self.machine is not None:
-            return None  # nothing more comes of it: no reason to close the one that is open
+            return None  # the frame closes its pipe: no reason to replace the open one
         self.close()
         self._retired.forget(frame.identity)
         self.pipes += 1
@@ -243,11 +243,11 @@ class Receiving:
 
     def _send(self, route: Route, frame: bytes) -> None:
         me = self._worker.address
-        # What is lost is asked for again; who cannot be reached at all is counted with it.
+        # A lost frame is requested again; an unreachable peer is counted with the lost frames.
         self._worker.node.carry_or_bury(Message(route, (me,), frame, me))
 
     def _settle(self) -> None:
-        """Send answers, tell what is to be told, and set the timer."""
+        """Send the answers, call the hooks, and set the timer."""
         machine = self.machine
         if machine is None:
             return
@@ -272,10 +272,10 @@ class Receiving:
                         message, MailboxFull(message[0][0], "and the pipe's window")
                     )
 
-    # --- messages that go on ------------------------------------------------------------------
+    # --- outgoing messages --------------------------------------------------------------------
 
     def _hand_on(self, machine: Receiver) -> bool:
-        """Hand on what is ready, as far as there is room; tell whether that was all."""
+        """Hand on the ready messages while there is room; return whether that was all."""
         ready, given_up = machine.ready, self._given_up
         route = self._worker._out.carry if self._outside is None else self._route_outside
         while ready:
@@ -296,21 +296,21 @@ class Receiving:
             except OnwardError as error:
                 self._refuse(machine, error)
             except Exception as error:
-                # A rule of the user's has failed with this one; those behind it are others.
+                # A rule failed for this message only; those behind it may have other rules.
                 logger.exception("%s could not hand on a message", self._worker.address)
                 self._refuse(machine, Refused(ready[0][0][0], f"{type(error).__name__} in a rule"))
         self._stalled = None
         return True
 
     def _route_outside(self, message: Message) -> None:
-        """Hand on a message of another node's: by a way back, or where such may go."""
+        """Hand on a message of another node, along a return route or to an allowed address."""
         onward, back, payload, source, context = message
         outside = self._outside
         if self._ways is None or not self._ways.admits(onward):
             if context is not None and outside is not None:
                 outside = context._replace(outside=outside.outside)
             context = outside
-        # Checked here, as the frames that the worker gets have no address behind its own.
+        # Checked here, because the worker's frames have no address behind its own.
         message = Message(onward, back, payload, source, context)
         self._worker._out.carry(self._worker.node.pass_on(message))
 
@@ -320,7 +320,7 @@ class Receiving:
         machine.refuse()
 
     def _gives_up(self, full: Address, progress: int) -> bool:
-        """Tell whether a full mailbox has had its time; if not, try again a little later."""
+        """Whether a full mailbox has used up its time; if not, try again a little later."""
         if full in self._given_up:
             return True
         loop = self._worker.node.loop
@@ -345,7 +345,7 @@ class Receiving:
         before = machine.done
         loop = self._worker.node.loop
         wait = min(2 * waited, _LONGEST_RETRY)
-        # Set first, so that whoever is still full finds it and sets none of its own.
+        # Set first: a mailbox that is still full finds this timer and sets none of its own.
         self._retry = loop.call_later(wait, self._try_again, wait)
         if self._hand_on(machine):
             self._retry.cancel()
@@ -357,7 +357,7 @@ class Receiving:
     # --- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Hand on what can be, take the pipe to be over, and tell the sender."""
+        """Hand on the messages that can be, close the pipe, and inform the sender."""
         machine = self.machine
         if machine is None:
             return
@@ -365,7 +365,7 @@ class Receiving:
         self._is_over(machine)
 
     def stop(self) -> None:
-        """Close, and let the sender know that nobody is here any more."""
+        """Close, and inform the sender that this end has stopped."""
         machine = self.machine
         if machine is not None:
             machine.confirm_soon(self._worker.node.loop.time())
@@ -391,7 +391,7 @@ class Receiving:
         self._on_closed(machine)
 
     def statistics(self) -> PipeReceiverStatistics:
-        """Return what is counted."""
+        """Return the counters."""
         counts, held = self.totals, 0
         if self.machine is not None:
             counts = [a + b for a, b in zip(counts, _counts(self.machine), strict=True)]

@@ -1,4 +1,4 @@
-"""`PipeSender`: the worker that messages are put into a pipe by."""
+"""`PipeSender`: the worker at the sending end of a pipe."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _OPTIONS = PipeOptions()
 class PipeSender(Worker):
     """The sending end of a pipe.
 
-    A message that comes here goes on behind the other end, with the rest of its onward route and
-    its return route as they are: a pipe leaves no trace on it.
+    A message sent here goes on from the other end, with the rest of its onward route and with its
+    return route unchanged: a pipe adds nothing to them.
 
     ```
     app ── [pipe, printer] ──▶ PipeSender ══ frames ══▶ PipeReceiver ── [printer] ──▶ printer
@@ -34,23 +34,24 @@ class PipeSender(Worker):
                                    └────── confirmations ◀──┘
     ```
 
-    Nor does an answer come back through it: to a worker of another node, the return route of what
-    comes out leads to that node's own workers. `PipeChannel` is for what is to be answered.
+    Replies do not return through a pipe: on another node, the return route of a delivered message
+    leads to that node's own workers. Use `PipeChannel` for requests.
 
-    What does not get through becomes a dead letter, and a request of this node that it belongs to
-    ends: with `PipeMissed` and `PipeClosed` it was certainly not handed on, with `PipeBroken` that
-    is in doubt. After a break the next message begins a new pipe to the same route. When the worker
-    is stopped the pipe breaks; use `end` before, to have everything confirmed.
+    A message that is not delivered becomes a dead letter, and the request of this node that it
+    belongs to ends. With `PipeMissed` and `PipeClosed` it was certainly not handed on; with
+    `PipeBroken` it is in doubt. After a break the next message begins a new pipe to the same route.
+    Stopping the worker breaks the pipe; call `end` first to have everything confirmed.
 
     Args:
-        route: The way to the receiver: a `PipeReceiver` or a `PipeService`.
-        options: What the pipe promises, and its limits.
-        refuse: When as many messages wait as may: refuse one more, as `PipeFull`, instead of
-            leaving it in the mailbox, whose policy then decides.
-        on_missed: Is told of messages the receiver went on without: they are not delivered.
-        on_broken: Is told when the pipe broke, with what is in doubt and what was not sent.
+        route: The route to the receiver: a `PipeReceiver` or a `PipeService`.
+        options: The mode of delivery of the pipe, and its limits.
+        refuse: Whether a message is refused as `PipeFull` when the queue is full. Otherwise it
+            stays in the mailbox, and the mailbox policy applies.
+        on_missed: Called with messages that the receiver skipped; they are not delivered.
+        on_broken: Called when the pipe broke, with the messages in doubt and those not sent.
 
-    The hooks are called on the node's loop, after the dead letters; what they raise is logged.
+    The hooks are called on the node's loop, after the dead letters; an exception of a hook is
+    logged.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class PipeSender(Worker):
         self._warned = False
 
     def on_start(self) -> None:
-        """Have an address for confirmations."""
+        """Start the worker that receives confirmations."""
         sending = Sending(
             self,
             self._options,
@@ -109,38 +110,38 @@ class PipeSender(Worker):
             self.node.lose(message, error)
 
     def _warn_of_request(self) -> None:
-        """Say once that an answer has no way back from another node."""
+        """Log once that a reply cannot return from another node."""
         self._warned = True
         first = (self._pipe.route or self.addresses)[0]
         target = self.node.table.get(first)
         far = target.worker.leaves_node if isinstance(target, Cell) else first.type != LOCAL
         if far:
             logger.warning(
-                "a request goes through %s, a pipe to another node: no answer comes back through "
+                "a request goes through %s, a pipe to another node: no reply can return through "
                 "it; use a PipeChannel",
                 self.address,
             )
 
     async def end(self, timeout: float = 30.0) -> None:
-        """Send all that came here, have it confirmed, tell the receiver, and stop this worker.
+        """Send all messages, wait until they are confirmed, end the pipe, and stop this worker.
 
-        What is in its mailbox at the call is sent too; what comes later is refused as `PipeClosed`.
+        Messages in the mailbox at the call are sent too; later ones are refused as `PipeClosed`.
         Call it on the node's loop, and not from a handler of this worker.
 
         Args:
-            timeout: How long it may take, in seconds.
+            timeout: The longest time it may take, in seconds.
 
         Raises:
-            PipeBroken: It took longer: what is in doubt has been reported.
+            PipeBroken: It took longer. The messages in doubt have been reported.
         """
         await self._pipe.ended(timeout)
 
     def statistics(self) -> PipeSenderStatistics:
-        """Return what is counted. Call it on the node's loop."""
+        """Return the counters. Call it on the node's loop."""
         return self._pipe.statistics()
 
     def on_stop(self) -> None:
-        """Break the pipe if it is not at its end."""
+        """Break the pipe if it has not ended."""
         if self._sending is not None:
             self._sending.abort()
 

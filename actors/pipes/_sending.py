@@ -1,4 +1,4 @@
-"""The sending half of a pipe on a node: a state machine, its timer, and the way to the receiver."""
+"""The sending half of a pipe on a node: a state machine, its timer, and the receiver's route."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ if TYPE_CHECKING:
     from ..runtime._cell import Cell
 
 _LOOK_AGAIN: Final = 0.05
-"""How often a worker that waits for room looks whether it is to stop, in seconds."""
+"""The time between two checks of a worker that waits for room for its stop, in seconds."""
 
 __all__ = ["AckReceiver", "PipeSenderStatistics", "Sending"]
 
 
 @dataclass(frozen=True, slots=True)
 class PipeSenderStatistics:
-    """What is counted at the sending end of a pipe.
+    """Counters of the sending end of a pipe.
 
     Attributes:
-        state: Where it is, as in `SenderState`.
-        accepted: Messages taken.
+        state: The state, as in `SenderState`.
+        accepted: Messages accepted.
         waiting: Messages that wait to be sent.
-        unconfirmed: Messages sent and not known to be dealt with.
+        unconfirmed: Messages sent and neither confirmed nor reported.
         confirmed: Messages that the receiver has handed on.
-        missed: Messages that the receiver went on without.
+        missed: Messages that the receiver skipped.
         in_doubt: Messages reported in doubt.
         unsent: Messages reported as not sent.
-        overdue: Messages whose deadline passed before they could be sent.
-        frames: Frames of messages sent, repetitions aside.
+        overdue: Messages that passed their deadline before they were sent.
+        frames: Frames of messages sent, without repetitions.
         resent: Frames sent again.
-        not_routed: Frames that the node could not send. They are sent again like lost ones; where
-            nothing is confirmed their messages are lost.
-        stale: Frames from a receiver that were not for this pipe, or not now.
-        round_trip: How long a confirmation takes, in seconds; `None` as long as none has come.
+        not_routed: Frames that the node could not send. A confirmed pipe sends them again, like
+            lost ones; the messages of an unconfirmed one are lost.
+        stale: Frames from a receiver that were for another pipe, or out of turn.
+        round_trip: The time of a confirmation, in seconds; `None` before the first.
     """
 
     state: str
@@ -77,18 +77,18 @@ class PipeSenderStatistics:
 
 
 class Sending:
-    """The sending half of a pipe. All of it is for the node's loop.
+    """The sending half of a pipe. Its methods are for the node's loop.
 
-    Frames are sent when what waited in the worker's mailbox has been handled: so messages that
-    came together go together.
+    Frames are sent when all messages that waited in the worker's mailbox have been handled, so
+    messages that arrived together share a frame.
 
     Args:
-        worker: Whose pipe it is.
-        options: The pipe's.
-        on_missed: Is told of messages the receiver went on without.
-        on_broken: Is told when the pipe broke.
-        on_closed: Is called when it is over.
-        tell: Whether the receiver has to hear of the end of a pipe that nothing went through.
+        worker: The worker of the pipe.
+        options: The options of the pipe.
+        on_missed: Called with messages that the receiver skipped.
+        on_broken: Called when the pipe broke.
+        on_closed: Called when the pipe is over.
+        tell: Whether to announce the end of a pipe that carried no message.
     """
 
     __slots__ = (
@@ -135,10 +135,10 @@ class Sending:
         self._handle_at = 0.0
 
     def accept(self, message: Message) -> None:
-        """Take a message that came to the worker.
+        """Accept a message of the worker.
 
         Raises:
-            PipeFull: As many wait as may.
+            PipeFull: The queue is full.
             OnwardError: As `Sender.send`.
         """
         self.machine.send(message, 1)
@@ -147,12 +147,12 @@ class Sending:
             self._worker._placed.post(self)
 
     def perform(self, cell: Cell) -> None:
-        """Send what has been accepted: the worker's turn has come."""
+        """Send the accepted messages, at the worker's turn."""
         self._posted = False
         self.flush()
 
     def flush(self) -> None:
-        """Send what is to be sent, tell what is to be told, and set the timer."""
+        """Send the frames that are due, call the hooks, and set the timer."""
         machine, node, route = self.machine, self._worker.node, self.route
         if route is not None:
             now = node.loop.time()
@@ -183,15 +183,15 @@ class Sending:
             self._make_room()
 
     def receive(self, frame: Frame) -> None:
-        """Take in what the receiver says."""
+        """Process a frame of the receiver."""
         self.machine.receive(frame, self._worker.node.loop.time())
         self.flush()
 
     async def room(self) -> bool:
-        """Wait until there is room for a good part of the queue, or no use in waiting.
+        """Wait until a good part of the queue is free, or waiting is of no use.
 
         Returns:
-            Whether to go on: not if the worker is to stop by some time, which breaks the pipe.
+            Whether to go on: false if the worker has to stop by a set time, which breaks the pipe.
         """
         self.flush()
         cell = self._worker._placed
@@ -200,7 +200,7 @@ class Sending:
                 return False
             if self._rooms is None:
                 self._rooms = self._worker.node.loop.create_future()
-            # Nothing tells a worker that it is asked to stop while it has a message in hand.
+                # No event reports a stop request to a worker in the middle of a message.
             await asyncio.wait((self._rooms,), timeout=_LOOK_AGAIN)
         return True
 
@@ -210,19 +210,19 @@ class Sending:
         return self._closed.done()
 
     def end(self) -> None:
-        """Send what waits, also in the worker's mailbox, and tell the receiver."""
+        """Send the waiting messages, those in the worker's mailbox too, and end the pipe."""
         self._worker._placed.post(_End(self))
 
     def end_now(self) -> None:
-        """Send what has been accepted, and tell the receiver."""
+        """Send the accepted messages, and end the pipe."""
         self.machine.end(self._worker.node.loop.time(), tell=self._tell)
         self.flush()
 
     async def ended(self, timeout: float) -> None:
-        """End, and wait until all is confirmed and the receiver knows, or break the pipe.
+        """End the pipe and wait until all is confirmed and the receiver knows, or break it.
 
         Raises:
-            PipeBroken: It took longer; what is in doubt has been reported.
+            PipeBroken: It took longer. The messages in doubt have been reported.
         """
         self.end()
         try:
@@ -233,7 +233,7 @@ class Sending:
             raise PipeBroken(self._worker.address, f"not at its end in {timeout:g} s") from None
 
     def abort(self) -> None:
-        """Break the pipe at once, and let go of the timer."""
+        """Break the pipe at once, and cancel the timer."""
         self.machine.abort()
         self.flush()
         self._make_room()
@@ -242,7 +242,7 @@ class Sending:
             self._handle = None
 
     def statistics(self) -> PipeSenderStatistics:
-        """Return what is counted."""
+        """Return the counters."""
         machine = self.machine
         return PipeSenderStatistics(
             state=machine.state.name,
@@ -271,7 +271,7 @@ class Sending:
             self._worker.node.lose(message, error(self._worker.address, why))
 
     def _lose_frame(self, frame: bytes, error: OnwardError) -> None:
-        """Lose the messages of a frame that could not be sent and will not be again."""
+        """Report the messages of a frame that could not be sent and is not sent again."""
         sent = None if self.machine.confirmed_mode else decode_frame(frame)
         if isinstance(sent, Data):
             self.machine.unsent += len(sent.messages)
@@ -284,7 +284,7 @@ class Sending:
             rooms.set_result(None)
 
     def _arm(self, now: float) -> None:
-        # The time moves on with every frame: a timer that is early is cheaper than a new one.
+        # The time moves with every frame: an early timer is cheaper than a new one.
         at = self.machine.timer()
         if at is None:
             return
@@ -307,7 +307,7 @@ class Sending:
 
 
 class _End:
-    """The end of a pipe, in its place behind the messages that came before."""
+    """The end of a pipe, queued behind the messages that came before."""
 
     __slots__ = ("_sending",)
 
@@ -315,12 +315,12 @@ class _End:
         self._sending = sending
 
     def perform(self, cell: Cell) -> None:
-        """Take nothing more."""
+        """End the pipe."""
         self._sending.end_now()
 
 
 class AckReceiver(Worker):
-    """Hears what the receiver of a pipe says, also while the pipe's worker waits for room."""
+    """The worker for a receiver's frames, which are handled while the pipe's worker waits too."""
 
     def __init__(self, sending: Sending) -> None:
         super().__init__()
@@ -328,7 +328,7 @@ class AckReceiver(Worker):
         self._reader = FrameReader()
 
     def handle_message(self, message: Message) -> None:
-        """Take in a frame."""
+        """Process a frame."""
         try:
             frame = self._reader.read(message[2])
         except PipeFrameError as error:

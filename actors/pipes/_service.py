@@ -1,4 +1,4 @@
-"""`PipeService`: an address at which pipes of many senders end, each with a receiver of its own."""
+"""`PipeService`: an address for pipes of many senders, each with its own receiver."""
 
 from __future__ import annotations
 
@@ -37,21 +37,20 @@ _RECEIVER: Final = PipeReceiverOptions()
 
 @dataclass(frozen=True, slots=True)
 class PipeServiceOptions:
-    """How far a service of pipes may grow.
+    """Limits of a pipe service.
 
     Attributes:
-        receivers: Pipes open at once. What would open one more becomes a dead letter, and its
-            sender is told.
-        receivers_per_peer: The same, of those that have the same first address on their way back:
-            the connection they come by.
+        receivers: Pipes open at once. A frame that would open one more becomes a dead letter,
+            and its sender is told.
+        receivers_per_peer: Pipes with the same first address on their return routes: the
+            connection that they use.
         held_bytes: Bytes that all receivers together hold back or have not handed on, besides a
-            frame of at most 16 KiB for each. Half of it is for what has to wait for
-            a message that is missing. What is beyond is not taken, and sent again if
-            confirmed.
-        retired: Pipes that are over and are remembered, so that a frame of theirs that comes late
-            opens none again, and that one that is not confirmed goes on where it was.
-        receiver: The limits of each receiver. One whose sender is gone is stopped after its
-            `idle_timeout`.
+            frame of at most 16 KiB for each. Half of it is for messages that wait for a missing
+            one. Frames above the limit are dropped; a confirmed pipe sends them again.
+        retired: Closed pipes that are remembered, so that a late frame opens none again, and an
+            unconfirmed one goes on where it was.
+        receiver: The limits of each receiver. It is stopped after its `idle_timeout` without a
+            frame.
     """
 
     receivers: Count = 1000
@@ -68,20 +67,21 @@ _OPTIONS: Final = PipeServiceOptions()
 
 
 class PipeService(Worker):
-    """Makes a `PipeReceiver` for each sender whose pipe comes to its address.
+    """A service that starts a `PipeReceiver` for each pipe that comes to its address.
 
     ```
-    PipeSender 1 ══▶ ┌─────────┐ ──▶ PipeReceiver 1 ──▶ the workers its messages are for
+    PipeSender 1 ══▶ ┌─────────┐ ──▶ PipeReceiver 1 ──▶ the workers of its messages
     PipeSender 2 ══▶ │ service │ ──▶ PipeReceiver 2 ──▶
                      └─────────┘
     ```
 
     Args:
         options: Its limits.
-        access: Of each receiver, as for `Worker.spawn`: `Access(outgoing=to_next("printer"))` lets
-            its pipes hand on to one only. Without one, pipes of the node itself reach every worker
-            of it, and those from other nodes what their links expose or allow.
-        on_gap: Is told, on the node's loop, of the numbers of messages that were missed.
+        access: The access of each receiver, as for `Worker.spawn`:
+            `Access(outgoing=to_next("printer"))` limits its pipes to one worker. Without one, pipes
+            of the node itself reach every worker of it, and those from other nodes reach the
+            addresses that their links expose or allow.
+        on_gap: Called, on the node's loop, with the numbers of missed messages.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class PipeService(Worker):
 
     @property
     def receivers(self) -> dict[bytes, Address]:
-        """The address of the receiver of each pipe that is open, by the pipe's identity."""
+        """The address of the receiver of each open pipe, by the pipe's identity."""
         return dict(self._receivers)
 
     def handle_message(self, message: Message) -> None:
-        """Give a frame to the receiver of its pipe, and make one for a pipe that is opened."""
+        """Pass a frame to the receiver of its pipe; start one for a pipe that it opens."""
         try:
             identity = frame_identity(message[2])
             receiver = self._receivers.get(identity)
@@ -152,7 +152,7 @@ class PipeService(Worker):
             self.node.carry_or_bury(Message(message[1], (self.address,), frame, self.address))
 
     def _closed(self, identity: bytes) -> None:
-        """Forget a receiver, and stop it: its pipe is over, or idle."""
+        """Forget and stop a receiver after its pipe is over, or idle."""
         self._receivers.pop(identity)
         made, peer = self._workers.pop(identity)
         self._peers[peer] -= 1
