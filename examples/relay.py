@@ -9,7 +9,7 @@ It prints:
 
     relay: up, forward_to_printer
     the phone asked: 'page' was printed
-    relay: down, the first step of the way stopped
+    relay: down, the first hop of the route stopped
     relay: up, forward_to_printer
     the phone asked again: 'page' was printed
     the screen shows: out of paper

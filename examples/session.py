@@ -7,7 +7,7 @@ It prints:
 
     up, by the first connection
     [0#echo] <- [0#accepted] from 0#session: hello
-    down: the first step of the way stopped
+    down: the first hop of the route stopped
     up, by another connection; the other end is the same: True
     [0#echo] <- [0#accepted] from 0#session: hello again
     the other end was told: good night

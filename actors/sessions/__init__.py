@@ -1,4 +1,4 @@
-"""Sessions as workers: a stable address for a way that may have to be replaced.
+"""Sessions as workers: a stable address in front of a route that may have to be replaced.
 
 ```python
 await there.start(lambda: SessionService(expose=["echo"]), address="sessions")

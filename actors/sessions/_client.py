@@ -1,4 +1,4 @@
-"""The end that asks for a session: a stable address, whatever becomes of the way behind it."""
+"""The opening end of a session: a stable address in front of a route that is replaced."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OPTIONS: Final = SessionOptions()
 
 
 class SessionClient(SessionEnd):
-    """The opening end of a session. It asks a `SessionService`, pings, and asks again.
+    """The opening end of a session. It shakes hands with a `SessionService`, pings, and reconnects.
 
     ```python
     session = await SessionClient.on(node, "c", "1#127.0.0.1:4000 => sessions")
@@ -51,18 +51,18 @@ class SessionClient(SessionEnd):
     ```
 
     Args:
-        way: The route to the service, the service's own address last; or what gives it, as
-            `way_over` does.
-        expose: The local addresses that the other end can send to of its own accord; none by
-            default. Answers come in always.
-        options: What it may use.
-        on_up: Called when messages go through.
-        on_down: Called when none do any more.
-        on_closed: Called when it is over.
+        way: The route to the service, the service's own address last; or a function that returns
+            it, such as `way_over`.
+        expose: The local addresses that the other end can send requests to; none by default.
+            Replies are always accepted.
+        options: Its limits and times.
+        on_up: Called when the session comes up.
+        on_down: Called when the session goes down.
+        on_closed: Called when the session is over.
 
     Attributes:
-        resumed: Whether the other end is the one there was before: false the first time, and
-            when it was lost and made anew, with whatever it knew.
+        resumed: Whether the other end is the same as before. False the first time, and after the
+            other end was lost and started anew, without its state.
     """
 
     _opener: Opener
@@ -86,10 +86,10 @@ class SessionClient(SessionEnd):
 
     @classmethod
     async def on(cls, node: Node, address: AddressLike | None, way: Way, **options: Any) -> Self:
-        """Start one on a node. It need not be up yet: see `until_up`.
+        """Start a session on a node. It need not be up yet: see `until_up`.
 
         Args:
-            node: Where.
+            node: The node.
             address: Its stable address; `None` for a random one.
             way: As for the class.
             **options: As for the class.
@@ -107,13 +107,13 @@ class SessionClient(SessionEnd):
         self.node.add_address(self.address, self._inner)
         self._session = self.node.random_address().value[:16]
         self._finder = RouteProvider(self.node, self._given, self._open, self._failed)
-        # From a random address, so that a simulated run is repeated by its seed.
+        # From a random address, so that the seed of a simulated run repeats it.
         random = Random(self.node.random_address().value)  # noqa: S311 - for waits
         self._machine = self._opener = Opener(self._options.liveness, random.random)
         self._act(self._opener.start(self._now()))
 
     async def on_stop(self) -> None:
-        """Tell the other end, once, if the session is not over yet; then leave the way."""
+        """Inform the other end, once, if the session is not over yet; then leave the route."""
         self._finder.stop()
         self._end()
         await self._finder.close()
@@ -179,8 +179,8 @@ class SessionClient(SessionEnd):
         if known and not self.resumed:
             self._fail_waiting("the other end was lost")
         self._token = frame.token
-        # Along the way that was asked by, not the one that the answer took: a relay that has
-        # to be passed leaves no trace on return routes.
+        # Along the route of the request, not of the answer: a relay on the route adds nothing
+        # to return routes.
         self._way = (*self._trying, message.return_route[-1])
         self._watch_link(message.return_route[0])
         self._act(actions)
@@ -202,7 +202,7 @@ class SessionClient(SessionEnd):
             self._round_trip = self._now() - self._pinged_at
 
     def _take_error(self, message: Message) -> None:
-        """Take the word of a node on the way that a frame did not get through."""
+        """Handle an error reply of a node on the route to a frame."""
         reply = read_error_reply(message)
         if reply is None:
             self._bad += 1

@@ -1,9 +1,9 @@
-"""What both ends of a session have in common: messages in and out, the timer, the hooks.
+"""The part common to both ends of a session: messages in and out, the timer, the hooks.
 
-An end has two addresses. Whoever wants to send through the session uses the *outer* one, which
-stays the same for as long as the session lasts. The other end uses the *inner* one, which is
-random; what comes there are frames. So nobody else need know how a session works, and what is
-between the two ends sees one address of each.
+An end has two addresses. Workers send through the session by the *outer* one, which stays the same
+as long as the session lasts. The other end sends frames to the *inner* one, which is random. So
+other workers need not know how a session works, and workers between the two ends see one address of
+each.
 """
 
 from __future__ import annotations
@@ -51,11 +51,10 @@ from ._statistics import SessionStatistics
 __all__ = ["BAD_FRAME", "FOREIGN_FRAME", "SessionEnd"]
 
 BAD_FRAME: Final = "bad session frame"
-"""The reason of the dead letter that a message to the inner address becomes if it is no frame."""
+"""Dead-letter reason of a message to the inner address that is not a frame."""
 
 FOREIGN_FRAME: Final = "frame of another session"
-"""The reason of the dead letter that a frame becomes which is of another session, or of an
-older handshake."""
+"""Dead-letter reason of a frame of another session, or of an older handshake."""
 
 _BATCH: Final = 64
 _FULL_AGAIN: Final = 0.05
@@ -89,10 +88,10 @@ class SessionEnd(LivenessWorker):
         self._refused = self._given_back = self._late = self._bad = 0
         self._round_trip: float | None = None
 
-    # --- what users see -----------------------------------------------------------------
+    # --- the public part ----------------------------------------------------------------
 
     def statistics(self) -> SessionStatistics:
-        """Return what is counted."""
+        """Return the counters."""
         return SessionStatistics(
             state=self.state.name,
             cause=self.cause,
@@ -112,7 +111,7 @@ class SessionEnd(LivenessWorker):
     # --- messages -----------------------------------------------------------------------
 
     def handle_message(self, message: Message) -> None:
-        """Take a message for the other end, or a frame of its. Not to be overridden."""
+        """Pass a message on to the other end, or process its frame. Not to be overridden."""
         if message[0][0] == self._inner:
             self._take_frame(message)
         elif len(message[0]) < 2:
@@ -123,11 +122,11 @@ class SessionEnd(LivenessWorker):
             self._keep(message)
 
     def _pass_on(self, message: Message) -> None:
-        """Send a message to the other end; keep it if the way turns out to be lost."""
+        """Send a message to the other end; keep it if the route turns out to be lost."""
         try:
             self._transmit(message)
         except UnknownAddress:
-            self._lost("the first step of the way is gone", self._machine.epoch)
+            self._lost("the first hop of the route is gone", self._machine.epoch)
             self._keep(message)
         except OnwardError as error:
             self._give_back(message, error)
@@ -138,7 +137,7 @@ class SessionEnd(LivenessWorker):
         frame = encode_frame(Data(self._token, body))
         self.node.check_payload(frame)
         if context is not None and context.outside is not None:
-            # The way is this end's; what the other node chose is in the frame, and the far end
+            # The route is this end's. The other node's part is in the frame, and the other end
             # decides about it.
             context = context._replace(outside=None)
         self.route(Message(self._way, (self._inner,), frame, self.address, context))
@@ -160,7 +159,7 @@ class SessionEnd(LivenessWorker):
         self.node.lose(message, error)
 
     def _flush(self) -> None:
-        """Send what was kept, a batch in each turn, so that nothing behind it fills up."""
+        """Send the kept messages, a batch in each turn, so that no mailbox behind it fills up."""
         self._flushing = False
         for _ in range(_BATCH):
             if self.state is not _UP or not self._kept:
@@ -175,7 +174,7 @@ class SessionEnd(LivenessWorker):
                 return
             except UnknownAddress:
                 self._kept.put_back(message, until)
-                self._lost("the first step of the way is gone", self._machine.epoch)
+                self._lost("the first hop of the route is gone", self._machine.epoch)
                 return
             except OnwardError as error:
                 self._give_back(message, error)
@@ -191,7 +190,7 @@ class SessionEnd(LivenessWorker):
     def _take_frame(self, message: Message) -> None:
         try:
             if len(message[0]) > 1:
-                raise SessionFrameError("it is for somebody behind this end")
+                raise SessionFrameError("it is for an address behind this end")
             frame = decode_frame(message.payload)
             if isinstance(frame, Data | Close | Closed) and frame.token != self._token:
                 self._too_late(message)
@@ -213,10 +212,10 @@ class SessionEnd(LivenessWorker):
 
     @abstractmethod
     def _take(self, frame: Frame, message: Message) -> None:
-        """Take a frame that means something else to each end.
+        """Process a frame that has another meaning at each end.
 
         Raises:
-            SessionFrameError: It means nothing to this one.
+            SessionFrameError: The frame has no meaning at this one.
         """
 
     def _too_late(self, message: Message) -> None:
@@ -224,7 +223,7 @@ class SessionEnd(LivenessWorker):
         self.node.dead_letter(message, FOREIGN_FRAME)
 
     def _deliver(self, inner: Message, outer: Message) -> None:
-        """Send on what came from the other end, as if this end had forwarded it."""
+        """Send on a message from the other end, as if this end had forwarded it."""
         self._received += 1
         onward, back = inner[0], inner[1]
         context = self._of_outside(onward, outer.context)
@@ -243,10 +242,9 @@ class SessionEnd(LivenessWorker):
             self.node.dead_letter(message, error)
 
     def _of_outside(self, onward: Route, context: Context | None) -> Context | None:
-        """Return the context of what came from the other end.
+        """Return the context of a message from the other end.
 
-        If that is on another node, what comes from there may go where the link lets it, and to
-        what is exposed here.
+        A message from another node may go to exposed addresses, and where the link lets it.
         """
         if context is None or context.outside is None:
             return context
@@ -259,7 +257,7 @@ class SessionEnd(LivenessWorker):
         return context._replace(outside=Outside(given, may))
 
     def _answer(self, message: Message, frame: Frame) -> None:
-        """Answer a frame along the way it came; what cannot be sent, pings will notice."""
+        """Answer a frame along its return route; if that fails, pings detect it."""
         if message.return_route:
             self._send(message.return_route, frame)
 
@@ -280,7 +278,7 @@ class SessionEnd(LivenessWorker):
         if self._way:
             self._send(self._way, Close(self._token, self.cause))
         else:
-            self._act(self._machine.acked())  # it has never been up: there is nobody to tell
+            self._act(self._machine.acked())  # it has never been up: no other end to inform
 
     def _due_at(self) -> float | None:
         times = [at for at in (self._machine.wake_at, self._kept.due_at) if at is not None]
@@ -299,17 +297,17 @@ class SessionEnd(LivenessWorker):
         while self._kept:
             self._give_back(self._kept.take(), SessionClosed(self.address, self.cause))
         if not self._stopping:
-            # Not at once: the other end may have to be told once more that we know.
+            # Not at once: a repeated close of the other end may need one more answer.
             times = self._options.liveness
             self.after(times.close_interval * times.close_attempts, self.stop)
 
     def _fail_waiting(self, detail: str) -> None:
-        """End the requests that went to the other end and have had no answer."""
+        """Fail the requests that went to the other end and have no reply yet."""
         for mailbox in self._ways.take_waiting():
             self.node.fail_request(mailbox, SessionLost(self.address, detail))
 
     def on_stop(self) -> Awaitable[None] | None:
-        """Tell the other end, once, if the session is not over yet."""
+        """Inform the other end, once, if the session is not over yet."""
         self._end()
         return None
 

@@ -3,10 +3,10 @@
 ```
 DeliveryError
 ├── NotDelivered
-│   ├── SessionDown      the way is broken; the message was not sent
+│   ├── SessionDown      the route is broken; the message was not sent
 │   └── SessionClosed    the session is over; the message was not sent
 └── InDoubt
-    └── SessionLost      the other end went with what it had been sent
+    └── SessionLost      the other end was lost after messages were sent to it
 ```
 """
 
@@ -18,7 +18,7 @@ __all__ = ["SessionClosed", "SessionDown", "SessionLost"]
 
 
 class SessionDown(NotDelivered):
-    """The way of a session is broken, and the message was not, or no longer, kept for later."""
+    """The route of a session is broken, and the message was not sent, nor kept any longer."""
 
     reason = "session down"
 
@@ -30,6 +30,6 @@ class SessionClosed(NotDelivered):
 
 
 class SessionLost(InDoubt):
-    """The other end of a session is gone, or was told that it is over, while an answer was due."""
+    """The other end of a session was lost, or was told that it is over, while a reply was due."""
 
     reason = "session lost"

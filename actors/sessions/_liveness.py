@@ -1,4 +1,4 @@
-"""A worker that is driven by the state machine of one end: its timer, its hooks, its waits."""
+"""A worker on top of the liveness state machine: its timer, its hooks, its waits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ._errors import SessionClosed, SessionDown
 __all__ = ["Hook", "LivenessWorker"]
 
 Hook: TypeAlias = "Callable[[Any], object] | None"
-"""Is called, on the loop, with the worker that something happened to. It must not block; what it
-raises is logged. `None`: nothing is called."""
+"""A hook, called on the loop with the worker. It must not block; its exceptions are logged. `None`
+for no hook."""
 
 _logger: Final = logging.getLogger("onward.actors.sessions")
 
 
 class LivenessWorker(Worker):
-    """A worker with a way that is pinged and replaced. All its methods are for the node's loop.
+    """A worker with a route that is pinged and replaced. All its methods are for the node's loop.
 
     Attributes:
         ups: Times it came up.
@@ -51,19 +51,19 @@ class LivenessWorker(Worker):
 
     @property
     def state(self) -> SessionState:
-        """Where it is."""
+        """The state of its machine."""
         return self._machine.state
 
     @property
     def cause(self) -> str:
-        """Why it last went down, or is over, in a few words; empty if it never has."""
+        """The reason why it last went down, or is over, in a few words; empty if it never has."""
         return self._machine.cause
 
     async def until_up(self, timeout: float = 30.0) -> None:
         """Wait until it is up.
 
         Args:
-            timeout: How long to wait, in seconds.
+            timeout: The longest time to wait, in seconds.
 
         Raises:
             NotDelivered: It did not come up in time, or is over.
@@ -78,24 +78,24 @@ class LivenessWorker(Worker):
             raise self._down_error(self.address, f"not up in {timeout:g} s") from None
 
     async def until_down(self) -> str:
-        """Wait until it is not up, or no more; return why."""
+        """Wait until it is down or over; return the reason."""
         while self.state in (SessionState.ESTABLISHING, SessionState.UP):
             await self._changed.wait()
         return self.cause
 
     async def until_closed(self) -> str:
-        """Wait until it is over; return why."""
+        """Wait until it is over; return the reason."""
         while self.state is not SessionState.CLOSED:
             await self._changed.wait()
         return self.cause
 
     async def close(self, reason: str = "closed") -> None:
-        """Close it, tell the other end, and stop this worker. Idempotent.
+        """Close it, inform the other end, and stop this worker. Idempotent.
 
-        It returns when the other end has confirmed, or was told `close_attempts` times.
+        It returns when the other end has confirmed, or was sent the close `close_attempts` times.
 
         Args:
-            reason: What the other end is told, in a few words.
+            reason: The reason sent to the other end, in a few words.
         """
         self._act(self._machine.close(self._now(), reason))
         await self.until_closed()
@@ -135,19 +135,19 @@ class LivenessWorker(Worker):
             raise AssertionError(f"unexpected {action} of {self}")
 
     def _came_up(self) -> None:
-        """Do what waited until it is up."""
+        """Resume the work that waited for the other end."""
 
     @abstractmethod
     def _tell(self) -> None:
-        """Tell the other end that it is over."""
+        """Inform the other end that it is over."""
 
     @abstractmethod
     def _over(self) -> None:
-        """End what cannot go on."""
+        """End the work that cannot go on."""
 
     @abstractmethod
     def _lost(self, cause: str, epoch: int) -> None:
-        """Tell the machine that the way of a handshake is lost."""
+        """Report to the machine that the route of a handshake is lost."""
 
     def _call(self, hook: Hook) -> None:
         if hook is not None:
@@ -159,11 +159,11 @@ class LivenessWorker(Worker):
     # --- the timer ----------------------------------------------------------------------
 
     def _due_at(self) -> float | None:
-        """When to be woken next, in seconds of the loop's clock."""
+        """The time of the next wake-up, in seconds of the loop's clock."""
         return self._machine.wake_at
 
     def _arm(self) -> None:
-        """Have one timer, for whatever is due first."""
+        """Set the one timer to the earliest time that is due."""
         due = self._due_at()
         if due is None:
             return
@@ -177,24 +177,24 @@ class LivenessWorker(Worker):
     def _wake(self) -> None:
         self._act(self._machine.tick(self._now()))
 
-    # --- the first step of the way ------------------------------------------------------
+    # --- the first hop of the route -----------------------------------------------------
 
     def _watch_link(self, first: Address) -> None:
-        """Hear at once when the first step of the way stops, if it is a worker of this node."""
+        """Watch the first hop of the route, if it is a worker of this node, for its stop."""
         self._forget_link()
         epoch = self._machine.epoch
         try:
             self._unwatch = self.node.watch(first, lambda: self._link_gone(epoch))
             self._unhear = self.node.watch_losses(first, lambda: self._link_lost(epoch))
         except UnknownAddress:
-            self._unwatch = None  # it is gone already, or no worker: pings will notice
+            self._unwatch = None  # it has stopped, or is no worker: pings detect it
 
     def _link_gone(self, epoch: int) -> None:
-        self._lost("the first step of the way stopped", epoch)
+        self._lost("the first hop of the route stopped", epoch)
 
     def _link_lost(self, epoch: int) -> None:
-        # The link connects again, but what the other end knew of it has gone with the connection.
-        self._lost("the connection of the first step was lost", epoch)
+        # The link reconnects, but the state of the other end went with the connection.
+        self._lost("the connection of the first hop was lost", epoch)
 
     def _forget_link(self) -> None:
         if self._unwatch is not None:

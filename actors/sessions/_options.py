@@ -1,4 +1,4 @@
-"""What sessions may use, and what becomes of messages while one is down: plain values."""
+"""Options of sessions and of session services: plain values."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _LIVENESS: Final = LivenessOptions()
 
 
 class WhileDown(Enum):
-    """What becomes of a message for the other end while a session is not up."""
+    """The policy for messages to the other end while a session is not up."""
 
     KEEP = auto()
-    """It is kept, up to a number, a size and a time, and sent when the session is up."""
+    """Keep them, up to a number, a size and a time, and send them when the session is up."""
 
     REFUSE = auto()
-    """It is given back at once: `SessionDown`."""
+    """Refuse them at once with `SessionDown`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What one end of a session may use.
+    """Options of one end of a session.
 
     Attributes:
-        liveness: Its times.
-        while_down: What becomes of messages while it is not up.
-        max_kept: Messages kept while it is not up. More are given back: `SessionDown`.
-        max_kept_bytes: Bytes of their payloads together. More are given back.
-        keep_for: How long one is kept, in seconds; then it is given back.
-        max_returns: Ways back of messages that went out which are remembered, for what comes
-            in by them. Those unused for longest are forgotten: what comes by one is refused.
+        liveness: The times of pings and handshakes.
+        while_down: The policy for messages while it is not up.
+        max_kept: Messages kept while it is not up. More are refused with `SessionDown`.
+        max_kept_bytes: Bytes of their payloads together. More are refused.
+        keep_for: The time for which a message is kept, in seconds; then it is refused.
+        max_returns: Return routes of outgoing messages that are remembered, for the replies. The
+            least recently used are forgotten, and replies along them are refused.
 
     Raises:
         ValueError: A limit is less than 1, or the time not more than 0.
@@ -57,16 +57,15 @@ _SESSION: Final = SessionOptions()
 
 @dataclass(frozen=True, slots=True)
 class SessionServiceOptions:
-    """What a session service may use.
+    """Options of a session service.
 
     Attributes:
-        session: What each session may use. How often it is pinged the other end says.
-        max_sessions: Sessions at a time. More are refused, and may ask again.
-        max_interval: The longest time between two pings that another end can ask for, in
-            seconds; a longer one counts as this. It bounds how long a session lasts that
-            nobody has any more.
-        max_closed: Sessions that are over which are remembered, so that a late handshake does
-            not begin one again. Those over for longest are forgotten.
+        session: The options of each session. The other end chooses the interval of its pings.
+        max_sessions: Sessions at a time. More are refused, and may try again.
+        max_interval: The longest interval of pings that another end can choose, in seconds; a
+            longer one counts as this. It bounds the life of a session without another end.
+        max_closed: Closed sessions that are remembered, so that a late handshake does not open
+            one again. The oldest are forgotten.
 
     Raises:
         ValueError: A limit is less than 1, or the time not more than 0.

@@ -1,4 +1,4 @@
-"""Messages that wait until a session is up."""
+"""A queue of messages that wait until a session is up."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["PendingMessages"]
 
 
 class PendingMessages:
-    """A queue bounded in number, bytes and time.
+    """A queue of messages bounded in number, bytes and time.
 
     Args:
-        limit: Messages it takes.
-        max_bytes: Bytes of their payloads together.
-        keep_for: How long each is kept, in seconds.
+        limit: The most messages it holds.
+        max_bytes: The most bytes of their payloads together.
+        keep_for: The time for which each is kept, in seconds.
     """
 
     __slots__ = ("_bytes", "_keep_for", "_limit", "_max_bytes", "_waiting")
@@ -32,11 +32,11 @@ class PendingMessages:
 
     @property
     def due_at(self) -> float | None:
-        """When the oldest has been kept for as long as it may, or `None`."""
+        """The time at which the oldest message has to be removed, or `None`."""
         return self._waiting[0][0] if self._waiting else None
 
     def put(self, message: Message, now: float) -> bool:
-        """Keep a message; false if there is no room."""
+        """Add a message; return false if there is no room."""
         size = self._bytes + len(message.payload)
         if len(self._waiting) >= self._limit or size > self._max_bytes:
             return False
@@ -45,12 +45,12 @@ class PendingMessages:
         return True
 
     def take(self) -> Message:
-        """Take the oldest."""
+        """Remove and return the oldest message."""
         _, message = self._waiting.popleft()
         self._bytes -= len(message.payload)
         return message
 
     def put_back(self, message: Message, until: float) -> None:
-        """Put one that was taken back to the front; it is kept until then."""
+        """Put a message that was removed back to the front; it is kept until the given time."""
         self._bytes += len(message.payload)
         self._waiting.appendleft((until, message))

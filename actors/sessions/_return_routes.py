@@ -1,4 +1,4 @@
-"""What the other end of a session may send to: what is exposed, and the ways back."""
+"""The gate of a session for its other end: exposed addresses, and return routes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _ANY: Final = b"*"
 
 
 class ReturnRoutes:
-    """Decides which messages come out of a session, as a link's gate does for connections.
+    """The messages that the other end of a session may send, as a link's gate for connections.
 
-    One comes out if its first onward address is exposed, or its type is, by an address of that
-    type with the value `*` (for types other than 0); or if its onward route is the whole return
-    route of a message that went in.
+    A message is admitted if its first onward address is exposed, or its type is, by an address of
+    that type with the value `*` (for types other than 0); or if its onward route is the whole
+    return route of a message that went out.
 
     Args:
-        expose: What the other end can reach.
-        limit: Most ways back remembered; those unused for longest are forgotten.
+        expose: The addresses that the other end can reach.
+        limit: The most return routes remembered; the least recently used are forgotten.
     """
 
     __slots__ = ("_back", "_expose", "_limit", "_types", "_waiting")
@@ -38,11 +38,11 @@ class ReturnRoutes:
         self._waiting: dict[Address, None] = {}
 
     def note(self, back: Route, is_request: Callable[[Address], bool]) -> None:
-        """Remember the way that answers to a message that goes in will come.
+        """Remember the return route of an outgoing message, for its replies.
 
         Args:
-            back: Its return route, which may be empty.
-            is_request: Tells whether an address is the mailbox of a request of this node.
+            back: The return route, which may be empty.
+            is_request: Returns whether an address is the mailbox of a request of this node.
         """
         if not back:
             return
@@ -51,7 +51,7 @@ class ReturnRoutes:
             _renew(self._waiting, back[-1], self._limit)
 
     def admits(self, onward: Route) -> bool:
-        """Decide about a message with this onward route, which is not empty."""
+        """Whether a message with this onward route, which is not empty, is admitted."""
         first = onward[0]
         if onward in self._back:
             _renew(self._back, onward, self._limit)
@@ -64,11 +64,11 @@ class ReturnRoutes:
         return address in self._expose or address.type in self._types
 
     def is_back(self, onward: Route) -> bool:
-        """Whether this is the whole return route of a message that went in."""
+        """Whether this is the whole return route of an outgoing message."""
         return onward in self._back
 
     def take_waiting(self) -> tuple[Address, ...]:
-        """Return the mailboxes of requests that have had no answer, and forget them."""
+        """Return the mailboxes of requests without a reply, and forget them."""
         waiting = tuple(self._waiting)
         self._waiting.clear()
         return waiting

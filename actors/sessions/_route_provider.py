@@ -1,4 +1,4 @@
-"""What gives the way for each attempt: a route, or a function that makes one."""
+"""The provider of a route for each attempt, from a route or from a function that makes one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LEAVE_TIME", "Found", "RouteProvider", "Way", "way_over"]
 
 Found: TypeAlias = RouteLike | AbstractAsyncContextManager[RouteLike]
-"""A route to a service, the service's own address last; or a context manager that gives one, and
-that is left when another way has taken its place."""
+"""A route to a service, the service's own address last; or a context manager of such a route, which
+is left when another route has replaced it."""
 
 Way: TypeAlias = RouteLike | Callable[[], Found | Awaitable[Found]]
-"""A route to a service, the service's own address last; or a function that gives one each time
-the way has to be replaced, and may connect first. What it raises is a failed attempt. What
-it connects is closed by itself if it gives a context manager, as that of `way_over` does."""
+"""A route to a service, the service's own address last; or a function that returns one each time
+the route has to be replaced, and may connect first. Its exceptions count as failed attempts. A
+context manager, such as that of `way_over`, closes the connections that it made."""
 
 MAX_LEAVE_TIME: Final = 5.0
-"""How long a way that has been replaced may take to be left, in seconds; then it is cancelled."""
+"""The time after which leaving a replaced route is cancelled, in seconds."""
 
 _logger: Final = logging.getLogger("onward.actors.sessions")
 
@@ -34,9 +34,9 @@ _logger: Final = logging.getLogger("onward.actors.sessions")
 def way_over(
     node: Node, uris: str | Iterable[str], onward: RouteLike, **options: Any
 ) -> Callable[[], AbstractAsyncContextManager[RouteLike]]:
-    """Make a way over a connection of its own, for a session or a relay.
+    """Return a function that makes a route over its own connection, for a session or a relay.
 
-    Each time the way has to be replaced it connects to the first of the URIs that can be reached,
+    Each time the route has to be replaced it connects to the first of the URIs that can be reached,
     and stops the connection that it made before.
 
     ```python
@@ -45,8 +45,8 @@ def way_over(
     ```
 
     Args:
-        node: From where.
-        uris: Where to, in the order in which they are tried.
+        node: The node that connects.
+        uris: The URIs to connect to, in the order in which they are tried.
         onward: The route from there, the service's own address last.
         **options: As for `Node.connect`: `expose` and so on.
     """
@@ -73,16 +73,16 @@ def way_over(
 
 
 class RouteProvider:
-    """Finds a way for each attempt, one at a time, and leaves those that are replaced.
+    """A provider of a route for each attempt, one at a time, that leaves the replaced routes.
 
-    Two ways at most are held: the one that was last `taken`, as what was sent by it may still be
-    answered, and the one that is tried.
+    At most two routes are held: the one last `taken`, because replies to its messages may still
+    arrive, and the one being tried.
 
     Args:
-        node: Where.
-        way: As given by the user.
-        found: Is called with the way and the number of the attempt.
-        failed: Is called with the number of the attempt and why there is none.
+        node: The node.
+        way: A route or a function, as given by the user.
+        found: Called with the route and the number of the attempt.
+        failed: Called with the number of the attempt and the reason of its failure.
     """
 
     def __init__(
@@ -101,18 +101,18 @@ class RouteProvider:
         self._leaving: set[asyncio.Task[None]] = set()
 
     def attempt(self, epoch: int) -> None:
-        """Find a way; give up the attempt before."""
+        """Find a route; cancel the attempt before."""
         self._drop(self._latest)
         self._latest = None
         if callable(self._way):
-            # In a task, and not as a turn: the worker has other messages to handle meanwhile.
+            # In a task, not in a turn: the worker has other messages to handle meanwhile.
             self._latest = attempt = _Attempt()
             attempt.task = self._node.loop.create_task(self._find(self._way, epoch, attempt))
         else:
             self._found(self._node.route_of(self._way), epoch)
 
     def taken(self) -> None:
-        """Say that messages go by the way that was found last: the one before is left."""
+        """Adopt the route that was found last, and leave the one before."""
         latest, self._latest = self._latest, None
         if latest is not None and latest.found:
             self._drop(self._used)
@@ -121,13 +121,13 @@ class RouteProvider:
             self._drop(latest)
 
     def stop(self) -> None:
-        """Look for a way no more. Idempotent."""
+        """Cancel the attempt in progress. Idempotent."""
         if self._latest is not None and not self._latest.found:
             self._drop(self._latest)
             self._latest = None
 
     async def close(self) -> None:
-        """Look for a way no more, and leave those there are. Idempotent."""
+        """Cancel the attempt in progress, and leave the routes held. Idempotent."""
         for attempt in (self._latest, self._used):
             self._drop(attempt)
         self._latest = self._used = None
@@ -144,7 +144,7 @@ class RouteProvider:
             return  # it failed, and is nearly done
         else:
             task.cancel()
-        # Long before there could be many: an attempt takes its time too.
+        # Long before there could be many: an attempt takes time too.
         late = self._node.loop.call_later(MAX_LEAVE_TIME, task.cancel)
         self._leaving.add(task)
 
@@ -163,18 +163,18 @@ class RouteProvider:
             if not isinstance(found, AbstractAsyncContextManager):
                 self._has(found, epoch, attempt)
                 return
-            # From the first to the last in this task, as some context managers have to be.
+            # In one task from beginning to end, as some context managers require.
             async with found as route:
                 self._has(route, epoch, attempt)
                 await attempt.enough.wait()
         except Exception as error:
             if attempt.found:
-                _logger.exception("a way to a service could not be left")
+                _logger.exception("a route to a service could not be left")
             elif isinstance(error, OnwardError):
                 self._failed(epoch, str(error))
             else:
-                _logger.exception("a function that gives the way to a service failed")
-                self._failed(epoch, f"no way: {type(error).__name__}")
+                _logger.exception("a function that returns the route to a service failed")
+                self._failed(epoch, f"no route: {type(error).__name__}")
 
     def _has(self, given: RouteLike, epoch: int, attempt: _Attempt) -> None:
         route = self._node.route_of(given)
@@ -183,7 +183,7 @@ class RouteProvider:
 
 
 class _Attempt:
-    """A way that is looked for, tried or used, and the task that holds it."""
+    """A route that is looked for, tried or used, and the task that holds it."""
 
     __slots__ = ("enough", "found", "task")
 

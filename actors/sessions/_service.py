@@ -1,4 +1,4 @@
-"""What makes the accepting ends of sessions, and those ends."""
+"""The service that starts the accepting ends of sessions, and those ends."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _logger: Final = logging.getLogger("onward.actors.sessions")
 
 
 class AcceptedSession(SessionEnd):
-    """The accepting end of a session; its service makes it.
+    """The accepting end of a session, started by its service.
 
-    Workers on its node send to its address, and on from there to what the opening end exposes.
-    Messages that come through the session have that address first on their return route.
+    Workers on its node send to its address, and on from there to addresses that the opening end
+    exposes. Messages from the session have its address first on their return route.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class AcceptedSession(SessionEnd):
 
     @property
     def identity(self) -> bytes:
-        """Which session it is: chosen by the opening end."""
+        """The identity of the session, chosen by the opening end."""
         return self._session
 
     def _take(self, frame: Frame, message: Message) -> None:
@@ -105,13 +105,13 @@ class AcceptedSession(SessionEnd):
         super()._over()
 
     def on_stop(self) -> None:
-        """Tell the other end, once, if the session is not over yet."""
+        """Inform the other end, once, if the session is not over yet."""
         self._when_over(self)
         super().on_stop()
 
 
 class SessionService(Worker):
-    """Makes a worker for each session that is asked for. Start it where clients find it.
+    """A service that starts a worker for each session, at an address that clients can reach.
 
     ```python
     await node.start(lambda: SessionService(expose=["echo"]), address="sessions")
@@ -120,11 +120,11 @@ class SessionService(Worker):
 
     Args:
         expose: The local addresses that can be reached through a session; none by default.
-        allow: Decides about each handshake, as an access control; all may by default.
-        options: What it may use.
-        on_up: Called with the `AcceptedSession` when messages go through.
-        on_down: Called when none do any more.
-        on_closed: Called when it is over.
+        allow: The access control of handshakes; all are permitted by default.
+        options: Its limits and times.
+        on_up: Called with the `AcceptedSession` when the session comes up.
+        on_down: Called when the session goes down.
+        on_closed: Called when the session is over.
     """
 
     def __init__(
@@ -149,11 +149,11 @@ class SessionService(Worker):
 
     @property
     def sessions(self) -> tuple[AcceptedSession, ...]:
-        """The sessions there are, oldest first."""
+        """The open sessions, oldest first."""
         return tuple(self._ends.values())
 
     def statistics(self) -> SessionServiceStatistics:
-        """Return what is counted."""
+        """Return the counters."""
         return SessionServiceStatistics(
             sessions=len(self._ends),
             opened=self._opened,
@@ -164,7 +164,7 @@ class SessionService(Worker):
         )
 
     def handle_message(self, message: Message) -> None:
-        """Take a handshake: hand it to the end of the session, which is made if need be."""
+        """Pass a handshake to the end of its session, which is started if need be."""
         try:
             frame = decode_frame(message.payload)
             if not isinstance(frame, Open) or not message.return_route or len(message[0]) > 1:
@@ -229,13 +229,13 @@ class SessionService(Worker):
         return end
 
     def _ended(self, end: AcceptedSession) -> None:
-        """Take an end off the table: its session is over, or its worker stops."""
+        """Remove an end from the table: its session is over, or its worker stops."""
         if self._ends.get(end.identity) is not end:
             return
         del self._ends[end.identity]
         if end._acceptor.forgotten:
             self._forgotten += 1
-            return  # the other end may still be there, and ask again
+            return  # the other end may still be there, and shake hands again
         self._over += 1
         self._closed[end.identity] = None
         if len(self._closed) > self._options.max_closed:

@@ -1,4 +1,4 @@
-"""What a session and its service count, as frozen values."""
+"""Counters of a session and of its service, as frozen values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["SessionServiceStatistics", "SessionStatistics"]
 
 @dataclass(frozen=True, slots=True)
 class SessionStatistics:
-    """One end of a session at one moment."""
+    """The counters of one end of a session at one moment."""
 
     state: str
     """Name of its state: see `SessionState`."""
 
     cause: str
-    """Why it last went down, or is over; empty if it never has."""
+    """Reason why it last went down, or is over; empty if it never has."""
 
     epoch: int
     """Number of the latest handshake."""
@@ -30,22 +30,22 @@ class SessionStatistics:
     """Messages sent to the other end."""
 
     received: int
-    """Messages that came from the other end, those refused included."""
+    """Messages received from the other end, including those refused."""
 
     refused: int
-    """Messages of them for an address that is neither exposed nor a way back."""
+    """Received messages for an address that is neither exposed nor on a return route."""
 
     kept: int
     """Messages that wait until it is up."""
 
     given_back: int
-    """Messages for the other end that were not sent."""
+    """Messages for the other end that were refused or expired."""
 
     late: int
-    """Frames of an older handshake, or of another session: they were ignored."""
+    """Frames of an older handshake, or of another session; they were ignored."""
 
     bad: int
-    """Messages to this end that are no frames."""
+    """Messages to this end that are not frames."""
 
     round_trip: float | None
     """Time from the latest ping to its answer, in seconds; `None` before the first."""
@@ -53,13 +53,13 @@ class SessionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class SessionServiceStatistics:
-    """A session service at one moment."""
+    """The counters of a session service at one moment."""
 
     sessions: int
-    """Sessions there are."""
+    """Open sessions."""
 
     opened: int
-    """Sessions that were begun."""
+    """Sessions opened."""
 
     refused: int
     """Handshakes that were refused."""
@@ -68,7 +68,7 @@ class SessionServiceStatistics:
     """Sessions that one of the ends closed."""
 
     forgotten: int
-    """Sessions whose other end was silent for too long."""
+    """Sessions that ended because no frame of the other end came for too long."""
 
     bad: int
-    """Messages to the service that are no handshakes."""
+    """Messages to the service that are not handshakes."""

@@ -221,7 +221,7 @@ async def test_a_way_that_cannot_be_found() -> None:
         raise RuntimeError("a bug")
 
     async with Node() as node:
-        for given, cause in ((find, "link down: hub"), (broken, "no way: RuntimeError")):
+        for given, cause in ((find, "link down: hub"), (broken, "no route: RuntimeError")):
             relay = await RelayClient.on(node, given)
             assert await relay.until_down() == cause
             await relay.close()

@@ -196,7 +196,7 @@ async def test_a_first_step_that_stops_is_noticed_at_once_and_what_comes_then_is
         await node.stop_worker("sessions")
         node.send("s => echo", b"1")
         await sleep(0.1)
-        assert downs[0] == "the first step of the way stopped"
+        assert downs[0] == "the first hop of the route stopped"
         assert session.statistics().kept == 1
 
 
@@ -223,7 +223,7 @@ async def test_a_message_finds_that_the_first_step_is_gone() -> None:
         assert session.state is SessionState.UP
         node.send("s => echo", b"1")
         await sleep(0.01)
-        assert session.cause == "the first step of the way is gone"
+        assert session.cause == "the first hop of the route is gone"
         assert session.statistics().kept == 1
         # It is up again with something kept, which then finds the same.
         opened = await service.until(Open)
@@ -475,7 +475,7 @@ async def test_a_way_that_cannot_be_found() -> None:
         raise RuntimeError("a bug")
 
     async with Node() as node:
-        for given, cause in ((find, "link down: hub"), (broken, "no way: RuntimeError")):
+        for given, cause in ((find, "link down: hub"), (broken, "no route: RuntimeError")):
             session = await SessionClient.on(node, None, given)
             assert await session.until_down() == cause
             await session.close()

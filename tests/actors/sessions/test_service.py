@@ -155,7 +155,7 @@ async def test_a_later_handshake_brings_another_way_and_an_older_one_does_not() 
         assert end.state is SessionState.UP  # it is not the way any more
         await node.stop_worker("two")
         await sleep(0.1)
-        assert (end.state, end.cause) == (SessionState.DOWN, "the first step of the way stopped")
+        assert (end.state, end.cause) == (SessionState.DOWN, "the first hop of the route stopped")
 
 
 @virtual_time
@@ -275,7 +275,7 @@ async def test_over_tcp_with_a_link_that_is_lost() -> None:
         await session.until_up(5)
         assert (await here.request("s => echo", b"one", timeout=5)).payload == b"ONE"
         await here.stop_worker(links[0])
-        assert await session.until_down() == "the first step of the way stopped"
+        assert await session.until_down() == "the first hop of the route stopped"
         await session.until_up(5)
         assert (await here.request("s => echo", b"two", timeout=5)).payload == b"TWO"
         assert (session.resumed, len(links), len(service.sessions)) == (True, 2, 1)
